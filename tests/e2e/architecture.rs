@@ -46,7 +46,7 @@ const WASM: &[(&str, &str, &[&str])] = &[
     ("wasmtime", "normal", &["common/unsafe", "host/engine"]),
     ("wasmtime", "build", &["host/opgate"]),
     ("wasmtime", "dev", &["tests"]),
-    ("wasmparser", "normal", &["host/engine"]),
+    ("wasmparser", "normal", &["host/engine", "host/opgate"]),
 ];
 
 /// What both sides stand on does no I/O.

@@ -1,5 +1,6 @@
 //! Tasks of the project, run as `cargo xtask`.
 
+mod c_bindings;
 mod coverage;
 mod image;
 mod mutate;
@@ -16,6 +17,7 @@ use new_rule::Wanted;
 const USAGE: &str = "\
 Usage: cargo xtask new-rule POLICY ID [--in MODULE]
        cargo xtask coverage
+       cargo xtask c-bindings
        cargo xtask mutate POLICY… [--sample N] [--seed N]
        cargo xtask image [--arch ARCH]… [--output FOLDER] [--tag TAG] [--check]
 
@@ -27,6 +29,8 @@ new-rule starts a rule: its section in a module of the policy, and its case file
                by default the module that has the highest rule of the same prefix
 
 coverage writes docs/coverage.md: which rules cite which chapters of the documents. It reads docs/rules.
+
+c-bindings writes guest/c/src/wit.h and wit.c: the contract, wit/policy.wit, for the SDK for C.
 
 mutate deletes the lines of policies one by one, in a copy of the workspace, and says which of them no test misses.
 With --sample it tries so many lines of each policy, chosen by --seed.
@@ -67,9 +71,10 @@ fn run(arguments: &[&str]) -> Result<String> {
             std::fs::write(root.join(coverage::PAGE), coverage::page(root)?)?;
             Ok(format!("wrote {}", coverage::PAGE))
         }
+        ["c-bindings"] => c_bindings::write(root),
         ["mutate", arguments @ ..] => mutate::run(root, &mutated(arguments)?),
         ["image", arguments @ ..] => image::run(root, &pictured(arguments)?),
-        _ => bail!("the tasks are new-rule, coverage, mutate and image\n\n{USAGE}"),
+        _ => bail!("the tasks are new-rule, coverage, c-bindings, mutate and image\n\n{USAGE}"),
     }
 }
 

@@ -34,6 +34,7 @@ mod stdin;
 mod voice;
 mod waived;
 mod wit;
+mod world;
 
 use std::io;
 use std::path::{Path, PathBuf};

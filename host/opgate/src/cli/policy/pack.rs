@@ -56,6 +56,7 @@ pub(super) fn pack_to(module: &Path, output: &Path) -> anyhow::Result<()> {
         }
         form => return Err(named(&form.advice())),
     }
+    let bytes = crate::cli::world::with_world(bytes)?;
     let component = wit_component::ComponentEncoder::default()
         .validate(true)
         .module(&bytes)

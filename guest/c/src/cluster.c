@@ -1,0 +1,145 @@
+/* Questions about other objects of the cluster. A policy that asks none does not import them, because nothing of this file is linked. */
+#include "internal.h"
+
+/* Maximum sizes of pages and samples, see policy.wit. */
+#define DOCUMENTS 256
+#define NAMES 16384
+#define SAMPLED 500
+
+typedef opgate_policy_cluster_read_error_t error;
+
+static opgate_policy_types_group_version_resource_t resource_of(const opgate_read *read) {
+  return (opgate_policy_types_group_version_resource_t){
+      opgate_wit_of(read->group), opgate_wit_of(read->version), opgate_wit_of(read->resource)};
+}
+
+static opgate_answer answer_of(const char *resource, const error *why) {
+  opgate_text text = opgate_of_wit(why->val.absent);
+  switch (why->tag) {
+  case OPGATE_POLICY_CLUSTER_READ_ERROR_ABSENT:
+    return (opgate_answer){OPGATE_ABSENT, text};
+  case OPGATE_POLICY_CLUSTER_READ_ERROR_INVALID:
+    return (opgate_answer){OPGATE_INVALID, text};
+  case OPGATE_POLICY_CLUSTER_READ_ERROR_DENIED:
+    opgate_fail(opgate_format("%s: %.*s", resource, OPGATE_ARG(text)).ptr);
+  default:
+    return (opgate_answer){OPGATE_UNAVAILABLE, text};
+  }
+}
+
+static const opgate_answer ANSWERED = {OPGATE_ANSWERED, {NULL, 0}};
+
+opgate_answer opgate_get(const opgate_read *read, opgate_text namespace_, opgate_text name, opgate_document *found) {
+  bool is_too_long = namespace_.len > OPGATE_NAME || name.len > OPGATE_NAME;
+  wit_string_t in = is_too_long ? opgate_wit_of("") : opgate_to_wit(namespace_);
+  wit_string_t of = is_too_long ? opgate_wit_of("") : opgate_to_wit(name);
+  opgate_policy_cluster_group_version_resource_t resource = resource_of(read);
+  opgate_policy_cluster_option_own_document_t object;
+  error why;
+  *found = (opgate_document){0};
+  if (!opgate_policy_cluster_get(&resource, &in, &of, &object, &why)) {
+    return answer_of(read->resource, &why);
+  }
+  found->handle = object.is_some ? object.val.__handle : 0;
+  return ANSWERED;
+}
+
+static opgate_policy_cluster_query_t query_of(const opgate_query *query, uint32_t limit) {
+  opgate_query none = {0};
+  query = query == NULL ? &none : query;
+  opgate_text namespace_ = query->namespace_.len > OPGATE_NAME ? OPGATE_TEXT("") : query->namespace_;
+  opgate_policy_cluster_list_index_match_t matches = {
+      opgate_array(query->matches_len, sizeof *matches.ptr), query->matches_len};
+  for (size_t i = 0; i < matches.len; i++) {
+    const opgate_match *match = &query->matches[i];
+    matches.ptr[i].index = opgate_wit_of(match->index);
+    matches.ptr[i].values = (wit_list_string_t){(wit_string_t *)match->values.ptr, match->values.len};
+    matches.ptr[i].absent = match->absent;
+  }
+  return (opgate_policy_cluster_query_t){
+      .namespace_ = {query->namespace_.ptr != NULL, opgate_to_wit(namespace_)},
+      .labels = {query->labels.ptr != NULL, opgate_to_wit(query->labels)},
+      .matches = matches,
+      .limit = limit,
+  };
+}
+
+static wit_string_t name_at(opgate_document document, const char *pointer) {
+  opgate_text text = opgate_text_at(document, pointer);
+  return text.ptr == NULL ? opgate_wit_of("") : opgate_to_wit(text);
+}
+
+opgate_answer opgate_each(const opgate_read *read, const opgate_query *query, bool (*visit)(void *context, opgate_document object),
+                          void *context) {
+  opgate_policy_cluster_group_version_resource_t resource = resource_of(read);
+  opgate_policy_cluster_query_t asked = query_of(query, DOCUMENTS);
+  for (;;) {
+    opgate_policy_cluster_list_own_document_t page;
+    error why;
+    if (!opgate_policy_cluster_list(&resource, &asked, &page, &why)) {
+      return answer_of(read->resource, &why);
+    }
+    bool goes_on = true;
+    for (size_t i = 0; i < page.len; i++) {
+      opgate_document object = {page.ptr[i].__handle};
+      if (i + 1 == page.len && page.len >= DOCUMENTS) {
+        asked.after.is_some = true;
+        asked.after.val.namespace_ = name_at(object, "/metadata/namespace");
+        asked.after.val.name = name_at(object, "/metadata/name");
+      }
+      goes_on = goes_on && visit(context, object);
+      opgate_release(object);
+    }
+    if (!goes_on || page.len < DOCUMENTS) {
+      return ANSWERED;
+    }
+  }
+}
+
+opgate_answer opgate_names_of(const opgate_read *read, const opgate_query *query, opgate_object_names *found) {
+  opgate_policy_cluster_group_version_resource_t resource = resource_of(read);
+  opgate_policy_cluster_query_t asked = query_of(query, NAMES);
+  size_t room = 0;
+  *found = (opgate_object_names){NULL, 0};
+  for (;;) {
+    opgate_policy_cluster_list_object_name_t page;
+    error why;
+    if (!opgate_policy_cluster_names(&resource, &asked, &page, &why)) {
+      return answer_of(read->resource, &why);
+    }
+    for (size_t i = 0; i < page.len; i++) {
+      found->ptr = opgate_grown(found->ptr, found->len, &room, sizeof *found->ptr);
+      found->ptr[found->len++] = (opgate_object_name){opgate_of_wit(page.ptr[i].namespace_), opgate_of_wit(page.ptr[i].name)};
+    }
+    if (page.len < NAMES) {
+      return ANSWERED;
+    }
+    asked.after.is_some = true;
+    asked.after.val = page.ptr[page.len - 1];
+  }
+}
+
+opgate_answer opgate_sample(opgate_resource of, uint32_t limit, opgate_documents *found) {
+  *found = (opgate_documents){NULL, 0, true};
+  if (of.group.len > OPGATE_NAME || of.version.len > OPGATE_NAME || of.resource.len > OPGATE_NAME) {
+    return ANSWERED;
+  }
+  opgate_policy_cluster_group_version_resource_t resource = {
+      opgate_to_wit(of.group), opgate_to_wit(of.version), opgate_to_wit(of.resource)};
+  opgate_policy_cluster_sampled_t sampled;
+  error why;
+  uint32_t most = limit == 0 ? 1 : limit > SAMPLED ? SAMPLED : limit;
+  if (!opgate_policy_cluster_sample(&resource, most, &sampled, &why)) {
+    opgate_answer answer = answer_of("a sample", &why);
+    if (answer.status == OPGATE_ABSENT) {
+      answer.why = OPGATE_TEXT("the cluster's custom resources are not available");
+    }
+    return answer;
+  }
+  found->ptr = opgate_array(sampled.objects.len, sizeof *found->ptr);
+  for (size_t i = 0; i < sampled.objects.len; i++) {
+    found->ptr[found->len++] = (opgate_document){sampled.objects.ptr[i].__handle};
+  }
+  found->complete = sampled.complete;
+  return ANSWERED;
+}
