@@ -290,7 +290,8 @@ fn policies_are_listed_and_inspected() {
     assert!(out(&shown).starts_with("hostile 0.0.1: misbehaves"), "{}", err(&shown));
     let file = hostile("reads-cluster");
     let shown = opgate(folder.path(), &["policy", "inspect", file.to_str().unwrap()]);
-    assert_eq!(shown.status.code(), Some(0), "{}", err(&shown));
+    assert_eq!(shown.status.code(), Some(1), "{}", err(&shown));
+    assert!(out(&shown).contains("no-reads: imports `cluster`"), "{}", out(&shown));
     let wrong = opgate(folder.path(), &["policy", "inspect", "bundle-imutability"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(err(&wrong).contains("did you mean \"bundle-immutability\"?"), "{}", err(&wrong));

@@ -110,7 +110,13 @@ async fn a_policy_goes_through_a_registry() {
     let pulled = std::fs::read(folder.join("misbehaves.component.wasm")).unwrap();
     assert!(pulled == std::fs::read(&component).unwrap());
     assert_eq!(out_of(&["policy", "pull", &pinned, "--out", "other.wasm"]).trim(), pinned);
-    assert!(out_of(&["policy", "inspect", &pinned]).contains(&format!("source   {pinned}")));
+    // Rules without documentation are findings.
+    let inspected = |command: &[&str]| {
+        let output = opgate(folder, &reached(command, &how));
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(inspected(&["policy", "inspect", &pinned]).contains(&format!("source   {pinned}")));
 
     // Every command that reads a configuration knows it.
     for module in [&pinned, &tag] {
@@ -120,7 +126,7 @@ async fn a_policy_goes_through_a_registry() {
         assert_eq!(list[0]["source"], pinned.as_str(), "the digest shows");
         assert_eq!(list[0]["digest"], sha256(&pulled).as_str());
         out_of(&["rules", "--config", "opgate.yaml"]);
-        out_of(&["policy", "inspect", "from-afar", "--config", "opgate.yaml"]);
+        inspected(&["policy", "inspect", "from-afar", "--config", "opgate.yaml"]);
         std::fs::write(
             folder.join("map.yaml"),
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",

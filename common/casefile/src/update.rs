@@ -269,16 +269,18 @@ fn rendered(name: &str, value: &Value, column: usize) -> String {
 
 /// A text as it is where YAML takes it for one, and quoted as in JSON otherwise.
 fn scalar(value: &Value) -> String {
+    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let Some(text) = value.as_str() else { return value.to_string() };
-    let mut words = text.split(' ');
-    let is_word = |c: char| c.is_alphanumeric() || "-_./@=()'+;".contains(c);
+    let is_inside = |c: char| c.is_alphanumeric() || "-_./@=()'+;,:#[]\"".contains(c);
+    // A colon at the end of a word and a number sign at its beginning mean something else.
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word.chars().all(is_inside)
+            && !word.ends_with(':')
+            && !word.starts_with('#')
+    };
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
-        && words.all(|word| {
-            !word.is_empty()
-                && word.trim_end_matches(',').chars().all(|c| is_word(c) || "[]".contains(c))
-        })
-        && !text.ends_with(',')
-        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
-            .contains(&text.to_ascii_lowercase().as_str());
-    if is_plain && !text.contains('[') { text.to_owned() } else { value.to_string() }
+        && text.split(' ').all(is_word)
+        && !WORDS.contains(&text.to_ascii_lowercase().as_str());
+    if is_plain { text.to_owned() } else { value.to_string() }
 }

@@ -11,6 +11,8 @@ pub enum Form {
     Module,
     /// A core module for WASI 0.1, such as cargo builds for `wasm32-wasip1`.
     Wasip1,
+    /// A core module that exports nothing of a policy.
+    Bare,
     /// Compiled code: of wasmtime (`.cwasm`), or a program or library of the system.
     Compiled,
     /// Text: a source, or WebAssembly as text.
@@ -48,6 +50,7 @@ impl Form {
     }
 
     fn of_wasm(bytes: &[u8]) -> Self {
+        let mut is_bare = true;
         for payload in Parser::new(0).parse_all(bytes) {
             match payload {
                 Ok(Payload::Version { encoding: Encoding::Component, .. }) => {
@@ -60,12 +63,16 @@ impl Form {
                         return Self::Wasip1;
                     }
                 }
+                Ok(Payload::ExportSection(section)) => {
+                    let mut names = section.into_iter().flatten().map(|export| export.name);
+                    is_bare &= !names.any(|name| name == "validate");
+                }
                 // What is damaged is said by who reads all of it.
-                Err(_) => break,
+                Err(_) => return Self::Module,
                 Ok(_) => {}
             }
         }
-        Self::Module
+        if is_bare { Self::Bare } else { Self::Module }
     }
 
     /// What it is, and what to do with it, for people who named it as a policy.
@@ -78,6 +85,9 @@ impl Form {
             }
             Self::Wasip1 => {
                 "a module for WASI (wasm32-wasip1), which a policy does not have: build it with `--target wasm32-unknown-unknown`"
+            }
+            Self::Bare => {
+                "an empty module: it exports nothing of a policy; does the crate have `policy!`, and the crate-type `cdylib`?"
             }
             Self::Compiled => {
                 "compiled code, not WebAssembly: name the component that it was made of, opgate compiles it itself"

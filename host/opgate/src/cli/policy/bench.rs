@@ -7,6 +7,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -22,8 +23,6 @@ use crate::cli::{Failure, Outcome, ReadArgs, input};
 use opgate_admission::policy::{Measured, ModuleSource};
 use opgate_admission::review::{self, Review};
 use opgate_document::Text;
-use opgate_text::units;
-use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -224,6 +223,12 @@ impl Figures {
     }
 }
 
+/// Bytes for people.
+pub(super) fn kib(bytes: usize) -> String {
+    let kib = bytes.div_ceil(1 << 10);
+    if kib < 10 << 10 { format!("{kib} KiB") } else { format!("{} MiB", kib.div_ceil(1 << 10)) }
+}
+
 /// A time with three digits.
 fn time(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
@@ -242,7 +247,7 @@ fn table(
     limits: opgate_engine::Limits,
 ) -> std::io::Result<()> {
     let mut line = |what: &str, text: String| writeln!(out, "{what:18} {text}");
-    line("component", units::bytes(size))?;
+    line("component", kib(size))?;
     line("load, cold", format!("{} (compiled)", time(loads.cold)))?;
     if let Some(cached) = loads.cached {
         line("load, cached", time(cached))?;
@@ -254,8 +259,8 @@ fn table(
     let longest = format!("{} ({})", time(figures.percentile(100)), figures.slowest);
     line("longest", opgate_text::one_line(&longest, 256))?;
     line("calls a second", figures.a_second().to_string())?;
-    let most = units::bytes(limits.memory);
-    line("memory", format!("{} of {most}", units::bytes(figures.memory())))?;
+    let most = kib(limits.memory);
+    line("memory", format!("{} of {most}", kib(figures.memory())))?;
     line("host calls", format!("{} at most", figures.most_host_calls()))?;
     let fast = match figures.slow() {
         0 => "yes: no call took more than 2 ms".to_owned(),

@@ -58,7 +58,7 @@ const NPM: Tool =
 const PYTHON: Tool = Tool {
     name: "python3",
     programs: &["python3", "python"],
-    install: "install Python 3.10 or newer, https://www.python.org",
+    install: "install Python 3.11 or newer, https://www.python.org",
 };
 const MAKE: Tool = Tool { name: "make", programs: &["make", "gmake"], install: "install GNU make" };
 const CLANG: Tool = Tool {
@@ -94,15 +94,21 @@ impl Language {
     }
 
     /// What to do in a new folder, step by step, with the commands.
-    pub(super) fn steps(self, component: &str) -> Vec<(&'static str, String)> {
+    pub(super) fn steps(self, component: &str, sdk: &str) -> Vec<(&'static str, String)> {
         let mut steps: Vec<(&'static str, String)> = Vec::new();
         let prepare = match self {
             Self::Rust => Some("rustup target add wasm32-unknown-unknown"),
             Self::Typescript | Self::Javascript => Some("npm install"),
-            Self::Python => Some("pip install -r requirements.txt"),
+            Self::Python => Some(
+                "python3 -m venv .venv && . .venv/bin/activate && pip install -r requirements.txt",
+            ),
             Self::C => None,
         };
         steps.extend(prepare.map(|command| ("prepare", command.to_owned())));
+        if self == Self::C {
+            // The SDK is not in a registry: its release has it.
+            steps.push(("prepare", format!("tar xzf opgate-policy-c-{sdk}.tar.gz")));
+        }
         steps.push(("build", self.build().join(" ")));
         if self == Self::Rust {
             let module = component.replace(".component.wasm", ".wasm");
@@ -118,7 +124,7 @@ impl Language {
         match self {
             Self::Rust => &["cargo", "build", "--release", "--target", "wasm32-unknown-unknown"],
             Self::Typescript | Self::Javascript => &["npm", "run", "build"],
-            Self::Python => &["python3", "-m", "opgate_policy", "build"],
+            Self::Python => &["python", "-m", "opgate_policy", "build"],
             Self::C => &["make"],
         }
     }
@@ -128,8 +134,18 @@ impl Language {
         match self {
             Self::Rust => &["cargo", "test"],
             Self::Typescript | Self::Javascript => &["npm", "test"],
-            Self::Python => &["python3", "-m", "unittest"],
+            Self::Python => &["python", "-m", "pytest"],
             Self::C => &["make", "test"],
+        }
+    }
+
+    /// The program of a command: of Python the one of the folder's virtual environment, if it has one.
+    pub(super) fn program(folder: &Path, name: &str) -> PathBuf {
+        let own = folder.join(".venv/bin").join(name);
+        match name {
+            "python" if own.is_file() => std::path::absolute(&own).unwrap_or(own),
+            "python" => PathBuf::from("python3"),
+            name => PathBuf::from(name),
         }
     }
 

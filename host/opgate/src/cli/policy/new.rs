@@ -90,9 +90,11 @@ impl New {
         let mut out = anstream::stdout();
         writeln!(out, "{}: {} files\n\nNext:", folder.display(), template.files.len())?;
         let component = format!("{}.component.wasm", name.replace('-', "_"));
-        let steps = [("cd", format!("cd {}", quoted(&folder)))].into_iter();
-        for (what, command) in steps.chain(lang.steps(&component)) {
-            writeln!(out, "  {command:62}  {}", says(what))?;
+        writeln!(out, "  cd {}", quoted(&folder))?;
+        let steps = lang.steps(&component, SDK);
+        let width = steps.iter().map(|(_, command)| command.len()).max().unwrap_or_default();
+        for (what, command) in steps {
+            writeln!(out, "  {command:width$}  {}", says(what))?;
         }
         writeln!(out, "\nTools:")?;
         for tool in lang.tools() {
@@ -108,7 +110,6 @@ impl New {
 /// What a step is for.
 fn says(step: &str) -> &str {
     match step {
-        "cd" => "",
         "prepare" => "Fetch what it builds with, once",
         "build" => "Build it",
         "pack" => "Make the module a component",

@@ -202,7 +202,7 @@ fn start(folder: &Path, command: &[&str]) -> Result<std::process::ExitStatus, Fa
     let [program, arguments @ ..] = command else {
         return Err(Failure::usage(anyhow!("no command")));
     };
-    let mut started = Command::new(program);
+    let mut started = Command::new(Language::program(folder, program));
     started.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(std::io::stderr());
     let status = started.status().with_context(|| format!("`{}`", command.join(" ")))?;
     Ok(status)

@@ -8,6 +8,7 @@
 mod known;
 mod lint;
 
+use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,8 @@ use crate::registration::matches::PolicyFacts;
 use crate::registration::server::Target;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
-    Configuration, Descriptor, Loading, Names, Policy, PolicyConfig, Profile, SetError,
+    Configuration, Descriptor, Loading, ModuleSource, Names, Policy, PolicyConfig, Profile,
+    SetError,
 };
 use opgate_engine::{docs, interfaces};
 use opgate_input::read::{Reader, Use};
@@ -83,7 +85,10 @@ impl Inspect {
         let descriptor = &loaded.descriptor;
         let (imports, _) = interfaces(&loaded.bytes).map_err(Failure::engine)?;
         let mut findings = lint::findings(descriptor, &docs(&loaded.bytes), &imports);
-        let (follows, failed) = match follows(&self.config, &policy, descriptor) {
+        let spooled = Spooled::of(&loaded, &mut policy)?;
+        let followed = follows(&self.config, &policy, descriptor);
+        drop(spooled);
+        let (follows, failed) = match followed {
             Ok(follows) => (follows, None),
             Err(why) if why.starts_with("its settings schema") => {
                 findings.insert(0, Finding::new("schema", why));
@@ -114,9 +119,8 @@ impl Inspect {
         if is_reference(name) {
             let (reference, pulled) = config.registry.pull(name, None)?;
             let source = reference.pinned(&pulled.digest).to_string();
-            let policy = of_file(PathBuf::from(&source))?;
-            let bytes = pulled.component.clone();
-            let loaded = Loaded::of_bytes(&source, bytes, policy.limits, None)?;
+            let policy = of_file(PathBuf::new())?;
+            let loaded = Loaded::of_bytes(&source, pulled.component.clone(), policy.limits, None)?;
             return Ok((loaded, policy));
         }
         if path.is_dir() || path.is_file() {
@@ -137,8 +141,46 @@ impl Inspect {
         let configuration = config.configuration()?;
         let mut policies = configuration.policies.into_iter();
         let policy = policies.find(|policy| policy.name == name);
-        let policy = policy.ok_or_else(|| anyhow!("there is no policy {name:?}"))?;
+        let mut policy = policy.ok_or_else(|| anyhow!("there is no policy {name:?}"))?;
+        if let ModuleSource::Oci(remote) = &policy.module {
+            // Pulled above already, so that it is in the cache.
+            let source = named(&set, name)?.source.to_string();
+            let (_, pulled) = config.registry.pull(&remote.to_string(), None)?;
+            let loaded = Loaded::of_bytes(&source, pulled.component.clone(), policy.limits, None)?;
+            policy.module = ModuleSource::File(PathBuf::new());
+            return Ok((loaded, policy));
+        }
         Ok((Loaded::of(&policy, config)?, policy))
+    }
+}
+
+/// A component from a registry as a file, as long as this exists.
+struct Spooled(PathBuf);
+
+impl Spooled {
+    /// Gives a policy without a file one; none if it has one.
+    fn of(loaded: &Loaded, policy: &mut PolicyConfig) -> anyhow::Result<Option<Self>> {
+        let is_without =
+            matches!(&policy.module, ModuleSource::File(path) if path.as_os_str().is_empty());
+        if !is_without {
+            return Ok(None);
+        }
+        let name = format!("opgate-inspect-{}.component.wasm", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let whose = || path.display().to_string();
+        // Not over a file, nor through a link, of somebody else.
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).open(&path).with_context(whose)?;
+        let spooled = Self(path.clone());
+        file.write_all(&loaded.bytes).with_context(whose)?;
+        policy.module = ModuleSource::File(path);
+        Ok(Some(spooled))
+    }
+}
+
+impl Drop for Spooled {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -255,7 +297,7 @@ fn table(
     let (d, limits) = (&loaded.descriptor, loaded.limits);
     writeln!(out, "{} {}: {}", d.name, d.version, d.title)?;
     writeln!(out, "source   {}\ndigest   {}", loaded.source, loaded.module.digest())?;
-    writeln!(out, "size     {}", opgate_text::units::bytes(loaded.bytes.len()))?;
+    writeln!(out, "size     {}", super::bench::kib(loaded.bytes.len()))?;
     let imports: Vec<_> = imports.iter().map(|import| short(import)).collect();
     writeln!(
         out,

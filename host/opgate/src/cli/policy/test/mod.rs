@@ -105,12 +105,11 @@ impl Test {
         let mut report = Report::start(self.output, subject, &runner.descriptor, cases.len())?;
         let filtered = all - cases.len();
         let cases: Vec<_> = cases.into_iter().map(run::lined).collect();
-        let ran = runner.run(cases, &mut |ran| report.ran(ran))?;
-        let updated = if self.update {
-            Self::write(subject, &files, &kinds, &ran, &runner)?
-        } else {
-            Vec::new()
-        };
+        let mut ran = runner.run(cases, &mut |ran| report.ran(ran))?;
+        let mut updated = Vec::new();
+        if self.update {
+            updated = Self::write(subject, &files, &kinds, &mut ran, &runner)?;
+        }
         let took: Duration = started.elapsed();
         Ok(report.end(&ran, &lacking, &updated, filtered, took)?)
     }
@@ -125,7 +124,7 @@ impl Test {
         subject: &Subject,
         files: &[File],
         kinds: &[&str],
-        ran: &[Ran],
+        ran: &mut [Ran],
         runner: &Runner,
     ) -> Result<Vec<String>, Failure> {
         let mut files = files.to_vec();
@@ -143,6 +142,7 @@ impl Test {
                         file.text = text;
                     }
                     lines.push(format!("updated {whose} in {}", case.place.file));
+                    ran.result = Judged::Updated;
                 }
                 Err(why) => lines.push(format!("not updated {whose}: {why}")),
             }

@@ -46,6 +46,7 @@ pub(super) struct Report {
 fn status(result: &Result) -> &'static str {
     match result {
         Result::Ok => "ok",
+        Result::Updated => "updated",
         Result::Differs(..) | Result::HoldsWithout => "failed",
         Result::Error(_) => "error",
     }
@@ -72,7 +73,7 @@ fn line(finding: &Finding) -> String {
 /// Why a case failed: lines that begin with `-` for what was expected, `+` for what is.
 fn why(result: &Result) -> Vec<String> {
     match result {
-        Result::Ok => Vec::new(),
+        Result::Ok | Result::Updated => Vec::new(),
         Result::Error(why) => vec![format!("no verdict: {}", one_line(why, 4_096))],
         Result::HoldsWithout => {
             vec!["it holds with the rule off as well, so it says nothing about the rule".to_owned()]
@@ -172,7 +173,8 @@ impl Report {
         took: Duration,
     ) -> io::Result<()> {
         let Self { out, cases, .. } = self;
-        let wrong: Vec<_> = ran.iter().filter(|ran| !matches!(ran.result, Result::Ok)).collect();
+        let wrong: Vec<_> =
+            ran.iter().filter(|ran| !matches!(ran.result, Result::Ok | Result::Updated)).collect();
         if !wrong.is_empty() {
             writeln!(out, "\nFailures (- expected, + found):")?;
         }
@@ -199,6 +201,8 @@ impl Report {
         for line in updated {
             writeln!(out, "{line}")?;
         }
+        let updated = ran.iter().filter(|ran| matches!(ran.result, Result::Updated)).count();
+        let updated = if updated == 0 { String::new() } else { format!(", {updated} updated") };
         let word = if failed + errors == 0 && lacking.is_empty() { "ok" } else { "FAILED" };
         let style = if word == "ok" { GOOD } else { ERROR };
         let errors =
@@ -213,7 +217,7 @@ impl Report {
         let (start, end, seconds) = (style.render(), style.render_reset(), took.as_secs_f64());
         writeln!(
             out,
-            "\nresult: {start}{word}{end}. {ok} passed, {failed} failed{errors}{filtered}{lacking}; {seconds:.2} s"
+            "\nresult: {start}{word}{end}. {ok} passed, {failed} failed{errors}{updated}{filtered}{lacking}; {seconds:.2} s"
         )
     }
 
@@ -245,7 +249,7 @@ impl Report {
                 "seconds": ran.took.as_secs_f64(),
             });
             if let Some(members) = one.as_object_mut()
-                && !matches!(ran.result, Result::Ok)
+                && !matches!(ran.result, Result::Ok | Result::Updated)
             {
                 members.insert("why".to_owned(), json!(why(&ran.result)));
                 if let Result::Differs(diff, _) = &ran.result {
@@ -279,11 +283,11 @@ impl Report {
         &mut self,
         ran: &[Ran],
         lacking: &[Lacking],
-        [ok, failed, errors]: [usize; 3],
+        [_, failed, errors]: [usize; 3],
         took: Duration,
     ) -> io::Result<()> {
         let Self { out, name, cases, .. } = self;
-        let tests = ok + failed + errors + lacking.len();
+        let tests = ran.len() + lacking.len();
         let failures = failed + lacking.len();
         let counts = format!(
             "tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{:.6}\"",
@@ -305,7 +309,7 @@ impl Report {
             let message = xml(lines.first().map_or("", String::as_str));
             let text = xml(&format!("{}\n{}", place(cases, &ran.case), lines.join("\n")));
             match ran.result {
-                Result::Ok => writeln!(out, "/>")?,
+                Result::Ok | Result::Updated => writeln!(out, "/>")?,
                 Result::Error(_) => writeln!(
                     out,
                     ">\n      <error message=\"{message}\">{text}</error>\n    </testcase>"

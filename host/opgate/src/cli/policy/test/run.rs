@@ -38,6 +38,8 @@ pub(super) enum Result {
     Ok,
     /// Otherwise.
     Differs(Diff, Answer),
+    /// Otherwise, and the case was changed.
+    Updated,
     /// It holds with its rule off as well, so that it says nothing about the rule.
     HoldsWithout,
     /// There is no verdict, or the case cannot be asked.
@@ -158,7 +160,12 @@ impl Runner {
             self.snapshot_of(objects)?.fill(set.cluster());
         }
         let answer = runtime.block_on(self.answer(set, case))?;
-        Ok((case.compare(&answer, |rule| self.level(rule)), answer))
+        let mut diff = case.compare(&answer, |rule| self.level(rule));
+        for finding in &mut diff.missing {
+            let own = self.level(&finding.rule).map(str::to_owned);
+            finding.level = finding.level.take().or(own);
+        }
+        Ok((diff, answer))
     }
 
     /// The level of a rule; none if settings decide it.

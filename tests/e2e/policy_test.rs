@@ -1,0 +1,236 @@
+//! `opgate policy test` and `bench`: cases of a component, as a test runner reports them.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::hostile;
+
+use crate::BINARY;
+use crate::cli::{err, opgate, out, write};
+
+const OBJECTS: &str = "\
+bundle:
+  apiVersion: core.rukpak.io/v1alpha1
+  kind: Bundle
+  metadata: {name: a}
+";
+
+/// Cases of the hostile policy, which denies whatever its setting says.
+const CASES: &str = "\
+# Of the only rule.
+rule: EVIL-1
+accept:
+- name: nothing to do
+  create: bundle
+reject:
+- name: denies  # as told
+  create: bundle
+  settings: {do: many-violations, number: 1}
+  message: old
+skip: []
+";
+
+/// A source folder without sources: the component beside its configuration and its cases.
+fn folder(cases: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(hostile("misbehaves"), folder.path().join("evil.component.wasm")).unwrap();
+    let configuration = "\
+apiVersion: opgate.dev/v1alpha1
+kind: Configuration
+policies:
+  - name: evil
+    module: evil.component.wasm
+";
+    write(&folder, "opgate.yaml", configuration);
+    write(&folder, "cases/objects.yaml", OBJECTS);
+    write(&folder, "cases/EVIL-1.yaml", cases);
+    folder
+}
+
+/// What the command prints, after a status.
+fn run(folder: &Path, arguments: &[&str], status: i32) -> String {
+    let done = opgate(folder, &[&["policy", "test"], arguments].concat());
+    assert_eq!(done.status.code(), Some(status), "{arguments:?}: {}{}", out(&done), err(&done));
+    format!("{}{}", out(&done), err(&done))
+}
+
+const BUILTIN: [&str; 4] = [
+    "--policy",
+    "plain-bundle",
+    "--cases",
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../guest/policies/plain-bundle/cases"),
+];
+
+#[test]
+fn cases_of_a_built_in_policy_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(folder.path(), &BUILTIN, 0);
+    assert!(said.contains("PBF-01 / ") && said.contains(" ... ok"), "{said}");
+    assert!(said.contains("result: ok. ") && said.contains("0 failed"), "{said}");
+    let json = run(folder.path(), &[&BUILTIN[..], &["-o", "json"]].concat(), 0);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["policy"], &json["failed"]), (&"plain-bundle".into(), &0.into()));
+    assert_eq!(json["notCovered"], serde_json::json!([]));
+    let junit = run(folder.path(), &[&BUILTIN[..], &["-o", "junit"]].concat(), 0);
+    assert!(junit.contains("classname=\"plain-bundle.PBF-01\""), "{junit}");
+    assert!(junit.contains(" failures=\"0\" errors=\"0\" time=\""), "{junit}");
+    // A filter asks less, and does not look at what is covered.
+    let said = run(folder.path(), &[&BUILTIN[..], &["--filter", "PBF-01"]].concat(), 0);
+    assert!(said.contains(" filtered out") && !said.contains("PBF-02"), "{said}");
+    let said = run(folder.path(), &[&BUILTIN[..], &["--filter", "nothing"]].concat(), 2);
+    assert!(said.contains("has no such case"), "{said}");
+}
+
+#[test]
+fn a_case_that_fails_is_shown_with_its_place() {
+    let folder = folder(CASES);
+    for path in [".", "evil.component.wasm"] {
+        let said = run(folder.path(), &[path], 1);
+        assert!(said.contains("EVIL-1 / nothing to do ... ok"), "{said}");
+        assert!(said.contains("EVIL-1 / denies ... FAILED"), "{said}");
+        assert!(
+            said.contains("cases/EVIL-1.yaml:7: EVIL-1 / denies\n  - deny EVIL-1 old\n"),
+            "{said}"
+        );
+        assert!(said.contains("result: FAILED. 1 passed, 1 failed"), "{said}");
+    }
+    let junit = run(folder.path(), &[".", "-o", "junit"], 1);
+    assert!(junit.contains("file=\"./cases/EVIL-1.yaml\" line=\"7\""), "{junit}");
+    assert!(junit.contains("<failure message=\"- deny EVIL-1 old\">"), "{junit}");
+}
+
+#[test]
+fn what_no_case_covers_fails() {
+    let folder = folder("rule: EVIL-1\naccept:\n- name: nothing to do\n  create: bundle\n");
+    let said = run(folder.path(), &["."], 1);
+    assert!(said.contains("Not covered:\n  EVIL-1: no case below reject in EVIL-1.yaml"), "{said}");
+    let json = run(folder.path(), &[".", "-o", "json"], 1);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["notCovered"][0]["lacks"], serde_json::json!(["reject"]));
+}
+
+#[test]
+fn a_policy_that_fails_has_no_verdict() {
+    let folder = folder(&CASES.replace("do: many-violations, number: 1", "do: recurse"));
+    let said = run(folder.path(), &["."], 3);
+    assert!(said.contains("EVIL-1 / denies ... ERROR"), "{said}");
+    assert!(said.contains("no verdict: ran out of stack"), "{said}");
+}
+
+#[test]
+fn wrong_files_are_named_with_their_line() {
+    for (cases, expected) in [
+        (
+            "rule: EVIL-1\naccept:\n- name: a\n  creat: bundle\n",
+            "cases/EVIL-1.yaml:4: a: unknown field `creat`",
+        ),
+        ("rule: EVIL-2\naccept: []\n", "cases/EVIL-1.yaml:1: `rule` is \"EVIL-2\""),
+        ("rule: EVIL-1\naccept: [\n", "cases/EVIL-1.yaml:2: "),
+    ] {
+        let folder = folder(cases);
+        let said = run(folder.path(), &["."], 2);
+        assert!(said.contains(expected), "{said}");
+    }
+    let folder = folder(CASES);
+    fs::rename(folder.path().join("cases/EVIL-1.yaml"), folder.path().join("cases/EVIL-2.yaml"))
+        .unwrap();
+    write(&folder, "cases/EVIL-2.yaml", CASES.replace("EVIL-1", "EVIL-2"));
+    let said = run(folder.path(), &["."], 2);
+    assert!(said.contains("hostile has no rule \"EVIL-2\"; did you mean \"EVIL-1\"?"), "{said}");
+    for (arguments, expected) in [
+        (&[][..], "name a component"),
+        (&["nowhere"], "nowhere: No such file"),
+        (&["cases"], "has no opgate.yaml"),
+        (&["--policy", "nobody"], "there is no policy \"nobody\""),
+        (&["opgate.yaml"], "text, not WebAssembly"),
+    ] {
+        let done = opgate(folder.path(), &[&["policy", "test"], arguments].concat());
+        let said = err(&done);
+        assert!(done.status.code() >= Some(2) && said.contains(expected), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn answers_are_written_into_cases_that_fail() {
+    let folder = folder(CASES);
+    let path = folder.path().join("cases/EVIL-1.yaml");
+    let said = run(folder.path(), &[".", "--update"], 0);
+    assert!(said.contains("updated EVIL-1 / denies in EVIL-1.yaml"), "{said}");
+    assert!(said.contains("1 passed, 0 failed, 1 updated"), "{said}");
+    let written = fs::read_to_string(&path).unwrap();
+    let kept = |line: &str| written.lines().any(|other| other == line);
+    assert!(CASES.lines().filter(|line| !line.contains("message")).all(kept), "{written}");
+    assert!(!written.contains("message: old"), "{written}");
+    run(folder.path(), &["."], 0);
+    // What holds is left alone, and what a case cannot say is not written.
+    run(folder.path(), &[".", "--update"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), written);
+    let moved =
+        CASES.replace("settings: {do: many-violations, number: 1}\n  message: old", "message: old");
+    fs::write(&path, &moved).unwrap();
+    let said = run(folder.path(), &[".", "--update"], 1);
+    assert!(said.contains("not updated EVIL-1 / denies: it is below `reject`"), "{said}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), moved);
+}
+
+#[test]
+fn watching_runs_again_after_a_change() {
+    let folder = folder(CASES);
+    let mut child = Command::new(BINARY)
+        .args(["policy", "test", ".", "--watch"])
+        .current_dir(folder.path())
+        .env("OPGATE_CACHE_DIR", folder.path().join("cache"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut results = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut result = || {
+        let line = results.find(|line| line.as_ref().unwrap().starts_with("result: "));
+        line.unwrap().unwrap()
+    };
+    assert!(result().contains("FAILED"));
+    assert!(said.any(|line| line.unwrap().contains("watching ")));
+    write(&folder, "cases/EVIL-1.yaml", CASES.replace("  message: old", "  starts: \"\""));
+    assert!(result().contains("result: ok"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_benchmark_says_what_a_policy_costs() {
+    let folder = folder(&CASES.replace("  message: old", "  starts: \"\""));
+    let bench = |arguments: &[&str]| {
+        opgate(folder.path(), &[&["policy", "bench", "--calls", "20"], arguments].concat())
+    };
+    let done = bench(&[".", "-o", "json"]);
+    assert_eq!(done.status.code(), Some(0), "{}", err(&done));
+    let json: Value = serde_json::from_str(&out(&done)).unwrap();
+    assert_eq!(
+        (&json["calls"], &json["reviews"], &json["faults"]),
+        (&20.into(), &2.into(), &0.into())
+    );
+    assert!(
+        json["loadCachedMicroseconds"].is_number() && json["memory"].as_u64() > Some(0),
+        "{json}"
+    );
+    let table = out(&bench(&["evil.component.wasm"]));
+    for line in [
+        "load, cold",
+        "load, cached",
+        "evaluation, p50",
+        "evaluation, p99",
+        "host calls",
+        "fast lane",
+    ] {
+        assert!(table.contains(line), "{line}: {table}");
+    }
+    write(&folder, "none.json", "[]");
+    let none = bench(&[".", "none.json"]);
+    assert_eq!(none.status.code(), Some(2), "{}", out(&none));
+}
