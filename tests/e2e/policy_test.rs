@@ -81,7 +81,7 @@ fn cases_of_a_built_in_policy_hold() {
     // A filter asks less, and does not look at what is covered.
     let said = run(folder.path(), &[&BUILTIN[..], &["--filter", "PBF-01"]].concat(), 0);
     assert!(said.contains(" filtered out") && !said.contains("PBF-02"), "{said}");
-    let said = run(folder.path(), &[&BUILTIN[..], &["--filter", "nothing"]].concat(), 2);
+    let said = run(folder.path(), &[&BUILTIN[..], &["--filter", "no such case"]].concat(), 2);
     assert!(said.contains("has no such case"), "{said}");
 }
 
