@@ -25,6 +25,7 @@ mod fake;
 mod files;
 mod follow;
 mod gallery;
+mod given;
 mod hostile;
 mod http;
 mod identities;

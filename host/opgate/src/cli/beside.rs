@@ -9,6 +9,7 @@ use opgate_text::one_line;
 
 use super::paths::Loaded;
 use super::review::kinds::misspelt;
+use super::voice::note;
 
 /// Lines about what files were taken for.
 const LINES: usize = 20;
@@ -47,10 +48,10 @@ pub(super) fn say(loaded: &Loaded, all: bool) {
     for (subject, _) in &loaded.subjects {
         let Some(line) = subject.said(all) else { continue };
         if !all && said == LINES {
-            anstream::eprintln!("and more AdmissionReviews; --verbose names all");
+            note("and more AdmissionReviews; --verbose names all");
             return;
         }
         said += 1;
-        anstream::eprintln!("{}", one_line(&loaded.named(&line), 1_024));
+        note(one_line(&loaded.named(&line), 1_024));
     }
 }

@@ -39,9 +39,9 @@ Examples:
   opgate check cluster.yaml                            The same, of what `kubectl get -A -o yaml` printed
 
 Exit status: 0 everything passes, 1 something is denied (with --fail-on warn, or if there is a
-warning; with --require-judged, or if nobody has judged something), 2 wrong usage or unreadable
-input, 3 a policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets their
-levels. docs/check.md has the details.";
+warning; with --require-judged, also if nobody has judged something), 2 wrong usage or unreadable
+input, 3 a policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets
+their levels. docs/check.md has the details.";
 
 /// Arguments of `opgate check`.
 #[derive(Debug, Args)]

@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::input::Item;
 use super::review::kinds::Kinds;
 use super::review::make::{Asked, Made, Manifest, review as make};
+use super::voice::note;
 
 /// Objects of one document.
 const MOST: usize = 100_000;
@@ -186,7 +187,7 @@ impl Lines {
         }
         if all || self.said < LINES {
             self.said += 1;
-            anstream::eprintln!("{}", one_line(&taken.line, 1_024));
+            note(one_line(&taken.line, 1_024));
         } else {
             self.more += 1;
         }
@@ -195,7 +196,7 @@ impl Lines {
     /// Says how many more there were.
     pub(super) fn end(&self) {
         if self.more > 0 {
-            anstream::eprintln!("and {} more manifests, judged in the same way", self.more);
+            note(format!("and {} more manifests, judged in the same way", self.more));
         }
     }
 }

@@ -61,6 +61,10 @@ pub(super) struct Replay {
     /// how long that took, and what was read of the cluster
     #[arg(long)]
     explain: bool,
+    /// Exit status 1 if there is a review that nobody has judged: no policy looks at it, or none of the
+    /// rules about it was evaluated
+    #[arg(long)]
+    require_judged: bool,
     #[command(flatten)]
     read: ReadArgs,
     /// Files with reviews or manifests (JSON, YAML, JSON Lines), folders, or - for standard input
@@ -73,7 +77,18 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Replay {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { config, context, evolve, output, level, fail_on, explain, read, paths } = self;
+        let Self {
+            config,
+            context,
+            evolve,
+            output,
+            level,
+            fail_on,
+            explain,
+            require_judged,
+            read,
+            paths,
+        } = self;
         let reader = read.reader();
         let source = if context.is_empty() && !evolve { Source::Absent } else { Source::Snapshot };
         let configuration = config.configuration()?;
@@ -103,9 +118,9 @@ impl Replay {
                 lines.say(&taken, explain);
                 let mut record = match runtime.block_on(desk.decide(&taken)) {
                     Ok(record) => record,
-                    Err(why) => {
-                        let why = format!("{}: {why}", taken.source);
+                    Err(error) => {
                         outcome = outcome.max(Outcome::Usage);
+                        let why = format!("{}: {error}", taken.source);
                         tracing::error!("{why}");
                         report.miss(Unread { source: item.place().file, line: why });
                         continue;
@@ -114,6 +129,9 @@ impl Replay {
                 record.place = Some(item.place());
                 outcome = outcome.max(record.outcome());
                 if fail_on == FailOn::Warn && record.warns() {
+                    outcome = outcome.max(Outcome::Denied);
+                }
+                if require_judged && record.unjudged.is_some() {
                     outcome = outcome.max(Outcome::Denied);
                 }
                 decisions += 1;

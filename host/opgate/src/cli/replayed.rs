@@ -16,7 +16,7 @@ use super::report::{
     sarif, stdout, table,
 };
 use super::voice::{is_quiet, note};
-use opgate_admission::policy::{Configuration, DecideError, Decision, Set};
+use opgate_admission::policy::{Configuration, DecideError, Decision, Effect, Set};
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
@@ -47,9 +47,6 @@ pub(super) struct Record {
     /// Whether the webhook would have given no answer.
     #[serde(skip)]
     pub(super) failed: bool,
-    /// Whether a warning is among its violations, shown or not.
-    #[serde(skip)]
-    warns: bool,
     /// Where it stands.
     #[serde(skip)]
     pub(super) place: Option<Place>,
@@ -103,7 +100,6 @@ impl Record {
             explanation: None,
             failed: false,
             place: None,
-            warns: false,
         };
         match decided {
             Ok(decision) => record.take(decision),
@@ -113,7 +109,6 @@ impl Record {
     }
 
     fn take(&mut self, decision: Decision) {
-        self.warns = !decision.warnings.is_empty();
         self.warnings = decision.warnings;
         self.violations = decision.violations.into_iter().map(Violation::from).collect();
         if let Some(denial) = decision.denial {
@@ -147,7 +142,7 @@ impl Record {
 
     /// Whether a violation warns.
     pub(super) fn warns(&self) -> bool {
-        self.warns
+        self.violations.iter().any(|violation| violation.counts_as(Effect::Warn))
     }
 
     pub(super) fn object(&self) -> String {
@@ -185,7 +180,7 @@ impl Record {
             Outcome::Engine => Became::Failed,
             Outcome::Denied | Outcome::Usage => Became::Denied,
             Outcome::Ok if self.unjudged.is_some() => Became::NotJudged,
-            Outcome::Ok if self.warns => Became::Warned,
+            Outcome::Ok if self.warns() => Became::Warned,
             Outcome::Ok => Became::Passed,
         }
     }
@@ -222,12 +217,15 @@ impl<'s> Report<'s> {
 
     pub(super) fn add(&mut self, mut record: Record) -> io::Result<()> {
         let (level, hidden) = (self.level, &mut self.hidden);
-        record.violations.retain(|violation| level.shows(violation, hidden));
         self.counts.add(record.became());
+        record.violations.retain(|violation| level.shows(violation, hidden));
         match self.format {
             Format::Table => {
-                let is_new = record.outcome() != Outcome::Ok || record.unjudged.is_some();
-                if !is_quiet() || is_new || !record.violations.is_empty() {
+                if !is_quiet()
+                    || record.became() != Became::Passed
+                    || !record.violations.is_empty()
+                    || record.explanation.is_some()
+                {
                     table::review(&mut self.out, &record.item())?;
                 }
                 if let Some(explanation) = &record.explanation {
