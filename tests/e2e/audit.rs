@@ -237,7 +237,7 @@ fn all_that_kubectl_prints_is_judged_together() {
         ),
         "{shown}"
     );
-    assert!(said.contains("5 ok, 4 denied, 0 failed"), "{said}");
+    assert!(said.contains("3 ok, 2 warned, 4 denied, 0 failed"), "{said}");
     assert!(said.contains("not judged: they are being deleted or replaced objects=2"), "{said}");
     assert!(
         said.contains(

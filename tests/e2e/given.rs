@@ -257,25 +257,36 @@ fn what_nobody_judged_is_told() {
         ),
         ("replay --config reasons.yaml --require-judged pod.yaml", 1, &["1 not judged"]),
         (
-            "check --config opgate.yaml namespace.yaml",
+            "check --config opgate.yaml typo.yaml",
             0,
             &[
-                "namespace.yaml: not judged Namespace dev: no policy looks at CREATE of v1/namespaces",
+                "typo.yaml: not judged Deploymnet web: no policy looks at CREATE of apps/v1/deploymnets",
                 "0 ok, 0 denied, 0 failed, 1 not judged",
             ],
         ),
-        ("check --config opgate.yaml --require-judged namespace.yaml", 1, &["1 not judged"]),
+        ("check --config opgate.yaml --require-judged typo.yaml", 1, &["1 not judged"]),
         // The Namespace is not known, and then it stands beside the Pod, or in the cluster.
         (
             "check --config opgate.yaml pod.yaml",
             0,
             &["not evaluated", "PSA-09", "name files with --context", "1 ok, 0 denied"],
         ),
+        // Its labels decide as well who is asked.
         (
-            "check --config opgate.yaml dev",
-            1,
-            &["PSA-09", "0 ok, 1 denied, 0 failed, 1 not judged"],
+            "check --config selects.yaml dev",
+            0,
+            &[
+                "dev/pod.yaml: not judged Pod web: no policy looks at CREATE of v1/pods (pod-security: the labels of the namespace do not fit the selector {",
+                "0 ok, 0 denied, 0 failed, 2 not judged",
+            ],
         ),
+        (
+            "replay --config selects.yaml --context namespace.yaml pod.yaml",
+            0,
+            &["the labels of the namespace do not fit", "1 not judged"],
+        ),
+        ("check --config selects.yaml pod.yaml", 0, &["1 ok, 0 denied, 0 failed"]),
+        ("check --config opgate.yaml dev", 1, &["PSA-09", "1 ok, 1 denied, 0 failed"]),
         (
             "check --config opgate.yaml --context namespace.yaml pod.yaml",
             1,
@@ -326,9 +337,10 @@ fn a_verdict_is_explained() {
         let evaluated = asked["evaluated"].as_array().unwrap();
         assert!(evaluated.contains(&json!("PSA-09")), "{command}: {asked}");
         assert!(asked["microseconds"].is_u64(), "{command}: {asked}");
-        let read =
-            json!({"resource": "v1/namespaces", "queries": 1, "unanswered": 0, "objects": 1});
-        assert!(asked["reads"].as_array().unwrap().contains(&read), "{command}: {asked}");
+        let reads = asked["reads"].as_array().unwrap();
+        let read = reads.iter().find(|read| read["resource"] == "v1/namespaces").unwrap();
+        assert!(read["queries"].as_u64() >= Some(1) && read["objects"].as_u64() >= Some(1));
+        assert_eq!(read["unanswered"], 0, "{command}: {asked}");
 
         let asked = &explained(&line("--config opgate.yaml pod.yaml"))[0];
         let skipped = &asked["skipped"][0];
@@ -336,9 +348,7 @@ fn a_verdict_is_explained() {
         assert!(skipped["reason"].as_str().unwrap().contains("not available"), "{skipped}");
 
         let table = out(&run(&folder, &format!("{command} --explain {context}")));
-        for expected in
-            ["asked pod-security: ", "PSA-09", " in ", "read v1/namespaces: 1 query, 1 object"]
-        {
+        for expected in ["asked pod-security: ", "PSA-09", " in ", "read v1/namespaces: "] {
             assert!(table.contains(expected), "{command}: {expected}: {table}");
         }
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Decision, Dropped, MatchRule, Mode, Names, Policy, Set, Skipped};
+use super::{Decision, Dropped, MatchRule, Mode, Names, Policy, Requests, Set, Skipped};
 use crate::cluster::Source;
 use crate::review::{Operation, Review};
 
@@ -63,8 +63,8 @@ pub enum NotAsked {
     NamespacePattern(String),
     /// The name of the object does not fit the patterns.
     NamePattern(String),
-    /// The configuration narrows it, or the labels of the namespace do not fit.
-    Selector,
+    /// The labels of the namespace do not fit this selector, which is JSON.
+    Selector(String),
     /// The configuration excludes the namespace.
     ExcludedNamespace(String),
     /// The configuration excludes the user.
@@ -86,7 +86,7 @@ impl NotAsked {
             Self::Namespace(_) => "namespace",
             Self::NamespacePattern(_) => "namespace-pattern",
             Self::NamePattern(_) => "name-pattern",
-            Self::Selector => "selector",
+            Self::Selector(_) => "selector",
             Self::ExcludedNamespace(_) => "excluded-namespace",
             Self::ExcludedUser(_) => "excluded-user",
         }
@@ -104,7 +104,7 @@ impl NotAsked {
             Self::Namespace(_) => 6,
             Self::NamespacePattern(_) => 7,
             Self::NamePattern(_) => 8,
-            Self::Selector => 9,
+            Self::Selector(_) => 9,
             Self::ExcludedNamespace(_) | Self::ExcludedUser(_) => 10,
         }
     }
@@ -160,17 +160,16 @@ impl fmt::Display for NotAsked {
                 f.write_str("it looks at it only in files (opgate check)")
             }
             Self::Setting(all) => {
-                let dotted =
-                    |one: &String| one.trim_start_matches('/').replace('/', ".");
+                let dotted = |one: &String| one.trim_start_matches('/').replace('/', ".");
                 let all: Vec<_> = all.iter().filter(|one| *one != FILES).map(dotted).collect();
                 write!(f, "it looks at it only with a setting: {}", some(&all))
             }
             Self::Namespace(name) => write!(f, "it looks at it only in namespace {name}"),
             Self::NamespacePattern(text) => write!(f, "the namespace is left out by name: {text}"),
             Self::NamePattern(text) => write!(f, "the object is left out by name: {text}"),
-            Self::Selector => f.write_str(
-                "the namespace or the object is left out by `match` in the configuration, or by the labels of the namespace",
-            ),
+            Self::Selector(selector) => {
+                write!(f, "the labels of the namespace do not fit the selector {selector}")
+            }
             Self::ExcludedNamespace(name) => {
                 write!(f, "the configuration excludes namespace {name} (exclude.namespaces)")
             }
@@ -247,6 +246,24 @@ fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
         .then(|| NotAsked::Operation(rule.operations.clone()))
 }
 
+/// What the configuration or the labels of the namespace leave out of what a match rule takes.
+fn narrowed(requests: &Requests, review: &Review<'_>) -> Option<NotAsked> {
+    let scope = requests.scope();
+    if let Some(only) = requests.namespace.as_ref().filter(|only| **only != review.namespace) {
+        return Some(NotAsked::Namespace(only.clone()));
+    }
+    if !scope.namespaces.fit_namespace_of(review) {
+        let shown = patterns(&scope.namespaces, &review.namespace);
+        return Some(NotAsked::NamespacePattern(format!("{shown} (match.namespaces)")));
+    }
+    if !scope.names.fit_name_of(review) {
+        let shown = patterns(&scope.names, &review.name);
+        return Some(NotAsked::NamePattern(format!("{shown} (match.names)")));
+    }
+    let selector = || opgate_text::one_line(&requests.namespace_labels, 256);
+    (!requests.selects(review)).then(|| NotAsked::Selector(selector()))
+}
+
 impl Policy {
     fn is_off(&self, rule: &str) -> bool {
         self.descriptor.rule(rule).is_some_and(|rule| self.level_now(rule) == "off")
@@ -295,9 +312,13 @@ impl Policy {
                 NotAsked::ExcludedNamespace(opgate_text::one_line(&review.namespace, 253))
             });
         }
+        let taken = self.requests.iter().find(|requests| requests.rule.matches(review));
+        if let Some(narrowed) = taken.and_then(|requests| narrowed(requests, review)) {
+            return Attention::NotAsked(narrowed);
+        }
         let mut nearest = NotAsked::Resource(Vec::new());
         for rule in &self.descriptor.matches {
-            let away = self.keeps_away(rule, review, is_file).unwrap_or(NotAsked::Selector);
+            let Some(away) = self.keeps_away(rule, review, is_file) else { continue };
             match away.rank().cmp(&nearest.rank()) {
                 std::cmp::Ordering::Greater => nearest = away,
                 std::cmp::Ordering::Equal => nearest.join(away),

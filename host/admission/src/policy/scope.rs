@@ -86,12 +86,18 @@ impl Requests {
             && self.selects(review)
     }
 
+    /// What the configuration leaves of the rule.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
     /// Whether labels of namespaces count.
     pub(super) fn has_selector(&self) -> bool {
         !self.selector.is_empty()
     }
 
-    fn selects(&self, review: &Review<'_>) -> bool {
+    /// Whether the labels of the namespace fit, or are not known.
+    pub(super) fn selects(&self, review: &Review<'_>) -> bool {
         let labels = review.namespace_labels.get();
         let fit = |labels: &BTreeMap<String, String>| {
             self.selector.matches(|key| labels.get(key).map(String::as_str))
