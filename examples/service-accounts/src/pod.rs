@@ -39,7 +39,8 @@ pub(crate) fn faults(object: &Document, spec: &PodSpec, folders: &[String]) -> V
 }
 
 fn privileged(object: &Document, spec: &PodSpec, found: &mut Vec<Fault>) {
-    let columns = ["/securityContext/privileged", "/name"];
+    const ADDED: &str = "/securityContext/capabilities/add";
+    let columns = ["/securityContext/privileged", "/name", ADDED];
     spec.each(object, &columns, |container| {
         if container.row.boolean(0) == Some(true) {
             let name = container.row.text_or_empty(1);
@@ -53,7 +54,33 @@ fn privileged(object: &Document, spec: &PodSpec, found: &mut Vec<Fault>) {
                 what: format!("{}/{name}", container.list),
             });
         }
+        if container.row.length(2).unwrap_or(0) == 0 {
+            return;
+        }
+        let added = object.rows(&format!("{}{ADDED}", container.pointer()), &[""]);
+        for (index, capability) in added.iter().enumerate() {
+            let capability = capability.text_or_empty(0);
+            if is_all(capability) {
+                let name = container.row.text_or_empty(1);
+                found.push(Fault {
+                    rule: &SVA_3,
+                    field: format!("{}.securityContext.capabilities.add[{index}]", container.field()),
+                    message: format!(
+                        "container {} has the capability {}, which is as good as privileged: remove it",
+                        go::quote(name),
+                        go::quote(capability)
+                    ),
+                    what: format!("{}/{name}/{capability}", container.list),
+                });
+            }
+        }
     });
+}
+
+/// Whether a capability gives all rights on the node. Runtimes take it in any case, some with a prefix.
+fn is_all(capability: &str) -> bool {
+    let name = capability.to_ascii_uppercase();
+    matches!(name.strip_prefix("CAP_").unwrap_or(&name), "ALL" | "SYS_ADMIN")
 }
 
 fn host_paths(object: &Document, spec: &PodSpec, folders: &[String], found: &mut Vec<Fault>) {

@@ -80,9 +80,9 @@ rule! {
 rule! {
     /// a container is not privileged
     ///
-    /// No container, init container or ephemeral container has `securityContext.privileged: true`. On
-    /// UPDATE, also of the sub-resource `ephemeralcontainers`, the rule looks at containers that were
-    /// not privileged before.
+    /// No container, init container or ephemeral container has `securityContext.privileged: true`, or
+    /// adds the capability `ALL` or `SYS_ADMIN`, which come to the same. On UPDATE, also of the
+    /// sub-resource `ephemeralcontainers`, the rule looks at containers that were not so before.
     ///
     /// # Why
     ///
