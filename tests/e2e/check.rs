@@ -987,7 +987,7 @@ fn every_form_is_well_formed_and_names_file_and_line() {
     let count = |name: &str| names.iter().filter(|n| *n == name).count();
     assert_eq!((count("testsuites"), count("testsuite")), (1, 1), "{junit}");
     assert_eq!((count("testcase"), count("failure")), (5, 4), "{junit}");
-    assert!(junit.contains("<testsuites tests=\"5\" failures=\"4\" errors=\"0\">"), "{junit}");
+    assert!(junit.contains("<testsuites tests=\"5\" failures=\"4\" errors=\"0\" time="), "{junit}");
     assert!(junit.contains("bundle-broken/manifests/lease.yaml:2:1: deny RBF-10 "), "{junit}");
 
     let sarif: Value = serde_json::from_str(&run("sarif")).unwrap();

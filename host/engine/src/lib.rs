@@ -51,6 +51,7 @@ pub use docs::{Docs, docs};
 pub use fault::{Fault, Import};
 pub use form::Form;
 pub use gate::MAX_SIZE as MAX_COMPONENT;
+pub use gate::VERSION as CONTRACT;
 pub use gate::{Refusal, interfaces};
 use handle::{Asked, Handle};
 pub use inputs::{Inputs, RequestParts, RequestTexts};
@@ -63,7 +64,10 @@ use ticker::{TICK, Ticker};
 use trap::fault_of;
 
 /// The target for which policies are compiled: that of the host, without optional CPU features.
-const TARGET: &str = env!("OPGATE_TARGET");
+pub const TARGET: &str = env!("OPGATE_TARGET");
+
+/// The version of wasmtime that runs them.
+pub const WASMTIME: &str = env!("OPGATE_WASMTIME");
 
 /// Part of an instance's memory and table that is cleared in place. Pages beyond it that a guest
 /// used are unmapped. Guests of the SDK keep stack, data and a small heap below it.

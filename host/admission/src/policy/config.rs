@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 mod file;
+mod prune;
 mod remote;
+mod schema;
 
 use self::file::{File, Origin};
 pub use self::remote::{Remote, Resolved, SignatureKey};
@@ -212,6 +214,11 @@ impl ConfigErrors {
         self.0.extend(other.0);
     }
 
+    /// The errors, each with its place in front.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     pub(super) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
@@ -240,12 +247,19 @@ impl Configuration {
     /// # Errors
     /// If it cannot be read, or anything in it is wrong: all errors, each with line and column.
     pub fn read(path: &Path, builtins: &'static [Builtin]) -> Result<Self, ConfigErrors> {
+        Self::parse(path, &Self::text(path)?, builtins)
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no text.
+    pub fn text(path: &Path) -> Result<String, ConfigErrors> {
         let opened = opgate_input::read::named(path)
             .and_then(|opened| Reader::new(MAX_FILE).read(opened, true, Use::Keep));
         let bytes = opened.map_err(|e| ConfigErrors::one(format!("{}: {e}", path.display())))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|e| ConfigErrors::one(format!("{}: not UTF-8: {e}", path.display())))?;
-        Self::parse(path, &text, builtins)
+        String::from_utf8(bytes)
+            .map_err(|e| ConfigErrors::one(format!("{}: not UTF-8: {e}", path.display())))
     }
 
     /// Parses the text of a file. The path is for the errors and for relative paths in the text.
@@ -257,18 +271,50 @@ impl Configuration {
         text: &str,
         builtins: &'static [Builtin],
     ) -> Result<Self, ConfigErrors> {
-        let located = Located::read(text).map_err(|e| {
-            ConfigErrors::one(format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.why))
-        })?;
+        let (found, errors) = Self::examine(path, text, builtins);
+        match found {
+            Some(found) => errors.or(found),
+            None => Err(errors),
+        }
+    }
+
+    /// Parses the text of a file as [`Configuration::parse`] does. Gives all errors, and what is left of the
+    /// file without them: in that, there can be more errors that only the policies know.
+    #[must_use]
+    pub fn examine(
+        path: &Path,
+        text: &str,
+        builtins: &'static [Builtin],
+    ) -> (Option<Self>, ConfigErrors) {
+        let located = match Located::read(text) {
+            Ok(located) => located,
+            Err(e) => {
+                let text = format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.why);
+                return (None, ConfigErrors::one(text));
+            }
+        };
         let origin = Origin { builtins, path: path.to_path_buf(), located };
-        let Object(file): Object<File> = serde_path_to_error::deserialize(&origin.located.value)
-            .map_err(|error| origin.type_error(&error))?;
         let mut errors = ConfigErrors::default();
-        if file.api_version != "opgate.dev/v1alpha1" {
+        let mut value = origin.located.value.clone();
+        let file = loop {
+            let error = match serde_path_to_error::deserialize::<_, Object<File>>(&value) {
+                Ok(Object(file)) => break file,
+                Err(error) => error,
+            };
+            let (pointer, text) = origin.type_error(&error);
+            errors.push(origin.at(&pointer, &text));
+            let is_less = prune::cut(&mut value, &pointer)
+                || pointer.is_empty() && prune::add_head(&mut value);
+            if !is_less || errors.0.len() >= prune::MOST {
+                return (None, errors);
+            }
+        };
+        let has_head = |key: &str| origin.located.value.get(key).is_some();
+        if has_head("apiVersion") && file.api_version != "opgate.dev/v1alpha1" {
             let text = format!("apiVersion is {:?}, not \"opgate.dev/v1alpha1\"", file.api_version);
             errors.push(origin.at("/apiVersion", &text));
         }
-        if file.kind != "Configuration" {
+        if has_head("kind") && file.kind != "Configuration" {
             let text = format!("kind is {:?}, not \"Configuration\"", file.kind);
             errors.push(origin.at("/kind", &text));
         }
@@ -314,7 +360,7 @@ impl Configuration {
                 }
             }
         }
-        errors.or(Self {
+        let found = Self {
             profile: file.profile.unwrap_or_default(),
             names_profile: file.profile.is_some(),
             identities,
@@ -325,7 +371,8 @@ impl Configuration {
             docs_url: file.docs_url,
             resolved: BTreeMap::new(),
             origin: Some(origin),
-        })
+        };
+        (Some(found), errors)
     }
 
     /// The documentation of a policy's rules, by their IDs.

@@ -13,6 +13,9 @@ use super::{Failure, Outcome};
 
 /// What to do with a certificate.
 const NEXT: &str = "\
+Example:
+  opgate certs issue --out tls --service NAMESPACE/NAME
+
 Next (docs/operate.md):
   opgate certs check --tls-dir tls --name NAME.NAMESPACE.svc
   kubectl -n NAMESPACE create secret tls opgate-tls --cert=tls/tls.crt --key=tls/tls.key

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::checked::Report;
+use super::examples::is_plugin;
 use super::fail_on::FailOn;
 use super::judged::{Findings, Judge, Progress};
 use super::paths::Loaded;
@@ -65,7 +66,7 @@ pub(super) struct Check {
         conflicts_with_all = ["paths", "kind", "since", "context"])]
     kubeconfig: Option<OsString>,
     /// Context of the kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    #[arg(long, value_name = "NAME", conflicts_with = "paths")]
     kube_context: Option<String>,
     /// Namespace of manifests that name none; with --kubeconfig, the only one whose objects are judged
     #[arg(long, short, value_name = "NAME")]
@@ -94,8 +95,8 @@ pub(super) struct Check {
     #[command(flatten)]
     read: ReadArgs,
     /// Bundles, catalogs, projects, folders with them, files or folders of manifests or of objects of a
-    /// cluster, or - for one file from standard input
-    #[arg(required_unless_present = "kubeconfig", value_name = "PATH")]
+    /// cluster, or - for one file from standard input [default: with `kubectl opgate`, the cluster]
+    #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
 
@@ -106,6 +107,13 @@ impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         if let Some(kubeconfig) = &self.kubeconfig {
             return self.cluster(kubeconfig);
+        }
+        if self.paths.is_empty() && is_plugin() {
+            return self.cluster(OsStr::new(""));
+        }
+        if self.paths.is_empty() {
+            let text = "no PATH: name bundles, catalogs or manifests, - for standard input, or a cluster with --kubeconfig";
+            return Err(Failure::usage(anyhow::anyhow!(text)));
         }
         let Self { config, kind, since, context, output, level, .. } = &self;
         if since.is_some() && self.paths.len() != 1 {

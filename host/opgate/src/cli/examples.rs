@@ -93,7 +93,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "manifests network-policy",
-        "Example:\n  opgate manifests network-policy --help\n\ndocs/operate.md has the details.",
+        "Example:\n  opgate manifests network-policy --api-server 10.0.0.0/28 | kubectl apply -f -\n\ndocs/operate.md has the details.",
     ),
 ];
 

@@ -8,6 +8,7 @@ mod beside;
 mod certs;
 mod check;
 mod checked;
+mod config;
 mod constraint;
 mod demo;
 mod diff;
@@ -31,6 +32,7 @@ mod review;
 mod rules;
 mod serve;
 mod stdin;
+mod tools;
 mod voice;
 mod waived;
 mod wit;
@@ -114,14 +116,14 @@ enum Command {
     Doctor(Box<doctor::Doctor>),
     /// Start a server, send it sample reviews over TLS, and print its decisions
     Demo(demo::Demo),
-    /// Do a job for another process of this program
-    #[command(hide = true)]
-    Apart {
-        /// Which
-        job: String,
-        /// Bytes of memory that it may have
-        memory: u64,
-    },
+    /// Check configurations, and print the schema of opgate.yaml
+    Config(config::ConfigCommand),
+    /// Print a script with which a shell completes commands
+    Completions(tools::Completions),
+    /// Write man pages into a folder
+    Man(tools::Man),
+    /// Print the version, and what belongs to it
+    Version(tools::Version),
 }
 
 /// Which policies, configured how.
@@ -313,17 +315,17 @@ impl From<io::Error> for Failure {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some((job, memory)) = child() {
+        return apart::child(&job, memory, |job, parts| match job {
+            Job::Compile | Job::CompileLarge => compile_job(parts),
+            Job::Settings => settings_job(parts),
+        });
+    }
     let matches = examples::command().get_matches();
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    if let Command::Apart { job, memory } = &cli.command {
-        return apart::child(job, *memory, |job, parts| match job {
-            Job::Compile | Job::CompileLarge => compile_job(parts),
-            Job::Settings => settings_job(parts),
-        });
-    }
     let serves = matches!(cli.command, Command::Serve(_));
     cli.voice.raise(&matches, serves);
     let done = match cli.command {
@@ -339,8 +341,10 @@ pub fn main() -> ExitCode {
         Command::Manifests(manifests) => manifests.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Demo(demo) => demo.run(),
-        // Done above, before there is a log.
-        Command::Apart { .. } => Ok(Outcome::Usage),
+        Command::Config(config) => config.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+        Command::Version(version) => version.run(),
     };
     match done {
         Ok(outcome) => outcome.into(),
@@ -353,6 +357,15 @@ pub fn main() -> ExitCode {
             failure.outcome.into()
         }
     }
+}
+
+/// What another process of this program asks for: a job, and bytes of memory that it may have. Nobody types
+/// that, so it is no command: neither help nor completions have it.
+fn child() -> Option<(String, u64)> {
+    let mut arguments = std::env::args_os().skip(1).map_while(|text| text.into_string().ok());
+    let is_it = arguments.next().as_deref() == Some("apart");
+    let (job, memory) = (arguments.next()?, arguments.next()?.parse().ok()?);
+    is_it.then_some((job, memory))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -130,23 +130,28 @@ fn selector(value: &serde_json::Value) -> Result<String, String> {
 
 const SELECTOR: [&str; 2] = ["matchLabels", "matchExpressions"];
 
+/// A key in a JSON pointer.
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
 impl Origin {
     pub(super) fn at(&self, pointer: &str, text: &str) -> String {
         let (line, column) = self.located.place(pointer);
         format!("{}:{line}:{column}: {text}", self.path.display())
     }
 
-    /// An error of deserialization, with its place and the nearest known key.
+    /// An error of deserialization: its place, and the text with the nearest known key.
     pub(super) fn type_error(
         &self,
         error: &serde_path_to_error::Error<serde_json::Error>,
-    ) -> ConfigErrors {
+    ) -> (String, String) {
         let mut pointer = String::new();
         for segment in error.path() {
             use serde_path_to_error::Segment;
             match segment {
                 Segment::Seq { index } => pointer.extend(["/", &index.to_string()]),
-                Segment::Map { key } => pointer.extend(["/", key]),
+                Segment::Map { key } => pointer.extend(["/", &escaped(key)]),
                 Segment::Enum { .. } | Segment::Unknown => {}
             }
         }
@@ -154,8 +159,7 @@ impl Origin {
         let mut quoted = text.split('`').skip(1).step_by(2);
         let hint = if text.starts_with("unknown ") {
             let written = quoted.next().unwrap_or_default();
-            let escaped = written.replace('~', "~0").replace('/', "~1");
-            let member = format!("{pointer}/{escaped}");
+            let member = format!("{pointer}/{}", escaped(written));
             if self.located.value.pointer(&member).is_some() {
                 pointer = member;
             }
@@ -163,7 +167,7 @@ impl Origin {
         } else {
             String::new()
         };
-        ConfigErrors::one(self.at(&pointer, &format!("{text}{hint}")))
+        (pointer, format!("{text}{hint}"))
     }
 
     pub(super) fn policy(
@@ -192,7 +196,7 @@ impl Origin {
         // A key without a value would mean none.
         let written = self.located.value.pointer(&format!("{pointer}/signature"));
         let signature = match (entry.signature, &module) {
-            (None, _) if written.is_some() => {
+            (None, _) if written.is_some_and(serde_json::Value::is_null) => {
                 wrong("/signature", "signature has no value: name a key (`key: cosign.pub`)");
                 None
             }
@@ -311,6 +315,11 @@ impl Origin {
         }
         if written.starts_with("oci://") {
             return Ok(ModuleSource::Oci(Remote { reference: written, digest: None }));
+        }
+        if let Some((scheme, _)) = written.split_once("://") {
+            return Err(format!(
+                "a module cannot be at {scheme}://: push the component to a registry (`opgate policy push`) and write oci://HOST/REPOSITORY@sha256:…, or download it and write its path"
+            ));
         }
         Ok(ModuleSource::File(self.beside(&written)))
     }

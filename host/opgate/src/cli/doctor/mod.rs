@@ -182,6 +182,11 @@ fn known_id(text: &str) -> Result<String, String> {
     known.ok_or_else(|| unknown(text))
 }
 
+/// The ids of all findings.
+pub(super) fn ids() -> impl Iterator<Item = &'static str> {
+    catalog::docs().map(|(_, doc)| doc.id)
+}
+
 fn unknown(id: &str) -> String {
     let hint = opgate_text::hint(id, catalog::docs().map(|(_, doc)| doc.id));
     format!("there is no finding {:?}: docs/doctor lists them{hint}", one_line(id, 64))

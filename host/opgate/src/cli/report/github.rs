@@ -60,12 +60,15 @@ pub(in crate::cli) fn write(
     pages: &Pages,
 ) -> io::Result<()> {
     let mut all: Vec<_> = items.iter().flat_map(|item| annotations(item, pages)).collect();
-    all.extend(unread.iter().map(|Unread { source, line }| Annotation {
-        level: Level::Error,
-        file: file(source),
-        place: None,
-        title: "opgate cannot read this".to_owned(),
-        text: line.clone(),
+    all.extend(unread.iter().map(|unread| {
+        let (source, place) = unread.place();
+        Annotation {
+            level: Level::Error,
+            file: file(source),
+            place,
+            title: "opgate cannot read this".to_owned(),
+            text: unread.line.clone(),
+        }
     }));
     all.sort_by(|a, b| (a.level, &a.file, a.place).cmp(&(b.level, &b.file, b.place)));
     let mut counts = [0_usize; 3];

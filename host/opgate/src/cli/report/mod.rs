@@ -276,6 +276,18 @@ pub(super) struct Unread {
     pub(super) line: String,
 }
 
+impl Unread {
+    /// The file, and line and column from 1, if its line begins with them.
+    fn place(&self) -> (&str, Option<(u64, u64)>) {
+        let found = self.line.split_once(": ").and_then(|(place, _)| {
+            let (rest, column) = place.rsplit_once(':')?;
+            let (file, line) = rest.rsplit_once(':')?;
+            Some((file, (line.parse().ok()?, column.parse().ok()?)))
+        });
+        found.map_or((self.source.as_str(), None), |(file, place)| (file, Some(place)))
+    }
+}
+
 /// Allowed, denied, failed.
 fn counts(items: &[Item<'_>]) -> [usize; 3] {
     let count = |outcome: Outcome| items.iter().filter(|item| item.outcome == outcome).count();

@@ -62,9 +62,14 @@ pub(in crate::cli) fn log(
         "results": results,
     });
     if !unread.is_empty() {
-        let notification = |Unread { source, line }: &Unread| {
-            let place = json!({"physicalLocation": {"artifactLocation": {"uri": uri(source)}}});
-            json!({"level": "error", "message": {"text": line}, "locations": [place]})
+        let notification = |unread: &Unread| {
+            let (source, place) = unread.place();
+            let mut physical = json!({"artifactLocation": {"uri": uri(source)}});
+            if let Some((line, column)) = place {
+                insert(&mut physical, "region", json!({"startLine": line, "startColumn": column}));
+            }
+            let (place, text) = (json!({"physicalLocation": physical}), &unread.line);
+            json!({"level": "error", "message": {"text": text}, "locations": [place]})
         };
         let notifications: Vec<_> = unread.iter().map(notification).collect();
         let invocation =
@@ -194,7 +199,8 @@ fn of_review(region: &Region<'_>) -> Option<Value> {
 /// What stays the same if lines are added above: a finding that was dismissed once stays dismissed.
 fn fingerprint(item: &Item<'_>, place: Option<&At>, parts: &[&str]) -> Value {
     let file = place.map_or(item.source, |place| &place.file);
-    let all: Vec<_> = [file, &item.object].iter().chain(parts).copied().collect();
+    let file = uri(file);
+    let all: Vec<_> = [&*file, &item.object].iter().chain(parts).copied().collect();
     let digest = opgate_engine::digest(all.join("\0").as_bytes());
     json!({"opgateFinding/v1": digest.trim_start_matches("sha256:")})
 }

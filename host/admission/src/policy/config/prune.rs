@@ -1,0 +1,67 @@
+//! Files with several errors: what is wrong is cut out of the value, and the rest is read again, so that
+//! all errors are told at once.
+
+use serde_json::{Map, Value, json};
+
+/// Maximum number of errors of one file that are told.
+pub(super) const MOST: usize = 64;
+
+/// Cuts the value at a pointer out. Gives whether there is less of it now.
+///
+/// An element of `policies` is replaced by one that does nothing, so that the places of the others stay. Of
+/// other lists nothing is left.
+pub(super) fn cut(value: &mut Value, pointer: &str) -> bool {
+    let Some((around, name)) = pointer.rsplit_once('/') else { return false };
+    let name = name.replace("~1", "/").replace("~0", "~");
+    match value.pointer_mut(around) {
+        Some(Value::Object(members)) => members.remove(&name).is_some(),
+        Some(Value::Array(elements)) if around == "/policies" => {
+            let Ok(index) = name.parse::<usize>() else { return false };
+            let Some(element) = elements.get_mut(index) else { return false };
+            // Nobody gives a policy a name of this length: it is as long as a name may be.
+            let nothing = json!({"name": format!("x{index:039}"), "module": "-", "mode": "off"});
+            std::mem::replace(element, nothing.clone()) != nothing
+        }
+        Some(Value::Array(_)) => cut(value, around),
+        _ => false,
+    }
+}
+
+/// A member without which nothing of a file can be read.
+pub(super) fn add_head(value: &mut Value) -> bool {
+    let Some(members) = value.as_object_mut() else { return false };
+    let add = |members: &mut Map<String, Value>, name: &str| {
+        let is_new = !members.contains_key(name);
+        if is_new {
+            members.insert(name.to_owned(), Value::String(String::new()));
+        }
+        is_new
+    };
+    let (version, kind) = (add(members, "apiVersion"), add(members, "kind"));
+    version || kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_cut_and_the_rest_stays() {
+        let all = json!({"a": {"b~/c": [1, 2], "d": 3}, "policies": [{"x": 1}, {"name": "a"}]});
+        for (pointer, expected) in [
+            ("", None),
+            ("/nowhere", None),
+            ("/a/d", Some(json!({"a": {"b~/c": [1, 2]}, "policies": [{"x": 1}, {"name": "a"}]}))),
+            ("/a/b~0~1c/1", Some(json!({"a": {"d": 3}, "policies": [{"x": 1}, {"name": "a"}]}))),
+            ("/policies/7", None),
+        ] {
+            let mut value = all.clone();
+            assert_eq!(cut(&mut value, pointer).then_some(value), expected, "{pointer}");
+        }
+        let mut value = all.clone();
+        assert!(cut(&mut value, "/policies/0"));
+        assert_eq!(value["policies"][0]["mode"], "off");
+        assert_eq!(value["policies"][1], all["policies"][1]);
+        assert!(!cut(&mut value, "/policies/0"), "it cannot be cut twice");
+    }
+}

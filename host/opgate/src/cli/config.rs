@@ -1,0 +1,248 @@
+//! `opgate config`: what is wrong with `opgate.yaml`, and the schema of the file for editors.
+//!
+//! ```text
+//! FILE ─▶ Configuration::examine ─┬▶ errors of the file ──────────────────────────────┬▶ sorted, told at once
+//!                                 └▶ what is left ─▶ policies ─▶ rules, settings ─────┘
+//! ```
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::registry::RegistryArgs;
+use super::report::stdout;
+use super::voice::{self, note};
+use super::{ConfigArgs, Failure, Outcome};
+use crate::builtin::BUILTINS;
+use opgate_admission::cluster::{Options, Source};
+use opgate_admission::policy::{Configuration, Loading, Profile};
+use opgate_server::Room;
+
+const NEXT: &str = "\
+Examples:
+  opgate config validate opgate.yaml
+  opgate config validate --load opgate.yaml      Also with the components of files and registries
+  opgate config schema > opgate.schema.json      For editors
+
+docs/configuration.md describes the file.";
+
+const VALIDATE: &str = "\
+Examples:
+  opgate config validate opgate.yaml
+  opgate config validate --load clusters/*/opgate.yaml
+
+Exit status: 0 everything is valid, 1 something is wrong, 2 wrong usage or a file that cannot be read,
+3 the engine failed. docs/configuration.md describes the file.";
+
+const SCHEMA: &str = "\
+Example:
+  opgate config schema > opgate.schema.json
+
+With `# yaml-language-server: $schema=opgate.schema.json` as its first line, editors complete and check
+opgate.yaml. docs/configuration.md has the details.";
+
+/// Arguments of `opgate config`.
+#[derive(Debug, Args)]
+#[command(after_help = NEXT)]
+pub(super) struct ConfigCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say everything that is wrong with configurations, each error with line and column
+    #[command(after_help = VALIDATE)]
+    Validate(Validate),
+    /// Print the JSON Schema of opgate.yaml, with the rules and settings of the built-in policies
+    #[command(after_help = SCHEMA)]
+    Schema,
+}
+
+#[derive(Debug, Args)]
+struct Validate {
+    /// Also load the policies from files and registries, for their rules and settings
+    #[arg(long)]
+    load: bool,
+    /// Folder for compiled policies [default: the user's cache folder]
+    #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    registry: RegistryArgs,
+    /// Output format
+    #[arg(long, short, value_name = "FORM", default_value = "text")]
+    output: Format,
+    /// Configurations
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One list of errors
+    Json,
+}
+
+/// Something that is wrong.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Wrong {
+    /// Line and column from 1; nothing for the file as a whole.
+    place: Option<(u64, u64)>,
+    text: String,
+}
+
+impl Wrong {
+    /// Takes the place in front of a text apart.
+    fn of(line: &str, path: &Path) -> Self {
+        let rest = line.strip_prefix(&format!("{}:", path.display()));
+        let found = rest.and_then(|rest| {
+            let mut parts = rest.splitn(3, ':');
+            let (line, column) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            Some(((line, column), parts.next()?.trim_start()))
+        });
+        match (found, rest) {
+            (Some((place, text)), _) => Self { place: Some(place), text: text.to_owned() },
+            (None, Some(rest)) => Self { place: None, text: rest.trim_start().to_owned() },
+            (None, None) => Self { place: None, text: line.to_owned() },
+        }
+    }
+}
+
+impl ConfigCommand {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        match self.command {
+            Command::Validate(validate) => validate.run(),
+            Command::Schema => schema(),
+        }
+    }
+}
+
+impl Validate {
+    fn run(self) -> Result<Outcome, Failure> {
+        let mut outcome = Outcome::Ok;
+        let mut list = Vec::new();
+        for path in &self.files {
+            let text = match Configuration::text(path) {
+                Ok(text) => text,
+                Err(why) => {
+                    outcome = outcome.max(Outcome::Usage);
+                    voice::error(&why.to_string());
+                    continue;
+                }
+            };
+            let (policies, wrong) = self.examine(path, &text)?;
+            if !wrong.is_empty() {
+                outcome = outcome.max(Outcome::Denied);
+            }
+            let shown = path.display().to_string();
+            for Wrong { place, text } in &wrong {
+                let (line, column) = place.unwrap_or((1, 1));
+                if self.output == Format::Text {
+                    voice::error(&format!("{shown}:{line}:{column}: {text}"));
+                }
+                list.push(json!({"file": shown, "line": line, "column": column, "message": text}));
+            }
+            match (wrong.len(), policies) {
+                (0, 1) => note(format!("{shown}: valid, 1 policy")),
+                (0, count) => note(format!("{shown}: valid, {count} policies")),
+                (1, _) => note(format!("{shown}: 1 error")),
+                (count, _) => note(format!("{shown}: {count} errors")),
+            }
+        }
+        if self.output == Format::Json {
+            let mut out = stdout();
+            writeln!(out, "{:#}", json!(list))?;
+            out.flush()?;
+        }
+        Ok(outcome)
+    }
+
+    /// How many policies there are, and everything that is wrong, in the order of the file.
+    fn examine(&self, path: &Path, text: &str) -> Result<(usize, Vec<Wrong>), Failure> {
+        let (found, errors) = Configuration::examine(path, text, BUILTINS);
+        let mut wrong: Vec<_> = errors.lines().map(|line| Wrong::of(line, path)).collect();
+        let mut policies = 0;
+        if let Some(mut found) = found {
+            policies = found.policies.len();
+            if !self.load {
+                let all = found.policies.len();
+                found.policies.retain(|policy| !policy.module.is_foreign());
+                let others = all - found.policies.len();
+                if others > 0 && wrong.is_empty() {
+                    note(format!(
+                        "{}: policies from files or registries are not loaded ({others}); --load does that",
+                        path.display()
+                    ));
+                }
+            }
+            let lines = self.load(&mut found)?;
+            wrong.extend(lines.iter().map(|line| Wrong::of(line, path)));
+        }
+        wrong.sort();
+        wrong.dedup();
+        Ok((policies, wrong))
+    }
+
+    /// What the policies say about their rules and settings.
+    fn load(&self, configuration: &mut Configuration) -> Result<Vec<String>, Failure> {
+        let config = ConfigArgs {
+            config: None,
+            cache_dir: self.cache_dir.clone(),
+            registry: self.registry.clone(),
+        };
+        config.resolve(configuration)?;
+        let mut lines = Vec::new();
+        // One by one, because a set stops at the first kind of error.
+        for policy in std::mem::take(&mut configuration.policies) {
+            configuration.policies = vec![policy];
+            let (options, room) = (Options::of(Source::Absent), Room::of(Path::new("/")));
+            match config.set_of(configuration, 1, options, room, &Loading::default()) {
+                Ok(set) => lines.extend(set.broken().iter().filter_map(|broken| {
+                    let policy = configuration.policies.first()?;
+                    let text = format!("policy {}: {}", broken.name, broken.error);
+                    let part = if policy.module.is_foreign() { "/module" } else { "" };
+                    Some(configuration.at(policy, part, &text))
+                })),
+                Err(Failure { outcome: Outcome::Usage, error }) => {
+                    lines.extend(error.to_string().lines().map(str::to_owned));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// Prints the schema.
+fn schema() -> Result<Outcome, Failure> {
+    let config = ConfigArgs::default();
+    let configuration = Configuration::builtin(Profile::default(), BUILTINS);
+    let set = config.complete_set_of(&configuration, Source::Absent)?;
+    let descriptors = set.policies().iter().map(|policy| &policy.descriptor);
+    let mut out = stdout();
+    writeln!(out, "{:#}", Configuration::schema(descriptors))?;
+    out.flush()?;
+    Ok(Outcome::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_taken_apart() {
+        let path = Path::new("a:b/opgate.yaml");
+        for (line, place, text) in [
+            ("a:b/opgate.yaml:3:14: x: y", Some((3, 14)), "x: y"),
+            ("a:b/opgate.yaml: not UTF-8: z", None, "not UTF-8: z"),
+            ("policy x: y", None, "policy x: y"),
+        ] {
+            let expected = Wrong { place, text: text.to_owned() };
+            assert_eq!(Wrong::of(line, path), expected);
+        }
+    }
+}

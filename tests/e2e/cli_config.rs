@@ -1,0 +1,251 @@
+//! `opgate config`: all errors at once, and a schema that says what the loader says.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::cli::{err, folder, opgate, out, write};
+
+const HEAD: &str = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+
+fn schema() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        let output = opgate(Path::new("."), &["config", "schema"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        serde_json::from_str(&out(&output)).unwrap()
+    })
+}
+
+/// What is wrong with a text by the schema.
+fn wrong(text: &str) -> Vec<String> {
+    static VALIDATOR: OnceLock<jsonschema::Validator> = OnceLock::new();
+    let validator = VALIDATOR.get_or_init(|| jsonschema::draft202012::new(schema()).unwrap());
+    // As editors read it: `off` is a text.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let value: Value = serde_saphyr::from_str_with_options(text, options).unwrap_or(Value::Null);
+    validator
+        .iter_errors(&value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
+}
+
+/// Blocks of a page that are configurations.
+fn examples(page: &str) -> Vec<String> {
+    let mut blocks = vec![String::new()];
+    for line in page.lines() {
+        match (line.strip_prefix("    "), line.trim().is_empty()) {
+            (Some(line), _) => blocks.last_mut().unwrap().extend([line, "\n"]),
+            (None, true) => *blocks.last_mut().unwrap() += "\n",
+            (None, false) => blocks.push(String::new()),
+        }
+    }
+    blocks
+        .into_iter()
+        .map(|block| block.trim_start().to_owned())
+        .filter(|block| block.starts_with(HEAD))
+        .collect()
+}
+
+#[test]
+fn all_errors_are_told_at_once() {
+    let folder = folder();
+    let text = format!(
+        "{HEAD}polices: []\ncheck: {{warningsAsError: true}}\npolicies:\n- name: bundle-immutability\n  mode: enforced\n  rules: {{RPK-1: off, RPK-02: maybe}}\n  settings: {{rukpak: {{strictPath: true}}}}\n- nam: x\n- name: operator-grup\n- name: y\n  module: https://example.com/x.wasm\n  limits: {{time: 1d}}\n"
+    );
+    write(&folder, "bad.yaml", &text);
+    write(&folder, "good.yaml", format!("{HEAD}policies:\n- name: olm-v1\n"));
+    let output = opgate(folder.path(), &["config", "validate", "good.yaml", "bad.yaml"]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
+    let said = err(&output);
+    let expected = [
+        "good.yaml: valid, 1 policy",
+        "error: bad.yaml:3:1: unknown field `polices`, ",
+        "error: bad.yaml:4:9: unknown field `warningsAsError`, ",
+        "error: bad.yaml:7:3: unknown variant `enforced`, ",
+        "error: bad.yaml:8:11: policy bundle-immutability has no rule \"RPK-1\"; did you mean \"RPK-01\"?",
+        "error: bad.yaml:8:23: unknown variant `maybe`, ",
+        "error: bad.yaml:9:23: unknown setting `strictPath`; did you mean \"strictPaths\"?",
+        "error: bad.yaml:10:3: missing field `name`",
+        "error: bad.yaml:10:3: unknown field `nam`, ",
+        "error: bad.yaml:11:3: there is no built-in policy \"operator-grup\"; did you mean \"operator-group\"?",
+        "error: bad.yaml:13:3: a module cannot be at https://: push the component to a registry",
+        "error: bad.yaml:14:12: \"1d\" is not a duration: write a number with us, ms, s, m or h",
+        "bad.yaml: 11 errors",
+    ];
+    assert_eq!(said.lines().count(), expected.len(), "{said}");
+    for (line, expected) in said.lines().zip(expected) {
+        assert!(line.starts_with(expected), "{line} is not {expected}");
+    }
+    let output = opgate(folder.path(), &["config", "validate", "-o", "json", "bad.yaml"]);
+    let list: Vec<Value> = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(list.len(), 11);
+    assert_eq!((&list[2]["line"], &list[2]["column"]), (&json!(7), &json!(3)));
+    let output = opgate(folder.path(), &["config", "validate", "nowhere.yaml", "bad.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn policies_from_files_are_loaded_if_that_is_asked_for() {
+    let folder = folder();
+    let file = testkit::hostile("misbehaves");
+    let text = format!(
+        "{HEAD}policies:\n- name: x\n  module: nowhere.wasm\n- name: y\n  module: {}\n  rules: {{NO-1: off}}\n",
+        file.display()
+    );
+    write(&folder, "opgate.yaml", text);
+    let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("are not loaded (2); --load does that"), "{}", err(&output));
+    let output = opgate(folder.path(), &["config", "validate", "--load", "opgate.yaml"]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    for expected in [
+        "error: opgate.yaml:5:3: policy x: nowhere.wasm: No such file",
+        "error: opgate.yaml:8:11: policy y has no rule \"NO-1\"",
+    ] {
+        assert!(err(&output).contains(expected), "{}", err(&output));
+    }
+}
+
+/// A place of the file, the schema for it, and a file with an unknown key there.
+fn objects() -> Vec<(&'static str, &'static str, String)> {
+    let policy =
+        |rest: &str| format!("{HEAD}policies:\n- name: x\n  module: oci://h.example/x:1\n{rest}");
+    vec![
+        ("", "", format!("{HEAD}unknown: 1\n")),
+        ("/identities", "/properties/identities", format!("{HEAD}identities: {{unknown: 1}}\n")),
+        ("/check", "/properties/check", format!("{HEAD}check: {{unknown: 1}}\n")),
+        ("/policies/0", "/$defs/policy", policy("  unknown: 1\n")),
+        (
+            "/policies/0/signature",
+            "/$defs/policy/properties/signature",
+            policy("  signature: {unknown: 1}\n"),
+        ),
+        (
+            "/policies/0/limits",
+            "/$defs/policy/properties/limits",
+            policy("  limits: {unknown: 1}\n"),
+        ),
+        (
+            "/policies/0/exclude",
+            "/$defs/policy/properties/exclude",
+            policy("  exclude: {unknown: 1}\n"),
+        ),
+    ]
+}
+
+/// The loader names the keys that it knows. The schema has the same ones, and no object is forgotten.
+#[test]
+fn the_schema_has_the_keys_of_the_loader() {
+    let folder = folder();
+    let mut known = BTreeSet::new();
+    for (at, pointer, text) in objects() {
+        write(&folder, "opgate.yaml", &text);
+        let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
+        let said = err(&output);
+        let line = said
+            .lines()
+            .find(|line| line.contains("unknown field `unknown`"))
+            .unwrap_or_else(|| panic!("{at}: {said}"));
+        let keys: BTreeSet<_> = line.split('`').skip(3).step_by(2).collect();
+        let part = schema().pointer(pointer).unwrap();
+        let properties: BTreeSet<_> =
+            part["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, properties, "{at}");
+        assert_eq!(part["additionalProperties"], false, "{at}");
+        assert!(!wrong(&text).is_empty(), "{at}: the schema takes an unknown key");
+        known.insert(pointer);
+    }
+    // Each object with keys of its own is among them.
+    let mut todo = vec![(String::new(), schema())];
+    while let Some((pointer, part)) = todo.pop() {
+        let is_settings = pointer.ends_with("-settings") || pointer.ends_with("-rules");
+        if part.get("additionalProperties") == Some(&json!(false)) && !is_settings {
+            assert!(known.contains(pointer.as_str()), "{pointer} is not compared with the loader");
+        }
+        if !is_settings {
+            let members = part.as_object().into_iter().flatten();
+            todo.extend(members.map(|(key, value)| (format!("{pointer}/{key}"), value)));
+        }
+    }
+}
+
+/// Examples of the pages, and configurations of tests.
+#[test]
+fn what_the_loader_takes_the_schema_takes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut texts = Vec::new();
+    for entry in std::fs::read_dir(root.join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "md") {
+            let page = std::fs::read_to_string(&path).unwrap();
+            texts.extend(examples(&page).into_iter().map(|text| (path.clone(), text)));
+        }
+    }
+    assert!(texts.len() >= 3, "{texts:?}");
+    texts.push(("builtin".into(), testkit::configuration(&[testkit::builtin()])));
+    let nulls = format!(
+        "{HEAD}profile: ~\ndocsUrl: ~\npolicies:\n- name: olm-v1\n  module: ~\n  settings: ~\n  limits: {{time: ~, memory: 1048576}}\n"
+    );
+    texts.push(("nulls".into(), nulls));
+    let folder = folder();
+    for (path, text) in texts {
+        assert_eq!(wrong(&text), [""; 0], "{}", path.display());
+        write(&folder, "opgate.yaml", &text);
+        let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", path.display(), err(&output));
+    }
+}
+
+#[test]
+fn what_the_loader_refuses_the_schema_refuses() {
+    let folder = folder();
+    let policy = "policies:\n- name: bundle-immutability\n";
+    for text in [
+        "kind: Configuration\n".to_owned(),
+        "apiVersion: v1\nkind: Config\n".to_owned(),
+        format!("{HEAD}polices: []\n"),
+        format!("{HEAD}policies:\n"),
+        format!("{HEAD}profile: ocp-4.16\n"),
+        format!("{HEAD}identities: {{olm: a}}\n"),
+        format!("{HEAD}identities: {{olm: [a, \"\"]}}\n"),
+        format!("{HEAD}identities: {{olm: [\" b\"]}}\n"),
+        format!("{HEAD}docsUrl: docs.example.com\n"),
+        format!("{HEAD}check: {{warningsAsErrors: 1}}\n"),
+        format!("{HEAD}policies: [x]\n"),
+        format!("{HEAD}policies:\n- module: x\n"),
+        format!("{HEAD}policies:\n- name: X Y\n  module: builtin:olm-v1\n"),
+        format!("{HEAD}policies:\n- name: bundle-imutability\n"),
+        format!("{HEAD}policies:\n- name: x\n  module: builtin:nothing\n"),
+        format!("{HEAD}policies:\n- name: x\n  module: https://example.com/x.wasm\n"),
+        format!("{HEAD}policies:\n- name: x\n  module: x.wasm\n  signature: {{key: a}}\n"),
+        format!("{HEAD}policies:\n- name: x\n  module: oci://h.example/x:1\n  signature:\n"),
+        format!(
+            "{HEAD}policies:\n- name: x\n  module: oci://h.example/x:1\n  signature: {{key: ' '}}\n"
+        ),
+        format!("{HEAD}{policy}  mode: enforced\n"),
+        format!("{HEAD}{policy}  onError: ignore\n"),
+        format!("{HEAD}{policy}  rules: {{RPK-1: off}}\n"),
+        format!("{HEAD}{policy}  rules: {{RPK-02: maybe}}\n"),
+        format!("{HEAD}{policy}  settings: {{rukpak: {{strictPath: true}}}}\n"),
+        format!("{HEAD}{policy}  settings: {{rukpak: {{strictPaths: 1}}}}\n"),
+        format!("{HEAD}{policy}  settings: {{rules: {{}}}}\n"),
+        format!("{HEAD}{policy}  limits: {{memory: 32MB}}\n"),
+        format!("{HEAD}{policy}  limits: {{memory: 1}}\n"),
+        format!("{HEAD}{policy}  limits: {{time: 100}}\n"),
+        format!("{HEAD}{policy}  limits: {{time: 1d}}\n"),
+        format!("{HEAD}{policy}  limits: {{concurrency: 257}}\n"),
+        format!("{HEAD}{policy}  exclude: {{users: a}}\n"),
+        format!("{HEAD}{policy}  cluster: [configmaps]\n"),
+        format!("{HEAD}{policy}  cluster: [a/b/c/d]\n"),
+        format!("{HEAD}{policy}  customResources: [\"*\"]\n"),
+        format!("{HEAD}{policy}  customResources: [widgets]\n"),
+    ] {
+        write(&folder, "opgate.yaml", &text);
+        let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);
+        assert_eq!(output.status.code(), Some(1), "{text}{}", err(&output));
+        assert_ne!(wrong(&text), [""; 0], "the schema takes\n{text}");
+    }
+}

@@ -1,0 +1,200 @@
+//! What SARIF 2.1.0 asks for, and what code scanners make of it, for check and replay; test results.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::cli::{err, folder, opgate, out, write};
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+/// Members that an object may have, by the specification.
+fn only(value: &Value, members: &[&str]) {
+    for key in value.as_object().unwrap().keys() {
+        assert!(members.contains(&key.as_str()), "{key} is no member: {value}");
+    }
+}
+
+/// A relative reference (RFC 3986), or an absolute one with a scheme.
+fn is_reference(uri: &str) -> bool {
+    let rest = uri.strip_prefix("file://").unwrap_or(uri);
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/%".contains(&b);
+    let parts: Vec<_> = rest.split('%').skip(1).collect();
+    let is_escape =
+        |part: &&str| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    !uri.is_empty() && rest.bytes().all(is_plain) && parts.iter().all(is_escape)
+}
+
+/// The rules of the specification that a schema cannot be asked for here.
+fn check(sarif: &Value) {
+    assert_eq!(sarif["version"], "2.1.0");
+    only(sarif, &["$schema", "version", "runs"]);
+    let run = &sarif["runs"][0];
+    only(run, &["tool", "results", "invocations", "columnKind", "automationDetails"]);
+    assert_eq!(run["columnKind"], "unicodeCodePoints");
+    assert!(text(&run["automationDetails"]["id"]).ends_with('/'));
+    let driver = &run["tool"]["driver"];
+    only(driver, &["name", "version", "semanticVersion", "rules"]);
+    let rules = driver["rules"].as_array().unwrap();
+    let mut ids = BTreeSet::new();
+    for rule in rules {
+        only(
+            rule,
+            &[
+                "id",
+                "shortDescription",
+                "fullDescription",
+                "help",
+                "helpUri",
+                "defaultConfiguration",
+                "properties",
+            ],
+        );
+        assert!(ids.insert(text(&rule["id"])), "{rule}");
+        for part in ["shortDescription", "fullDescription", "help"] {
+            assert!(!text(&rule[part]["text"]).is_empty(), "{rule}");
+        }
+        let configuration = &rule["defaultConfiguration"];
+        only(configuration, &["level", "enabled"]);
+        let level = configuration.get("level").map(text);
+        assert!(level.is_none_or(|level| ["none", "note", "warning", "error"].contains(&level)));
+        assert!(level.is_some() || configuration["enabled"] == false);
+    }
+    let results = run["results"].as_array().unwrap();
+    assert!(!results.is_empty());
+    let mut prints = BTreeSet::new();
+    for result in results {
+        only(
+            result,
+            &[
+                "ruleId",
+                "ruleIndex",
+                "level",
+                "message",
+                "locations",
+                "partialFingerprints",
+                "suppressions",
+            ],
+        );
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(rules[index]["id"], result["ruleId"]);
+        assert!(["note", "warning", "error"].contains(&text(&result["level"])));
+        assert!(!text(&result["message"]["text"]).is_empty());
+        let print = text(&result["partialFingerprints"]["opgateFinding/v1"]);
+        assert_eq!(print.len(), 64);
+        prints.insert(print);
+        let physical = &result["locations"][0]["physicalLocation"];
+        assert!(is_reference(text(&physical["artifactLocation"]["uri"])), "{physical}");
+        if let Some(region) = physical.get("region") {
+            only(region, &["startLine", "startColumn", "endLine", "endColumn"]);
+            let number = |name: &str| region.get(name).and_then(Value::as_u64);
+            let (start, end) = (number("startLine").unwrap(), number("endLine"));
+            assert!(start >= 1 && end.is_none_or(|end| end >= start), "{region}");
+            if let (Some(from), Some(to)) = (number("startColumn"), number("endColumn")) {
+                assert!(from >= 1 && to > from, "{region}");
+            }
+        }
+    }
+    assert!(prints.len() * 10 > results.len() * 9, "fingerprints differ");
+}
+
+const BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata:\n  name: x\nspec:\n  provisionerClassName: core-rukpak-io-plain\n  source:\n    type: image\n";
+
+#[test]
+fn findings_of_files_keep_to_the_specification() {
+    let folder = folder();
+    write(&folder, "a b/ä#1.yaml", BUNDLE);
+    let run = |arguments: &[&str]| {
+        let output = opgate(folder.path(), arguments);
+        let sarif: Value =
+            serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{e}: {}", err(&output)));
+        check(&sarif);
+        sarif
+    };
+    let sarif = run(&["check", "-o", "sarif", "./a b"]);
+    let result = &sarif["runs"][0]["results"][0];
+    let physical = &result["locations"][0]["physicalLocation"];
+    assert_eq!(physical["artifactLocation"]["uri"], "a%20b/%C3%A4%231.yaml");
+    assert_eq!(
+        physical["region"],
+        json!({"startLine": 7, "startColumn": 3, "endLine": 7, "endColumn": 10})
+    );
+    // Lines above do not make it another finding.
+    write(&folder, "a b/ä#1.yaml", format!("# more\n\n{BUNDLE}"));
+    let moved = run(&["check", "-o", "sarif", "a b"]);
+    let moved = &moved["runs"][0]["results"][0];
+    assert_eq!(moved["locations"][0]["physicalLocation"]["region"]["startLine"], 9);
+    assert_eq!(moved["partialFingerprints"], result["partialFingerprints"]);
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/bundle-broken");
+    let sarif = run(&["check", "-o", "sarif", fixtures]);
+    let uri = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+        ["uri"];
+    assert!(text(uri).starts_with("file:///"), "{uri}");
+    // Descriptions are those of the pages.
+    let rules = sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    let rule = rules.iter().find(|rule| rule["id"] == "RPK-01").unwrap();
+    assert!(text(&rule["help"]["markdown"]).contains("### Why"), "{rule}");
+    assert_ne!(rule["fullDescription"], rule["shortDescription"]);
+}
+
+#[test]
+fn findings_of_reviews_keep_to_the_specification() {
+    let folder = folder();
+    let review = std::fs::read_to_string(
+        folder.path().join("reviews/007-update-bundles-combo-tag-ref.json"),
+    )
+    .unwrap();
+    let line = serde_json::to_string(&serde_json::from_str::<Value>(&review).unwrap()).unwrap();
+    let yaml = serde_json::from_str::<Value>(&review).unwrap();
+    write(&folder, "a b/log.jsonl", format!("\n{line}\n\n{line}\n"));
+    write(&folder, "a b/two.yaml", format!("---\n{yaml}\n---\n# one more\n{yaml}\n"));
+    write(
+        &folder,
+        "a b/whole.json",
+        format!("{:#}\n", serde_json::from_str::<Value>(&review).unwrap()),
+    );
+    let output = opgate(folder.path(), &["replay", "-o", "sarif", "a b"]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    let sarif: Value = serde_json::from_str(&out(&output)).unwrap();
+    check(&sarif);
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    let lines = format!("{:#}", serde_json::from_str::<Value>(&review).unwrap()).lines().count();
+    let places: Vec<_> = results
+        .iter()
+        .filter(|result| result["ruleId"] == "RPK-01")
+        .map(|result| {
+            let physical = &result["locations"][0]["physicalLocation"];
+            (text(&physical["artifactLocation"]["uri"]).to_owned(), physical["region"].clone())
+        })
+        .collect();
+    let region = |start: u64, end: u64| json!({"startLine": start, "endLine": end});
+    assert_eq!(places[0], ("a%20b/log.jsonl".to_owned(), region(2, 2)));
+    assert_eq!(places[1], ("a%20b/log.jsonl".to_owned(), region(4, 4)));
+    assert_eq!(places[2].0, "a%20b/two.yaml");
+    assert_eq!(places[3].0, "a%20b/two.yaml");
+    assert!(places[3].1["startLine"].as_u64() > places[2].1["startLine"].as_u64());
+    assert_eq!(places[4], ("a%20b/whole.json".to_owned(), region(1, lines as u64)));
+}
+
+#[test]
+fn test_results_have_times_that_add_up() {
+    let folder = folder();
+    write(&folder, "x/a.yaml", BUNDLE);
+    write(&folder, "x/b.yaml", BUNDLE);
+    for arguments in [&["check", "-o", "junit", "x"][..], &["replay", "-o", "junit", "reviews"]] {
+        let xml = out(&opgate(folder.path(), arguments));
+        let time = |line: &str| -> Option<f64> {
+            line.split(" time=\"").nth(1)?.split('"').next()?.parse().ok()
+        };
+        let of = |tag: &str| -> Vec<f64> {
+            let lines = xml.lines().filter(|line| line.trim_start().starts_with(tag));
+            lines.map(|line| time(line).unwrap_or_else(|| panic!("no time: {line}"))).collect()
+        };
+        let (all, suite, cases) = (of("<testsuites "), of("<testsuite "), of("<testcase "));
+        assert_eq!(all, suite, "{xml}");
+        assert!(cases.len() >= 2);
+        assert!((cases.iter().sum::<f64>() - all[0]).abs() < 1e-4, "{xml}");
+    }
+}
