@@ -46,7 +46,7 @@ async function build(folder) {
   });
   await writeFile(`${output}.new`, withDocs(component, policy.rules));
   await rename(`${output}.new`, output);
-  console.log(`${relative(process.cwd(), output)}: ${policy.name}, ${policy.rules.length} rules, ${(component.length / 2 ** 20).toFixed(1)} MiB`);
+  console.log(`${relative(process.cwd(), output)}: ${policy.name}, ${policy.rules.length} rule${policy.rules.length === 1 ? '' : 's'}, ${(component.length / 2 ** 20).toFixed(1)} MiB`);
 }
 
 async function test(folder) {

@@ -86,6 +86,23 @@ export default policy({ name: 'a', title: 'a', rules: [], routes: [], checkSetti
   assert.equal(panicked(Object.create(null), undefined), 'panicked: {}');
 });
 
+test('functions of the author do not run while the component is built', async (context) => {
+  const source = `import { policy, rule, target } from '@opgate/policy';
+const on = target({ versions: ['v1'], resources: ['as'], kind: 'A' });
+const one = rule({ id: 'A-1', level: 'deny', title: 'a', on: [{ target: on, operations: ['create'] }], source: 'a' });
+const called = () => { throw new Error('called'); };
+export default policy({ name: 'a', title: 'a', rules: [one], routes: [{ on, judge: called }], checkSettings: called });
+`;
+  const path = folder(context, (to) => writeFileSync(join(to, 'policy.js'), source));
+  const policy = await declared(path, 'policy.js', SDK);
+  const { code } = await bundled({ folder: path, entry: 'policy.js', policy, version: '1.0.0', sdk: SDK });
+  // The imports of the component, which nothing calls before the snapshot.
+  const none = 'data:text/javascript,export class Document {} export const log = () => {};';
+  writeFileSync(join(path, 'built.mjs'), code.replaceAll(/"opgate:policy\/[a-z]+@[0-9.]+"/g, JSON.stringify(none)));
+  const run = "const { describe } = await import('./built.mjs'); process.stdout.write(describe().version);";
+  assert.equal(execFileSync(process.execPath, ['--input-type=module', '-e', run], { cwd: path, encoding: 'utf8' }), '1.0.0');
+});
+
 test('mistakes in a folder are errors with their place', (context) => {
   for (const [files, text] of [
     [{}, /src\/policy.ts: there is no such file; "main" of package.json/],
