@@ -11,7 +11,8 @@ use testkit::registry::DockerRegistry;
 use crate::BINARY;
 
 /// The crates that are published. All others say `publish = false`.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
+    "opgate-casefile",
     "opgate-cases",
     "opgate-cluster",
     "opgate-document",
@@ -25,7 +26,7 @@ const CRATES: [&str; 7] = [
 const OTHERS: [(&str, &str); 3] = [
     ("guest/javascript/package.json", "\"version\": \"{}\""),
     ("guest/python/pyproject.toml", "version = \"{}\""),
-    ("guest/c/Makefile", "VERSION := {}"),
+    ("guest/c/Makefile", "VERSION = {}"),
 ];
 
 fn top() -> &'static Path {

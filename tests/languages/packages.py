@@ -3,7 +3,7 @@
     cargo publish --dry-run ─▶ .crate ─▶ [patch.crates-io] in the configuration above all folders
     npm pack                ─▶ .tgz   ─▶ a registry for the scope @opgate, on loopback
     python -m build         ─▶ wheel  ─▶ PIP_FIND_LINKS
-    make dist               ─▶ .tar.gz ─▶ OPGATE_POLICY_C, the folder with it
+    make dist               ─▶ .tar.gz ─▶ in the folder of the policy, as after a download
 
 Everything else comes from crates.io, npm and PyPI, in the versions that templates and tutorials name.
 """
@@ -12,7 +12,7 @@ import base64
 import hashlib
 import http.server
 import json
-import os
+import shutil
 import sys
 import tarfile
 import threading
@@ -132,5 +132,5 @@ def tarball(work, env):
     packed = only(source, "**/opgate-policy-c-*.tar.gz")
     folder = work / "c"
     folder.mkdir(exist_ok=True)
-    os.replace(packed, folder / packed.name)
-    return {"OPGATE_POLICY_C": str(folder)}
+    shutil.move(packed, folder / packed.name)
+    return {}

@@ -28,11 +28,12 @@ NAME = "house-images"
 class Language:
     """What differs from language to language."""
 
-    def __init__(self, name, pack, source, tests, install, builds, page=None):
+    def __init__(self, name, pack, source, tests, install, builds, page=None, files=""):
         self.name, self.pack, self.source, self.tests = name, pack, source, tests
         # In the folder of a policy: commands before the first build, and of each build.
         self.install, self.builds = install, builds
-        self.page = page
+        # Its tutorial, and what a reader has in the folder at its beginning.
+        self.page, self.files = page, files
 
 
 SNAKE = NAME.replace("-", "_")
@@ -74,7 +75,17 @@ LANGUAGES = [
         [["python", "-m", "opgate_policy", "build"]],
         "python",
     ),
-    Language("c", packages.tarball, "guest/c", [["make", "test"]], [], [["make"]], "c"),
+    Language(
+        "c",
+        packages.tarball,
+        "guest/c",
+        # It has no code that runs without a host: the cases of the template test it.
+        [],
+        [["bash", "-c", "tar xzf opgate-policy-c-*.tar.gz"]],
+        [["make"]],
+        "c",
+        "c/opgate-policy-c-*.tar.gz",
+    ),
 ]
 
 
@@ -128,7 +139,15 @@ class Run:
     def tutorial(self, language):
         """The page, as a reader follows it."""
         page = packages.needs(f"docs/policies/{language.page}.md")
-        tutorial.follow(page, self.work / f"tutorial-{language.page}", self.env)
+        folder = self.work / f"tutorial-{language.page}"
+        folder.mkdir()
+        self.bring(language, folder)
+        tutorial.follow(page, folder, self.env)
+
+    def bring(self, language, folder):
+        """Copies what is downloaded by hand."""
+        for path in self.work.glob(language.files) if language.files else []:
+            shutil.copy(path, folder)
 
     def template(self, language):
         """A policy of the template: built, and its cases. Gives the folder and its component."""
@@ -139,6 +158,7 @@ class Run:
         folder.parent.mkdir(exist_ok=True)
         new = [self.opgate, "policy", "new", NAME, "--lang", language.name]
         run("opgate policy new", new, folder.parent, self.env)
+        self.bring(language, folder)
         env = self.environment(language, "template")
         for command in language.install + language.builds:
             run(" ".join(command), command, folder, env)

@@ -73,9 +73,8 @@ def compare(block, printed):
 
 
 def follow(page, folder, env):
-    """Follows one page in an empty folder."""
+    """Follows one page in a folder."""
     name = f"docs/policies/{page.name}"
-    folder.mkdir(parents=True)
     state, log = folder.parent / f"{folder.name}.env", folder.parent / f"{folder.name}.out"
     # What a block leaves behind: its folder and what it exports.
     after = f"trap 'code=$?; {{ declare -px; printf \"cd %q\\n\" \"$PWD\"; }} > {state}; exit $code' EXIT\n"
