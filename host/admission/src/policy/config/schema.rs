@@ -17,6 +17,7 @@ use crate::policy::{DefaultLevel, Descriptor, Mode, OnError, Profile, RuleLevel}
 const SIZE: &str = "^[0-9]+(Ki|Mi|Gi)?$";
 const DURATION: &str = "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$";
 const NAME: &str = "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$";
+const PATTERN: &str = "^[!-$&-.0-~]+$";
 const RESOURCE: &str = "^/*[^/]+/[^/]+(/[^/]+)?$";
 const CUSTOM_RESOURCE: &str =
     "^(\\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$";
@@ -143,6 +144,16 @@ impl Configuration {
                         },
                     },
                 },
+                "match": {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "properties": {
+                        "namespaceSelector": {"anyOf": [selector(), {"type": "null"}]},
+                        "namespaces": names("namespaces"),
+                        "names": names("objects"),
+                    },
+                    "description": "The only namespaces and objects that the policy is asked about",
+                },
                 "exclude": {
                     "type": "object",
                     "additionalProperties": false,
@@ -213,6 +224,47 @@ impl Configuration {
             "$defs": definitions,
         })
     }
+}
+
+/// Patterns for names.
+fn names(what: &str) -> Value {
+    let patterns = || {
+        json!({
+            "type": "array",
+            "items": {"type": "string", "pattern": PATTERN, "maxLength": 253},
+            "maxItems": 64,
+        })
+    };
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {"include": patterns(), "exclude": patterns()},
+        "description": format!("Patterns for the names of {what}; * stands for any characters"),
+    })
+}
+
+/// A label selector of Kubernetes.
+fn selector() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "matchExpressions": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {"type": "string"},
+                        "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+                        "values": {"type": "array", "items": {"type": "string"}},
+                    },
+                },
+            },
+        },
+        "description": "Label selector of namespaces",
+    })
 }
 
 /// The rules of a policy, each with what it is about.
