@@ -149,8 +149,8 @@ impl Configuration {
                     "additionalProperties": false,
                     "properties": {
                         "namespaceSelector": {"anyOf": [selector(), {"type": "null"}]},
-                        "namespaces": names("namespaces"),
-                        "names": names("objects"),
+                        "namespaces": patterns("namespaces"),
+                        "names": patterns("objects"),
                     },
                     "description": "The only namespaces and objects that the policy is asked about",
                 },
@@ -227,8 +227,8 @@ impl Configuration {
 }
 
 /// Patterns for names.
-fn names(what: &str) -> Value {
-    let patterns = || {
+fn patterns(what: &str) -> Value {
+    let list = || {
         json!({
             "type": "array",
             "items": {"type": "string", "pattern": PATTERN, "maxLength": 253},
@@ -238,7 +238,7 @@ fn names(what: &str) -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
-        "properties": {"include": patterns(), "exclude": patterns()},
+        "properties": {"include": list(), "exclude": list()},
         "description": format!("Patterns for the names of {what}; * stands for any characters"),
     })
 }
