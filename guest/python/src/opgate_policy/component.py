@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,9 +40,29 @@ def _short(file: str) -> str:
     return "/".join(parts[parts.index("opgate_policy") :]) if "opgate_policy" in parts else parts[-1]
 
 
+def _missing(what: str, name: str) -> Callable[..., Any]:
+    def raises(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(f"{name}: a policy has no {what}")
+
+    return raises
+
+
+def _printed(*values: Any, sep: str | None = " ", **_: Any) -> None:
+    log.info((" " if sep is None else sep).join(map(str, values)))
+
+
+def _without_wasi() -> None:
+    """There is no WASI behind these: a call of them would be a trap without a word. `print` writes to the log."""
+    builtins.print = _printed
+    builtins.open = _missing("files", "open")
+    for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep", "localtime", "gmtime"):
+        setattr(time, name, _missing("clock", f"time.{name}"))
+
+
 def world(policy: Policy) -> type:
     """The class that componentize-py exports. Everything that does not depend on a call is made here, once."""
     descriptor = policy.describe()
+    _without_wasi()
 
     def caught(function: Callable[[], Any]) -> Any:
         try:

@@ -1,0 +1,188 @@
+"""What the SDK derives and reports: the same as the SDK for Rust. `python -m pytest`, with the package on the path."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from opgate_policy import (
+    CREATE,
+    DELETE,
+    DENY,
+    UPDATE,
+    WARN,
+    Absent,
+    ClusterRead,
+    Index,
+    Match,
+    Policy,
+    Rule,
+    Target,
+    Unavailable,
+    log,
+)
+from opgate_policy.build import BuildError, contract, docs, named, place, section
+from opgate_policy.document import parsed
+from opgate_policy.testing import document, judge
+
+THING = Target(groups=["a.io"], versions=["v1"], resources=["things"], kind="Thing")
+MAPS = ClusterRead(version="v1", resource="configmaps", fields=["/data/a"], indexes=[Index("b", "/data/b", ",")])
+
+
+def rule(name: str, **more: object) -> Rule:
+    return Rule(name, f"title of {name}\n\ntext", **{"level": DENY, "on": {THING: [CREATE, UPDATE]}, **more})  # type: ignore[arg-type]
+
+
+def policy(*rules: Rule, **more: object) -> Policy:
+    made = Policy(name="p", version="1.0.0", title="t", rules=rules, **more)  # type: ignore[arg-type]
+    made.judge(THING)(lambda review, report: JUDGE[-1](review, report))
+    return made
+
+
+JUDGE: list = [lambda review, report: None]
+OBJECT = {"apiVersion": "a.io/v1", "kind": "Thing", "metadata": {"name": "a"}}
+
+
+def verdict(made: Policy, function: object, **more: object):  # type: ignore[no-untyped-def]
+    JUDGE.append(function)
+    try:
+        return judge(made, OBJECT, **more)  # type: ignore[arg-type]
+    finally:
+        JUDGE.pop()
+
+
+def test_rules_are_in_the_order_of_their_numbers() -> None:
+    made = policy(rule("A-100"), rule("A-99"), rule("B"), rule("A-1"))
+    assert [r.id for r in made.describe().rules] == ["A-1", "A-99", "A-100", "B"]
+
+
+def test_operations_of_the_same_rules_are_one_match() -> None:
+    made = policy(rule("A-1"), rule("A-2", on={THING: [CREATE, UPDATE, DELETE]}))
+    found = [([o.name for o in m.operations], m.rules, m.route) for m in made.describe().matches]
+    assert found == [(["CREATE", "UPDATE"], ["A-1", "A-2"], 0), (["DELETE"], ["A-2"], 0)]
+
+
+def test_common_settings_follow_from_the_rules() -> None:
+    schema = json.loads(policy(rule("A-1", exempts=False, reads=[MAPS]), settings={"x": {}}).describe().settings_schema)
+    assert list(schema["properties"]) == ["ratcheting", "exempt", "messages", "context", "rules", "x"]
+    assert "no rule but A-1 applies" in schema["properties"]["exempt"]["description"]
+
+
+def test_findings_share_the_room_of_a_verdict() -> None:
+    one, other = rule("A-1"), rule("A-2")
+
+    def many(review: object, report) -> None:  # type: ignore[no-untyped-def]
+        for index in range(1_000):
+            report.add(one, f"f{index}", "x")
+        report.add(other, "", "y")
+
+    found = verdict(policy(one, other), many).violations
+    assert len(found) == 256 and found[-1].rule == "A-2"
+    assert found[-2].message == "745 more findings of this rule are left out; x"
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "expected"),
+    [
+        ({}, None, ["DENY"]),
+        ({}, WARN, ["WARN"]),
+        ({"rules": {"A-1": "warn"}}, None, ["WARN"]),
+        ({"rules": {"A-1": "off"}}, None, []),
+        ({"rules": {"A-1": "deny"}}, WARN, ["DENY"]),
+        ({"strict": True}, WARN, ["DENY"]),
+        ({"exempt": {"users": ["jo"]}}, None, []),
+        ({"exempt": {"groups": ["g"]}}, None, []),
+    ],
+)
+def test_levels(settings: dict, level: object, expected: list[str]) -> None:
+    one = rule("A-1", denies_with=["/strict"])
+    found = verdict(policy(one), lambda _, r: r.add(one, "", "x", level=level), settings=settings, user="jo", groups=["g"])
+    assert [v.level.name for v in found.violations] == expected
+
+
+def test_texts_are_cut_to_what_the_host_takes() -> None:
+    one = rule("A-1")
+    found = verdict(policy(one), lambda _, r: r.add(one, "é" * 600, "\ud800" + "é" * 3_000)).violations[0]
+    assert len(found.field.encode()) == 1_024 and len(found.message.encode()) == 4_095
+
+
+def test_a_pointer_without_a_slash_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="'spec/a' has no slash at its beginning: write '/spec/a'"):
+        document({"spec": {"a": "b"}}).text("spec/a")
+
+
+def test_values_are_read_as_an_api_server_does() -> None:
+    assert parsed(b'["\\ud800", 1' + b"0" * 5_000 + b"]") == ["\ufffd", float("inf")]
+
+
+def test_equality_is_that_of_kubernetes() -> None:
+    for left, right, same in [
+        ({"a": None, "b": [], "c": 1}, {"c": 1.0}, True),
+        ({"a": {}}, {}, False),
+        ({"a": ""}, {}, False),
+        ([1, 2], [2, 1], False),
+        (True, 1, False),
+    ]:
+        assert document(left).equal("", document(right), "") is same
+
+
+def test_the_cluster_shows_what_is_declared() -> None:
+    one = rule("A-1", reads=[MAPS])
+    objects = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": n, "namespace": "n"}, "data": {"a": "1", "b": b}}
+        for n, b in (("x", "p, q"), ("w", "q"))
+    ]
+
+    def ask(_: object, report) -> None:  # type: ignore[no-untyped-def]
+        found = MAPS.get("n", "x")
+        assert found.text("/data/a") == "1" and not found.has("/data/b")
+        assert MAPS.names(matches=[Match("b", ["q"])]) == [("n", "w"), ("n", "x")]
+        assert [o.text("/metadata/name") for o in MAPS.each(matches=[Match("b", ["p"])])] == ["x"]
+        report.add(one, "", "asked")
+
+    assert len(verdict(policy(one), ask, cluster=objects).violations) == 1
+
+
+def test_rules_without_an_answer_are_skipped() -> None:
+    one = rule("A-1", reads=[MAPS])
+
+    def asks(error: type[Exception]):  # type: ignore[no-untyped-def]
+        def ask() -> None:
+            raise error("why")
+
+        return lambda _, r: r.answer([one], "ConfigMaps", ask)
+
+    warns = {"context": {"missing": "warn"}}
+    for error, reason in ((Absent, ""), (Unavailable, ": why")):
+        found = verdict(policy(one), asks(error), settings=warns)
+        assert [s.reason for s in found.skipped] == [f"the cluster's ConfigMaps are not available{reason}"]
+        assert found.violations[0].message == f"A-1 was not evaluated: the cluster's ConfigMaps are not available{reason}"
+
+
+def test_lines_of_the_log_are_kept() -> None:
+    log.taken()
+    log.warn("look at this")
+    assert log.taken() == ["WARN look at this"]
+
+
+def test_types_are_those_of_the_contract() -> None:
+    wit = contract().read_text(encoding="utf-8")
+    source = Path(contract.__code__.co_filename).with_name("wit.py").read_text(encoding="utf-8")
+    assert "package opgate:policy@0.5.0;" in wit
+    for name, body in re.findall(r"^    record ([a-z-]+) \{(.*?)^    \}", wit[: wit.index("interface request")], re.M | re.S):
+        fields = re.findall(r"^ {8}%?([a-z-]+):", body, re.M)
+        of = re.search(rf"class {name.title().replace('-', '')}:.*?\n((?:        [a-z_]+: .*\n)+)", source)
+        assert of, name
+        assert re.findall(r"^ {8}([a-z_]+):", of[1], re.M) == [field.replace("-", "_") for field in fields], name
+
+
+def test_the_folder_says_what_is_built(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="pyproject.toml"):
+        named(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.opgate]\npolicy = "a:P"\n')
+    (tmp_path / "opgate.yaml").write_text("policies:\n  - name: a\n  - module: 'dist/a.wasm' # here\n  - {module: x}\n")
+    assert named(tmp_path) == "a:P" and place(tmp_path) == tmp_path / "dist/a.wasm"
+    page = docs(policy(rule("A-1")))
+    assert page == b"## A-1\ntext\n\n" and section(page).endswith(page)
