@@ -109,9 +109,9 @@ fn the_contract_is_printed_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     assert_eq!(String::from_utf8(opgate(folder, &["policy", "wit"])).unwrap(), contract());
-    assert!(opgate(folder, &["policy", "wit", "--output", "policy.wit"]).is_empty());
+    assert!(opgate(folder, &["policy", "wit", "--out", "policy.wit"]).is_empty());
     assert_eq!(std::fs::read_to_string(folder.join("policy.wit")).unwrap(), contract());
-    opgate(folder, &["policy", "wit", "--output", "policy.wasm"]);
+    opgate(folder, &["policy", "wit", "--out", "policy.wasm"]);
     encodes_the_contract(&std::fs::read(folder.join("policy.wasm")).unwrap());
 }
 
@@ -148,6 +148,6 @@ async fn the_contract_goes_to_a_registry_as_other_tools_fetch_it() {
     assert_eq!(String::from_utf8(pulled).unwrap(), pinned);
     let pulled = std::fs::read(folder.join("pulled.wasm")).unwrap();
     encodes_the_contract(&pulled);
-    opgate(folder, &["policy", "wit", "--output", "own.wasm"]);
+    opgate(folder, &["policy", "wit", "--out", "own.wasm"]);
     assert!(pulled == std::fs::read(folder.join("own.wasm")).unwrap());
 }

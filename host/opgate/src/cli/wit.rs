@@ -26,10 +26,10 @@ pub(super) struct Wit {
     registry: RegistryArgs,
     /// File for the contract: text, or an encoded package if the name ends in .wasm [default: text to
     /// standard output]
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", alias = "output", short_alias = 'o')]
+    out: Option<PathBuf>,
     /// Push the encoded package to a registry: `oci://HOST/REPOSITORY:TAG`
-    #[arg(long, value_name = "REFERENCE", conflicts_with = "output")]
+    #[arg(long, value_name = "REFERENCE", conflicts_with = "out")]
     push: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Wit {
             let digest = on_runtime(push)?.map_err(Failure::engine)?;
             return say(&reference.pinned(&digest).to_string());
         }
-        match &self.output {
+        match &self.out {
             None => anstream::stdout().write_all(TEXT.as_bytes())?,
             Some(path) if is_wasm(path) => write(path, &encoded()?.0)?,
             Some(path) => write(path, TEXT.as_bytes())?,
