@@ -137,12 +137,15 @@ class Run:
             run(" ".join(command), command, TOP / language.source, env)
 
     def tutorial(self, language):
-        """The page, as a reader follows it."""
-        page = packages.needs(f"docs/policies/{language.page}.md")
-        folder = self.work / f"tutorial-{language.page}"
-        folder.mkdir()
-        self.bring(language, folder)
-        tutorial.follow(page, folder, self.env)
+        """The pages, as a reader follows them."""
+        pages = [packages.needs(f"docs/policies/{language.page}.md")]
+        if language is RUST:
+            pages.append(packages.needs("docs/write-a-policy.md"))
+        for page in pages:
+            folder = self.work / f"tutorial-{page.stem}"
+            folder.mkdir()
+            self.bring(language, folder)
+            tutorial.follow(page, folder, self.env)
 
     def bring(self, language, folder):
         """Copies what is downloaded by hand."""
