@@ -7,13 +7,15 @@ use super::Policy;
 use super::lane::FAST;
 use crate::cluster::Lens;
 use crate::review::Review;
-use opgate_engine::{Budget, Time};
+use opgate_engine::{Budget, Time, processor_time};
 
 /// The costs of a call.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// From the start of the call to its verdict.
     pub took: Duration,
+    /// CPU time of that: less than `took` where the thread had to wait.
+    pub used: Duration,
     /// Bytes at its end: of the guest, and of the host for it.
     pub memory: usize,
     /// Why there is no verdict.
@@ -25,7 +27,7 @@ impl Measured {
     /// and makes it again elsewhere.
     #[must_use]
     pub fn is_fast(&self) -> bool {
-        self.took <= FAST
+        self.used <= FAST
     }
 }
 
@@ -40,11 +42,12 @@ impl Policy {
     pub fn measure(&self, review: &Review<'_>) -> Measured {
         let (inputs, routes) = (Arc::new(review.inputs()), self.routes(review));
         let reader = self.view.reader(Lens::default());
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), processor_time());
         let call = self.module.validate(&inputs, routes, &self.settings, reader, self.budget());
         let took = started.elapsed();
+        let used = processor_time().saturating_sub(before);
         let fault = call.result.err().map(|fault| fault.to_string());
-        Measured { took, memory: call.work.memory, fault }
+        Measured { took, used, memory: call.work.memory, fault }
     }
 
     /// How many imports one call about a review calls.

@@ -7,8 +7,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -21,8 +20,7 @@ use super::test::cases;
 use super::test::run::Runner;
 use crate::cli::{Failure, Outcome, ReadArgs, input};
 use opgate_admission::policy::{Measured, ModuleSource};
-use opgate_admission::review::{self, Review};
-use opgate_document::Text;
+use opgate_admission::review::Review;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +31,7 @@ Examples:
 Exit status: 0 measured, 2 wrong usage, 3 the policy fails or exceeds its limits. docs/policies/inspect.md
 describes the figures.";
 
-/// Calls before those that count.
+/// Calls about each review before those that count.
 const WARM_UP: usize = 20;
 
 /// Reviews that are used, the first ones.
@@ -45,7 +43,7 @@ const MOST_REVIEWS: usize = 200;
 pub(super) struct Bench {
     #[command(flatten)]
     source: SourceArgs,
-    /// Calls to make, one after another, over all reviews in turn
+    /// Calls to make, one after another, as many about each review
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     calls: u32,
     /// Output format
@@ -66,8 +64,8 @@ struct Figures {
     reviews: usize,
     /// In the order of their times.
     calls: Vec<Measured>,
-    /// Of each review.
-    host_calls: Vec<u64>,
+    /// Imports that a call calls, at most.
+    host_calls: u64,
     /// The review of the longest call.
     slowest: String,
     total: Duration,
@@ -88,9 +86,12 @@ impl Bench {
             subject.build()?;
         }
         let (loads, size) = self.loads(&subject)?;
-        let runner = Runner::load(&subject.policy, &self.source.config)?;
-        let reviews = self.reviews(&subject, &runner)?;
-        let figures = self.measure(&runner, &reviews)?;
+        let mut runner = Runner::load(&subject.policy, &self.source.config)?;
+        let figures = if self.reviews.is_empty() {
+            self.of_cases(&subject, &mut runner)?
+        } else {
+            self.of_reviews(&runner)?
+        };
         let failed = figures.calls.iter().find_map(|call| call.fault.clone());
         let mut out = anstream::stdout();
         let (limits, descriptor) = (subject.policy.limits, &runner.descriptor);
@@ -137,67 +138,80 @@ impl Bench {
         Ok((Loads { cold, cached }, bytes.len()))
     }
 
-    /// Reviews that the policy looks at, each with its name.
-    fn reviews(
-        &self,
-        subject: &Subject,
-        runner: &Runner,
-    ) -> Result<Vec<(String, Arc<Text>)>, Failure> {
-        let mut found = Vec::new();
-        if self.reviews.is_empty() {
-            for case in cases(subject, &runner.descriptor)? {
-                let text = review::text(case.review().to_string().into_bytes());
-                let name = format!("{} / {}", case.rule, case.name);
-                found.push((name, text.map_err(|e| anyhow!(e.to_string()))?));
-            }
-        } else {
-            let reader = self.read.reader();
-            let (files, _) = input::files(&self.reviews)?;
-            for item in files.iter().flat_map(|file| input::read(file, &reader)) {
-                let text = item.checked().map_err(|why| anyhow!(why))?;
-                found.push((item.source, text));
-            }
-        }
-        let policy = runner.policy()?;
-        let is_looked_at = |(_, text): &(String, Arc<Text>)| {
-            Review::read(text).is_ok_and(|review| policy.matches(&review))
-        };
-        found.retain(is_looked_at);
-        found.truncate(MOST_REVIEWS);
-        if found.is_empty() {
-            let text = "there is no review that the policy looks at: name some after PATH";
-            return Err(Failure::usage(anyhow!(text)));
-        }
-        Ok(found)
+    fn calls(&self) -> usize {
+        usize::try_from(self.calls).unwrap_or(usize::MAX)
     }
 
-    fn measure(&self, runner: &Runner, texts: &[(String, Arc<Text>)]) -> Result<Figures, Failure> {
+    /// With the cases of the policy, each with its settings and its cluster.
+    fn of_cases(&self, subject: &Subject, runner: &mut Runner) -> Result<Figures, Failure> {
+        let mut cases = cases(subject, &runner.descriptor)?;
+        cases.truncate(MOST_REVIEWS);
+        let each = self.calls().div_ceil(cases.len().max(1));
+        let mut all = Vec::new();
+        for case in cases {
+            let name = format!("{} / {}", case.rule, case.name);
+            let _ = runner.measure(&case, WARM_UP);
+            match runner.measure(&case, each) {
+                Ok(Some((calls, host_calls))) => all.push((name, calls, host_calls)),
+                Ok(None) => {}
+                Err(why) => return Err(Failure::usage(anyhow!("{name}: {why}"))),
+            }
+        }
+        Figures::of(all)
+    }
+
+    /// With reviews from files, default settings, and no cluster.
+    fn of_reviews(&self, runner: &Runner) -> Result<Figures, Failure> {
         let policy = runner.policy()?;
+        let reader = self.read.reader();
+        let (files, _) = input::files(&self.reviews)?;
+        let mut texts = Vec::new();
+        for item in files.iter().flat_map(|file| input::read(file, &reader)) {
+            let text = item.checked().map_err(|why| anyhow!(why))?;
+            if texts.len() < MOST_REVIEWS {
+                texts.push((item.source, text));
+            }
+        }
         let mut reviews = Vec::new();
-        for (name, text) in texts {
+        for (name, text) in &texts {
             let review = Review::read(text).map_err(|e| anyhow!("{name}: {e}"))?;
-            reviews.push((name, review));
+            if policy.matches(&review) {
+                reviews.push((name, review));
+            }
         }
-        let host_calls = reviews.iter().map(|(_, review)| policy.count_host_calls(review));
-        let host_calls = host_calls.collect();
-        for (_, review) in reviews.iter().cycle().take(WARM_UP) {
-            let _ = policy.measure(review);
+        let each = self.calls().div_ceil(reviews.len().max(1));
+        let mut all = Vec::new();
+        for (name, review) in reviews {
+            for _ in 0..WARM_UP {
+                let _ = policy.measure(&review);
+            }
+            let calls = (0..each).map(|_| policy.measure(&review)).collect();
+            all.push((name.clone(), calls, policy.count_host_calls(&review)));
         }
-        let most = usize::try_from(self.calls).unwrap_or(usize::MAX);
-        let started = Instant::now();
-        let mut calls: Vec<(&String, Measured)> = Vec::with_capacity(most);
-        for (name, review) in reviews.iter().cycle().take(most) {
-            calls.push((name, policy.measure(review)));
-        }
-        let total = started.elapsed();
-        calls.sort_by_key(|(_, call)| call.took);
-        let slowest = calls.last().map(|(name, _)| (*name).clone()).unwrap_or_default();
-        let calls = calls.into_iter().map(|(_, call)| call).collect();
-        Ok(Figures { reviews: reviews.len(), calls, host_calls, slowest, total })
+        Figures::of(all)
     }
 }
 
 impl Figures {
+    /// Of reviews, each with its name, its calls and how many imports one calls.
+    fn of(reviews: Vec<(String, Vec<Measured>, u64)>) -> Result<Self, Failure> {
+        if reviews.is_empty() {
+            let text = "there is no review that the policy looks at: name some after PATH";
+            return Err(Failure::usage(anyhow!(text)));
+        }
+        let count = reviews.len();
+        let (mut calls, mut host_calls) = (Vec::new(), 0);
+        for (name, of_it, imports) in reviews {
+            host_calls = imports.max(host_calls);
+            calls.extend(of_it.into_iter().map(|call| (name.clone(), call)));
+        }
+        calls.sort_by_key(|(_, call)| call.took);
+        let slowest = calls.last().map(|(name, _)| name.clone()).unwrap_or_default();
+        let calls: Vec<_> = calls.into_iter().map(|(_, call)| call).collect();
+        let total = calls.iter().map(|call| call.took).sum();
+        Ok(Self { reviews: count, calls, host_calls, slowest, total })
+    }
+
     /// The time that so many of a hundred calls stay within.
     fn percentile(&self, percent: usize) -> Duration {
         let last = self.calls.len().saturating_sub(1);
@@ -211,10 +225,6 @@ impl Figures {
 
     fn slow(&self) -> usize {
         self.calls.iter().filter(|call| !call.is_fast()).count()
-    }
-
-    fn most_host_calls(&self) -> u64 {
-        self.host_calls.iter().copied().max().unwrap_or_default()
     }
 
     fn a_second(&self) -> u128 {
@@ -261,11 +271,13 @@ fn table(
     line("calls a second", figures.a_second().to_string())?;
     let most = kib(limits.memory);
     line("memory", format!("{} of {most}", kib(figures.memory())))?;
-    line("host calls", format!("{} at most", figures.most_host_calls()))?;
+    line("host calls", format!("{} at most", figures.host_calls))?;
     let fast = match figures.slow() {
-        0 => "yes: no call took more than 2 ms".to_owned(),
+        0 => "yes: no call used more than 2 ms of CPU time".to_owned(),
         slow => {
-            format!("no: {slow} of {count} calls took more than 2 ms, and run twice in a server")
+            format!(
+                "no: {slow} of {count} calls used more than 2 ms of CPU time, and run twice in a server"
+            )
         }
     };
     line("fast lane", fast)?;
@@ -290,7 +302,7 @@ fn json(loads: &Loads, size: usize, figures: &Figures, limits: opgate_engine::Li
         "callsPerSecond": u64::try_from(figures.a_second()).unwrap_or(u64::MAX),
         "memory": figures.memory(),
         "memoryLimit": limits.memory,
-        "hostCalls": figures.most_host_calls(),
+        "hostCalls": figures.host_calls,
         "beyondFastLane": slow,
         "staysInFastLane": slow == 0,
         "timeLimitMicroseconds": micros(limits.time),

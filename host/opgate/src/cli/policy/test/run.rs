@@ -7,6 +7,8 @@
 //! Cases with the same settings share one loaded policy. All share the engine and the compiled code.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opgate_casefile::{Answer, Case, Diff, Expects, Finding, plural, server_version};
@@ -16,13 +18,13 @@ use crate::builtin::BUILTINS;
 use crate::cli::{ConfigArgs, Failure};
 use opgate_admission::cluster::{Options, Snapshot, Source};
 use opgate_admission::policy::{
-    Configuration, DefaultLevel, Descriptor, Effect, Loading, Policy, PolicyConfig, Profile, Set,
+    Configuration, DefaultLevel, Descriptor, Effect, Loading, Measured, Policy, PolicyConfig,
+    Profile, Set,
 };
 use opgate_admission::review::{self, Review};
 use opgate_document::Document;
 use opgate_engine::Compiler;
 use opgate_server::Room;
-use std::path::Path;
 
 /// A case waits for nobody; the policy's own limits hold.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -62,6 +64,8 @@ pub(in crate::cli::policy) struct Runner {
     /// Without a cluster, and with one in files. Further sets share their engine and code.
     absent: Set,
     snapshot: Option<Set>,
+    /// Sets by settings, for further cases.
+    loaded: BTreeMap<String, std::result::Result<Arc<Set>, String>>,
 }
 
 impl Runner {
@@ -75,6 +79,8 @@ impl Runner {
         (policy.settings, policy.rules) = (json!({}), BTreeMap::new());
         (policy.excluded_namespaces, policy.excluded_users) = Default::default();
         let module = policy.module.clone();
+        // One call at a time. More would take instances that further sets need.
+        policy.limits.concurrency = 1;
         // What it reads is not known before it was asked, and without a grant it would not load.
         policy.cluster = vec!["*".to_owned()];
         let engine = super::super::load::Loaded::of(&policy, config)?;
@@ -86,7 +92,14 @@ impl Runner {
         }
         policy.module = module;
         let absent = base(&policy, config, Source::Absent)?;
-        Ok(Self { policy, config: config.clone(), descriptor, absent, snapshot: None })
+        Ok(Self {
+            policy,
+            config: config.clone(),
+            descriptor,
+            absent,
+            snapshot: None,
+            loaded: BTreeMap::new(),
+        })
     }
 
     /// The policy with its default settings, and without a cluster.
@@ -105,16 +118,15 @@ impl Runner {
     ) -> std::result::Result<Vec<Ran>, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut all = Vec::with_capacity(cases.len());
-        let mut loaded: BTreeMap<String, std::result::Result<Set, String>> = BTreeMap::new();
         for case in cases {
             let started = Instant::now();
-            let result = self.judge(&case, None, &mut loaded, &runtime);
+            let result = self.judge(&case, None, &runtime);
             let took = started.elapsed();
             let result = match result {
                 Err(why) => Result::Error(why),
                 Ok((diff, answer)) if !diff.is_empty() => Result::Differs(diff, answer),
                 Ok(_) if case.expects != Expects::Reject => Result::Ok,
-                Ok(_) => match self.judge(&case, Some("off"), &mut loaded, &runtime) {
+                Ok(_) => match self.judge(&case, Some("off"), &runtime) {
                     Ok((diff, _)) if diff.is_empty() => Result::HoldsWithout,
                     // Settings that cannot be with the rule off are no fault of the case.
                     _ => Result::Ok,
@@ -123,21 +135,36 @@ impl Runner {
             let one = Ran { case, result, took };
             ran(&one)?;
             all.push(one);
-            if loaded.len() > MOST_LOADED {
-                loaded.clear();
-            }
         }
         Ok(all)
     }
 
-    /// Compares what the policy says to a case, with another level of its rule if one is given.
-    fn judge(
+    /// Calls the policy about a case so many times: the costs of each call, and how many imports one calls.
+    /// None if the policy does not look at it.
+    pub(in crate::cli::policy) fn measure(
+        &mut self,
+        case: &Case,
+        calls: usize,
+    ) -> std::result::Result<Option<(Vec<Measured>, u64)>, String> {
+        let set = self.set_of(case, None)?;
+        let text =
+            review::text(case.review().to_string().into_bytes()).map_err(|e| e.to_string())?;
+        let review = Review::read(&text).map_err(|e| e.to_string())?;
+        let policy = set.policies().first().filter(|policy| policy.matches(&review));
+        let costs = |policy: &Arc<Policy>| {
+            let host_calls = policy.count_host_calls(&review);
+            ((0..calls).map(|_| policy.measure(&review)).collect(), host_calls)
+        };
+        Ok(policy.map(costs))
+    }
+
+    /// The policy with the settings of a case, with another level of its rule if one is given, and with the
+    /// cluster of the case.
+    fn set_of(
         &mut self,
         case: &Case,
         level: Option<&str>,
-        loaded: &mut BTreeMap<String, std::result::Result<Set, String>>,
-        runtime: &tokio::runtime::Runtime,
-    ) -> std::result::Result<(Diff, Answer), String> {
+    ) -> std::result::Result<Arc<Set>, String> {
         let mut settings = case.settings.clone();
         if let (Some(level), Some(members)) = (level, settings.as_object_mut()) {
             let rules = members.entry("rules").or_insert_with(|| json!({}));
@@ -147,19 +174,30 @@ impl Runner {
         }
         let groups = self.groups(case);
         let key = format!("{} {settings} {groups:?}", case.cluster.is_some());
-        if !loaded.contains_key(&key) {
-            let set = self.set(case.cluster.is_some(), &settings, &groups);
-            loaded.insert(key.clone(), set);
-        }
-        let set = match loaded.get(&key) {
-            Some(Ok(set)) => set,
-            Some(Err(why)) => return Err(why.clone()),
-            None => return Err("it was not loaded".to_owned()),
-        };
+        let known = self.loaded.get(&key).cloned();
+        let set = known.unwrap_or_else(|| {
+            if self.loaded.len() >= MOST_LOADED {
+                self.loaded.clear();
+            }
+            let set = self.set(case.cluster.is_some(), &settings, &groups).map(Arc::new);
+            self.loaded.insert(key, set.clone());
+            set
+        })?;
         if let Some(objects) = &case.cluster {
             self.snapshot_of(objects)?.fill(set.cluster());
         }
-        let answer = runtime.block_on(self.answer(set, case))?;
+        Ok(set)
+    }
+
+    /// Compares what the policy says to a case, with another level of its rule if one is given.
+    fn judge(
+        &mut self,
+        case: &Case,
+        level: Option<&str>,
+        runtime: &tokio::runtime::Runtime,
+    ) -> std::result::Result<(Diff, Answer), String> {
+        let set = self.set_of(case, level)?;
+        let answer = runtime.block_on(self.answer(&set, case))?;
         let mut diff = case.compare(&answer, |rule| self.level(rule));
         for finding in &mut diff.missing {
             let own = self.level(&finding.rule).map(str::to_owned);
