@@ -24,10 +24,9 @@ use testkit::{configuration, example};
 use crate::vectors::{complaint, up_to_date};
 
 /// Those in Rust. A test compares them with the folders.
-static POLICIES: [&Policy; 6] = [
+static POLICIES: [&Policy; 5] = [
     &deletion_protection::POLICY,
     &disruption_budgets::POLICY,
-    &images::POLICY,
     &ingress_hosts::POLICY,
     &resources::POLICY,
     &service_accounts::POLICY,
@@ -95,7 +94,7 @@ async fn every_case_holds_through_the_component() {
         }
     }
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(count > 200, "{count} cases");
+    assert!(count > 180, "{count} cases");
 }
 
 /// Of two requests for one host, at the same time, one is allowed: before any watch shows its Ingress.
