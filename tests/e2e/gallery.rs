@@ -24,8 +24,7 @@ use testkit::{configuration, example};
 use crate::vectors::{complaint, up_to_date};
 
 /// Those in Rust. A test compares them with the folders.
-static POLICIES: [&Policy; 5] = [
-    &deletion_protection::POLICY,
+static POLICIES: [&Policy; 4] = [
     &disruption_budgets::POLICY,
     &ingress_hosts::POLICY,
     &resources::POLICY,

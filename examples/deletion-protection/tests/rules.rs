@@ -1,3 +1,0 @@
-//! Runs the cases in `cases/`, natively: without a host, and in milliseconds.
-
-opgate_cases::tests!(deletion_protection::POLICY);
