@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
+use opgate::engine::Budget;
 use opgate::policy::{Configuration, Set};
 use opgate::review::{self, Review};
 use opgate::server::{Answer, Options, Server};
@@ -45,9 +46,9 @@ fn main() {
         return;
     }
     println!(
-        "| language | component | load | cached load | evaluation p50, p99 | served p50, p99 | page faults | calls run twice | memory after load | after the calls |"
+        "| language | component | load | cached load | evaluation p50, p99 | served p50, p99 | page faults | calls run twice | memory of a call | of the process after load | after the calls |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for (name, path) in named {
         let path = fs::canonicalize(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
         let this = std::env::current_exe().unwrap();
@@ -141,15 +142,19 @@ fn one(component: &Path) {
     let times = evaluate(RUNS);
     let faults = (page_faults() - faults) / u64::try_from(RUNS).unwrap();
     let after = memory().saturating_sub(before);
+    // Its memory at the end, with that of the host for it.
+    let policy = set.policies().first().unwrap();
+    let call = policy.module.describe(Budget::of(policy.limits)).work.memory;
     drop(set);
     let (served, repeated) = served(component, cache.path(), &body);
     println!(
-        "| {} | {} | {} | {} | {} | {faults} | {repeated} | {loaded} KiB | {after} KiB |",
+        "| {} | {} | {} | {} | {} | {faults} | {repeated} | {} KiB | {loaded} KiB | {after} KiB |",
         bytes(size),
         millis(cold),
         millis(cached),
         percentiles(times),
         percentiles(served),
+        call >> 10,
     );
 }
 

@@ -318,7 +318,7 @@ fn became(status: ExitStatus, limits: &Limits) -> Failed {
 /// What helps against too little memory, if it is that of the container.
 fn remedy(limits: &Limits) -> &'static str {
     if limits.memory < limits.most {
-        "; the memory limit of the container leaves no more: one of 512Mi is enough to compile a policy in JavaScript or Python"
+        "; the memory limit of the container leaves no more: for a policy in JavaScript or Python 512Mi are enough at start, 768Mi for a server that loads it later"
     } else {
         ""
     }
