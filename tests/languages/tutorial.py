@@ -10,6 +10,7 @@ runs in the background ends with the tutorial.
 
 import os
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -72,9 +73,21 @@ def compare(block, printed):
             )
 
 
+def free(text, name):
+    """The ports that a page names must be free: a reader would not ask the server of somebody else."""
+    for port in sorted(set(re.findall(r"127\.0\.0\.1:(\d+)", text))):
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind(("127.0.0.1", int(port)))
+            except OSError as error:
+                raise Failed(f"{name}: it serves on port {port}, which is not free: {error}") from None
+
+
 def follow(page, folder, env):
     """Follows one page in a folder."""
     name = page.name
+    free(page.read_text(), name)
     state, log = folder.parent / f"{folder.name}.env", folder.parent / f"{folder.name}.out"
     # What a block leaves behind: its folder and what it exports.
     after = f"trap 'code=$?; {{ declare -px; printf \"cd %q\\n\" \"$PWD\"; }} > {state}; exit $code' EXIT\n"
