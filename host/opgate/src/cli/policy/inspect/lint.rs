@@ -156,3 +156,124 @@ fn rules(descriptor: &Descriptor, docs: &Docs, found: &mut Vec<Finding>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opgate_admission::policy::{DefaultLevel, Names, Rule};
+    use opgate_admission::review::Operation;
+
+    fn rule(id: &str, kind: &str) -> Rule {
+        Rule {
+            id: id.to_owned(),
+            title: "it is so".to_owned(),
+            default: DefaultLevel::Deny,
+            enabled_by: Vec::new(),
+            kinds: vec![kind.to_owned()],
+            operations: vec![Operation::Create],
+            source: "tests".to_owned(),
+        }
+    }
+
+    fn matching(group: &str, resources: &[&str], rules: &[&str]) -> MatchRule {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let all = || Names::new(Vec::new(), Vec::new()).unwrap();
+        MatchRule {
+            groups: owned(&[group]),
+            versions: owned(&["v1"]),
+            resources: owned(resources),
+            operations: vec![Operation::Create],
+            namespace: None,
+            namespaces: all(),
+            names: all(),
+            rules: owned(rules),
+            advisory: false,
+            conditions: Vec::new(),
+            namespace_labels: String::new(),
+            enabled_by: Vec::new(),
+            route: 0,
+        }
+    }
+
+    fn descriptor(rules: Vec<Rule>, matches: Vec<MatchRule>, schema: &str) -> Descriptor {
+        Descriptor {
+            name: "tests".to_owned(),
+            version: "1".to_owned(),
+            title: "tests".to_owned(),
+            rules,
+            matches,
+            reads: Vec::new(),
+            samples: Vec::new(),
+            settings_schema: schema.to_owned(),
+        }
+    }
+
+    #[test]
+    fn each_mistake_is_found_and_nothing_else() {
+        let bundle = || vec![rule("A-1", "Bundle")];
+        let object = r#"{"type": "object"}"#;
+        let cases: [(&str, Descriptor, &[&str]); 9] = [
+            (
+                "right",
+                descriptor(bundle(), vec![matching("g.io", &["bundles"], &["A-1"])], ""),
+                &[],
+            ),
+            (
+                "a sub-resource",
+                descriptor(bundle(), vec![matching("g.io", &["bundles/status"], &[])], object),
+                &[],
+            ),
+            ("no matches", descriptor(bundle(), Vec::new(), ""), &["no-matches"]),
+            (
+                "an empty list",
+                descriptor(bundle(), vec![matching("g.io", &[], &[])], ""),
+                &["no-matches"],
+            ),
+            (
+                "a kind",
+                descriptor(bundle(), vec![matching("g.io", &["bundle"], &["A-1"])], ""),
+                &["plural"],
+            ),
+            (
+                "a kind of Kubernetes",
+                descriptor(vec![rule("A-1", "Pod")], vec![matching("", &["pod"], &[])], ""),
+                &["plural", "unknown-resource"],
+            ),
+            (
+                "nobody serves it",
+                descriptor(
+                    vec![rule("A-1", "Bundle"), rule("A-2", "Bundle")],
+                    vec![matching("g.io", &["bundles"], &["A-1"])],
+                    "",
+                ),
+                &["unserved-rule"],
+            ),
+            (
+                "no rules",
+                descriptor(Vec::new(), vec![matching("g.io", &["bundles"], &[])], ""),
+                &["no-rules"],
+            ),
+            (
+                "a schema of a list",
+                descriptor(
+                    bundle(),
+                    vec![matching("g.io", &["bundles"], &[])],
+                    r#"{"type": "array"}"#,
+                ),
+                &["schema"],
+            ),
+        ];
+        let page = |id: &str| (id.to_owned(), "Text.".to_owned());
+        let docs: Docs = [page("A-1"), page("A-2")].into();
+        for (what, descriptor, expected) in cases {
+            let found = findings(&descriptor, &docs, &[]);
+            let kinds: Vec<_> = found.iter().map(|finding| finding.kind).collect();
+            assert_eq!(kinds, expected, "{what}: {found:?}");
+        }
+        let one = descriptor(bundle(), vec![matching("g.io", &["bundles"], &[])], "");
+        let imports = ["opgate:policy/cluster@0.5.0".to_owned()];
+        let found = findings(&one, &Docs::new(), &imports);
+        let kinds: Vec<_> = found.iter().map(|finding| finding.kind).collect();
+        assert_eq!(kinds, ["no-reads", "no-documentation"]);
+    }
+}
