@@ -130,6 +130,63 @@ async fn a_real_api_server_gets_the_same_verdicts() {
 
 /// What a real API server says of resources that it does not watch, of an API whose server is not
 /// there, and of its version, to a user with no more permissions than that takes.
+/// Names go to API servers as CEL, labels as a selector. Both must mean there what they mean to opgate.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_api_server_keeps_to_the_scope_of_a_policy() {
+    let _turn = turn().await;
+    let Some(plane) = ControlPlane::start().await else { return };
+    plane.install().await;
+    plane.grant().await;
+    let admin = plane.client("admin").await;
+    let namespaces =
+        Api::<DynamicObject>::all_with(admin.clone(), &resource("", "v1", "Namespace"));
+    let places = [
+        ("team-a", "yes", true),
+        ("team-b", "no", false),
+        ("team-c-x", "yes", true),
+        ("team-d-sandbox-1", "yes", false),
+        ("other", "yes", false),
+    ];
+    for (name, watched, _) in places {
+        let mut object = namespace(name);
+        object.metadata.labels.get_or_insert_default().insert("watched".into(), watched.into());
+        namespaces.create(&PostParams::default(), &object).await.unwrap();
+    }
+    let scope = json!({
+        "namespaceSelector": {"matchLabels": {"watched": "yes"}},
+        "namespaces": {"include": ["team-*"], "exclude": ["*-sand*x-*"]},
+        "names": {"exclude": ["legacy-*", "*-old"]},
+    });
+    let policy = json!({"name": "operator-group", "limits": {"time": "20s"}, "match": scope});
+    let configuration = configuration(&[policy]);
+    let kubeconfig = plane.kubeconfig("opgate");
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let server = Server::start(BINARY, Some(&configuration), &arguments);
+    eventually("readiness", || async { (server.get("/readyz").await.0 == 200).then_some(()) })
+        .await;
+    let servers = [server];
+    plane.register(BINARY, &configuration, servers[0].address, &servers).await;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let groups = groups();
+    for (name, _, _) in places {
+        let of_it = Api::<DynamicObject>::namespaced_with(admin.clone(), name, &groups);
+        let own = json!({"targetNamespaces": [name]});
+        of_it.create(&PostParams::default(), &group(name, "first", &own, "")).await.unwrap();
+    }
+    let of_a = Api::<DynamicObject>::namespaced_with(admin.clone(), "team-a", &groups);
+    eventually("the webhook", || async {
+        of_a.create(&dry, &group("team-a", "second", &json!({}), "")).await.is_err().then_some(())
+    })
+    .await;
+    for (name, watched, expected) in places {
+        let of_it = Api::<DynamicObject>::namespaced_with(admin.clone(), name, &groups);
+        for (second, is_named) in [("second", true), ("legacy-2", false), ("an-old", false)] {
+            let refused = of_it.create(&dry, &group(name, second, &json!({}), "")).await.is_err();
+            assert_eq!(refused, expected && is_named, "{name}/{second}, watched: {watched}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_api_server_says_what_cannot_be_watched() {
     let _turn = turn().await;
