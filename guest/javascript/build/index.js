@@ -15,6 +15,7 @@ import { parse } from 'yaml';
 
 import { bundled, declared, tests } from './bundle.js';
 import { withDocs } from './docs.js';
+import { componentize } from './engine.js';
 import { Failure } from './failure.js';
 
 const PACKAGE = resolve(dirname(fileURLToPath(import.meta.url)), '..');
@@ -38,7 +39,6 @@ async function build(folder) {
   const bundle = `${output.replace(/\.wasm$/, '')}.js`;
   await mkdir(dirname(output), { recursive: true });
   await writeFile(bundle, code);
-  const { componentize } = await import('@bytecodealliance/componentize-js');
   const worldName = isCluster ? 'cluster-policy' : 'policy';
   const made = componentize({ sourcePath: bundle, witPath: witOf(), worldName, disableFeatures: NO_FEATURES });
   const { component } = await made.catch((error) => {

@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 
 import { bundled, declared } from '../build/bundle.js';
 import { withDocs } from '../build/docs.js';
+import { compiled } from '../build/engine.js';
 import { panicked } from '../src/place.js';
 
 const SDK = resolve(dirname(fileURLToPath(import.meta.url)), '..');
@@ -59,6 +60,23 @@ test('documentation is a section at the end, and no line of it is the heading of
   assert.deepEqual([...section.subarray(0, 3)], [0, 1 + 11 + Buffer.byteLength(text), 11]);
   assert.equal(section.subarray(3).toString(), `opgate-docs${text}`);
   assert.equal(withDocs(component, [{ id: 'A-1', docs: '' }]).length, component.length);
+});
+
+test('functions of the bindings are compiled, and none gets further than its first step', () => {
+  const bindings = `
+const called = [];
+const took = {};
+class import_document_0_5_0$Document { text(p) { called.push('text'); var handle0 = this.handle; took.text = handle0; } }
+class import_request_0_5_0$Request { name() { called.push('name'); var handle0 = this.handle; took.name = handle0; } }
+function import_opgate_policy_cluster_0_5_0$get(arg0) { called.push('get'); var { group } = arg0; took.get = group; }
+function _utf8AllocateAndEncode(s, realloc) { called.push('encode'); took.encode = realloc(s); }
+async function export_validate(arg0) { called.push('validate'); Object.defineProperty({}, 'a', { value: arg0 }); took.validate = arg0; }
+async function export_describe() { called.push('describe'); }
+`;
+  const { called, took, isWhole } = new Function(`${bindings}${compiled(bindings)}
+return { called, took, isWhole: Object.defineProperty({}, 'a', { value: 1 }).a === 1 };`)();
+  assert.deepEqual([called.sort(), took, isWhole], [['encode', 'get', 'name', 'text', 'validate'], {}, true]);
+  assert.doesNotThrow(() => new Function(compiled('nothing that is known'))());
 });
 
 test('an error has its place in the source of the policy', async (context) => {
