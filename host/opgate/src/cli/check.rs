@@ -63,7 +63,7 @@ pub(super) struct Check {
     /// Judge all objects of a running cluster, each in the context of the others, instead of files
     /// [default: KUBECONFIG, or the file that kubectl uses]
     #[arg(long, value_name = "FILE[:FILE]", num_args = 0..=1, default_missing_value = "",
-        conflicts_with_all = ["paths", "kind", "since", "context"])]
+        conflicts_with_all = ["paths", "kind", "since", "context", "explain"])]
     kubeconfig: Option<OsString>,
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME", conflicts_with = "paths")]
