@@ -133,6 +133,17 @@ fn objects() -> Vec<(&'static str, &'static str, String)> {
             "/$defs/policy/properties/exclude",
             policy("  exclude: {unknown: 1}\n"),
         ),
+        ("/policies/0/match", "/$defs/policy/properties/match", policy("  match: {unknown: 1}\n")),
+        (
+            "/policies/0/match/namespaces",
+            "/$defs/policy/properties/match/properties/namespaces",
+            policy("  match: {namespaces: {unknown: 1}}\n"),
+        ),
+        (
+            "/policies/0/match/names",
+            "/$defs/policy/properties/match/properties/names",
+            policy("  match: {names: {unknown: 1}}\n"),
+        ),
     ]
 }
 
@@ -161,7 +172,10 @@ fn the_schema_has_the_keys_of_the_loader() {
     // Each object with keys of its own is among them.
     let mut todo = vec![(String::new(), schema())];
     while let Some((pointer, part)) = todo.pop() {
-        let is_settings = pointer.ends_with("-settings") || pointer.ends_with("-rules");
+        // A selector has the keys of Kubernetes, and errors of its own.
+        let is_settings = pointer.ends_with("-settings")
+            || pointer.ends_with("-rules")
+            || pointer.ends_with("/namespaceSelector");
         if part.get("additionalProperties") == Some(&json!(false)) && !is_settings {
             assert!(known.contains(pointer.as_str()), "{pointer} is not compared with the loader");
         }
@@ -187,7 +201,7 @@ fn what_the_loader_takes_the_schema_takes() {
     assert!(texts.len() >= 3, "{texts:?}");
     texts.push(("builtin".into(), testkit::configuration(&[testkit::builtin()])));
     let nulls = format!(
-        "{HEAD}profile: ~\ndocsUrl: ~\npolicies:\n- name: olm-v1\n  module: ~\n  settings: ~\n  limits: {{time: ~, memory: 1048576}}\n"
+        "{HEAD}profile: ~\ndocsUrl: ~\npolicies:\n- name: olm-v1\n  module: ~\n  settings: ~\n  limits: {{time: ~, memory: 1048576}}\n  match: {{namespaceSelector: {{matchExpressions: [{{key: a, operator: Exists}}]}}, names: {{include: [team-*]}}}}\n"
     );
     texts.push(("nulls".into(), nulls));
     let folder = folder();
@@ -238,6 +252,13 @@ fn what_the_loader_refuses_the_schema_refuses() {
         format!("{HEAD}{policy}  limits: {{time: 1d}}\n"),
         format!("{HEAD}{policy}  limits: {{concurrency: 257}}\n"),
         format!("{HEAD}{policy}  exclude: {{users: a}}\n"),
+        format!("{HEAD}{policy}  match: {{names: [a]}}\n"),
+        format!("{HEAD}{policy}  match: {{names: {{include: [a/b]}}}}\n"),
+        format!("{HEAD}{policy}  match: {{namespaces: {{exclude: [\"\"]}}}}\n"),
+        format!("{HEAD}{policy}  match: {{namespaceSelector: {{matchLabel: {{a: b}}}}}}\n"),
+        format!(
+            "{HEAD}{policy}  match: {{namespaceSelector: {{matchExpressions: [{{key: a}}]}}}}\n"
+        ),
         format!("{HEAD}{policy}  cluster: [configmaps]\n"),
         format!("{HEAD}{policy}  cluster: [a/b/c/d]\n"),
         format!("{HEAD}{policy}  customResources: [\"*\"]\n"),

@@ -60,6 +60,14 @@ const EXAMPLES: &[(&str, &str)] = &[
         "Example:\n  opgate policy verify --key cosign.pub oci://registry.example.com/policies/house-images:1.0.0\n\ndocs/registries.md has the details.",
     ),
     (
+        "policy wit",
+        "Examples:\n  opgate policy wit --out policy.wit\n  opgate policy wit --push oci://registry.example.com/opgate/policy:0.5.0\n\ndocs/policies/contract.md describes the contract.",
+    ),
+    (
+        "review",
+        "Example:\n  opgate review new -f pod.yaml | opgate replay -\n\ndocs/replay.md has the details.",
+    ),
+    (
         "certs",
         "Examples:\n  opgate certs issue --out tls --service opgate-system/opgate\n  opgate certs check --tls-dir tls --name opgate.opgate-system.svc\n\ndocs/certificates.md has the details.",
     ),

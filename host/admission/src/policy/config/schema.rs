@@ -17,7 +17,8 @@ use crate::policy::{DefaultLevel, Descriptor, Mode, OnError, Profile, RuleLevel}
 const SIZE: &str = "^[0-9]+(Ki|Mi|Gi)?$";
 const DURATION: &str = "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$";
 const NAME: &str = "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$";
-const PATTERN: &str = "^[!-$&-.0-~]+$";
+/// What every name of Kubernetes keeps to.
+const PATTERN: &str = "^[!-$&-.0-~]{1,253}$";
 const RESOURCE: &str = "^/*[^/]+/[^/]+(/[^/]+)?$";
 const CUSTOM_RESOURCE: &str =
     "^(\\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$";
@@ -42,6 +43,15 @@ impl Configuration {
         };
         let texts =
             |what: &str| json!({"type": "array", "items": {"type": "string"}, "description": what});
+        let names_by_pattern = |what: &str| {
+            let patterns = json!({"type": "array", "maxItems": 64, "items": {"type": "string", "pattern": PATTERN}});
+            json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {"include": patterns, "exclude": patterns},
+                "description": what,
+            })
+        };
         // A policy without `module` is the built-in one of its name.
         let mut conditions = vec![
             json!({
@@ -144,16 +154,6 @@ impl Configuration {
                         },
                     },
                 },
-                "match": {
-                    "type": "object",
-                    "additionalProperties": false,
-                    "properties": {
-                        "namespaceSelector": {"anyOf": [selector(), {"type": "null"}]},
-                        "namespaces": patterns("namespaces"),
-                        "names": patterns("objects"),
-                    },
-                    "description": "The only namespaces and objects that the policy is asked about",
-                },
                 "exclude": {
                     "type": "object",
                     "additionalProperties": false,
@@ -161,6 +161,16 @@ impl Configuration {
                         "namespaces": texts("Namespaces whose requests the policy does not see"),
                         "users": texts("Names of users whose requests the policy does not see"),
                     },
+                },
+                "match": {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "properties": {
+                        "namespaceSelector": {"anyOf": [{"type": "null"}, selector()]},
+                        "namespaces": names_by_pattern("The only namespaces that the policy is about: names, in which * stands for any characters"),
+                        "names": names_by_pattern("The only objects that the policy is about: names, in which * stands for any characters"),
+                    },
+                    "description": "What the policy is asked about, in addition to what it matches itself",
                 },
                 "cluster": {
                     "type": "array",
@@ -226,44 +236,23 @@ impl Configuration {
     }
 }
 
-/// Patterns for names.
-fn patterns(what: &str) -> Value {
-    let list = || {
-        json!({
-            "type": "array",
-            "items": {"type": "string", "pattern": PATTERN, "maxLength": 253},
-            "maxItems": 64,
-        })
-    };
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {"include": list(), "exclude": list()},
-        "description": format!("Patterns for the names of {what}; * stands for any characters"),
-    })
-}
-
-/// A label selector of Kubernetes.
+/// A label selector as Kubernetes has it.
 fn selector() -> Value {
+    let operators = ["In", "NotIn", "Exists", "DoesNotExist"];
+    let texts = json!({"type": ["array", "null"], "items": {"type": "string"}});
+    let expression = json!({
+        "type": "object",
+        "required": ["key", "operator"],
+        "properties": {"key": {"type": "string"}, "operator": {"enum": operators}, "values": texts},
+    });
     json!({
         "type": "object",
         "additionalProperties": false,
         "properties": {
-            "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
-            "matchExpressions": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["key", "operator"],
-                    "properties": {
-                        "key": {"type": "string"},
-                        "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
-                        "values": {"type": "array", "items": {"type": "string"}},
-                    },
-                },
-            },
+            "matchLabels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+            "matchExpressions": {"type": ["array", "null"], "items": expression},
         },
-        "description": "Label selector of namespaces",
+        "description": "Labels of the namespaces that the policy is about",
     })
 }
 

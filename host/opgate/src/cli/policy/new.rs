@@ -33,7 +33,7 @@ const RESERVED: [&str; 40] = [
 const EXAMPLES: &str = "\
 Examples:
   opgate policy new house-images --lang rust
-  opgate policy new house-images --lang typescript --output policies/house-images
+  opgate policy new house-images --lang typescript --out policies/house-images
 
 Exit status: 0 written, 2 wrong name, or the folder is not empty. docs/write-a-policy.md goes on from here.";
 
@@ -57,8 +57,8 @@ pub(super) struct New {
     #[arg(long, short, value_name = "LANGUAGE")]
     lang: Language,
     /// Folder to write, new or empty [default: the name of the policy]
-    #[arg(long, short, value_name = "FOLDER")]
-    output: Option<PathBuf>,
+    #[arg(long, value_name = "FOLDER", alias = "output", short_alias = 'o')]
+    out: Option<PathBuf>,
 }
 
 /// A name that is one in all languages: of a policy, of a crate, and of other packages.
@@ -81,11 +81,11 @@ fn name(text: &str) -> Result<String, String> {
 
 impl New {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let Self { name, lang, output } = self;
+        let Self { name, lang, out } = self;
         let template = TEMPLATES.iter().find(|template| template.language == lang.as_str());
         let template = template
             .ok_or_else(|| anyhow!("this build of opgate has no template for {}", lang.as_str()))?;
-        let folder = output.unwrap_or_else(|| PathBuf::from(&name));
+        let folder = out.unwrap_or_else(|| PathBuf::from(&name));
         write(template, &name, &folder)?;
         let mut out = anstream::stdout();
         writeln!(out, "{}: {} files\n\nNext:", folder.display(), template.files.len())?;
@@ -130,7 +130,7 @@ fn write(template: &Template, name: &str, folder: &Path) -> anyhow::Result<()> {
     let named = || folder.display().to_string();
     fs::create_dir_all(folder).with_context(named)?;
     if fs::read_dir(folder).with_context(named)?.next().is_some() {
-        return Err(anyhow!("{}: is not empty: name a new folder with --output", named()));
+        return Err(anyhow!("{}: is not empty: name a new folder with --out", named()));
     }
     let snake = name.replace('-', "_");
     let filled = |text: &str| {

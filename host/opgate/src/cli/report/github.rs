@@ -70,6 +70,25 @@ pub(in crate::cli) fn write(
             text: unread.line.clone(),
         }
     }));
+    emit(out, all)
+}
+
+/// Writes failures that are no findings: file, line, title and text of each.
+pub(in crate::cli) fn failures(
+    out: &mut impl io::Write,
+    failures: impl Iterator<Item = (String, u64, String, String)>,
+) -> io::Result<()> {
+    let annotation = |(source, line, title, text): (String, u64, String, String)| Annotation {
+        level: Level::Error,
+        file: file(&source),
+        place: Some((line, 1)),
+        title,
+        text,
+    };
+    emit(out, failures.map(annotation).collect())
+}
+
+fn emit(out: &mut impl io::Write, mut all: Vec<Annotation>) -> io::Result<()> {
     all.sort_by(|a, b| (a.level, &a.file, a.place).cmp(&(b.level, &b.file, b.place)));
     let mut counts = [0_usize; 3];
     let mut others = Vec::new();

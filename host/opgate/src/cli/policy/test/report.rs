@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use super::run::{Ran, Result};
 use crate::cli::Outcome;
 use crate::cli::policy::source::Subject;
+use crate::cli::report::github;
 use crate::cli::report::junit::xml;
 use crate::cli::report::{ERROR, GOOD, Out, WARNING, stdout};
+use crate::cli::voice::{is_quiet, note};
 use opgate_admission::policy::Descriptor;
 use opgate_text::one_line;
 
@@ -23,6 +25,8 @@ pub(super) enum Format {
     Json,
     /// Test results for pipelines
     Junit,
+    /// Annotations of GitHub Actions
+    Github,
 }
 
 /// A rule that its cases do not cover.
@@ -111,7 +115,7 @@ impl Report {
             source: subject.policy.module.to_string(),
             cases: subject.cases.display().to_string(),
         };
-        if format == Format::Table {
+        if format == Format::Table && !is_quiet() {
             let Self { out, name, version, source, .. } = &mut report;
             let cases = if count == 1 { "case" } else { "cases" };
             writeln!(out, "{name} {version} ({source}): {count} {cases}\n")?;
@@ -130,6 +134,9 @@ impl Report {
             _ => (ERROR, "ERROR"),
         };
         let whose = whose(&ran.case);
+        if is_quiet() && word == "ok" {
+            return Ok(());
+        }
         writeln!(self.out, "{whose} ... {}{word}{}", style.render(), style.render_reset())
     }
 
@@ -148,11 +155,12 @@ impl Report {
             Format::Table => self.table(ran, lacking, updated, filtered, counts, took)?,
             Format::Json => self.json(ran, lacking, updated, filtered, counts, took)?,
             Format::Junit => self.junit(ran, lacking, counts, took)?,
+            Format::Github => self.github(ran, lacking)?,
         }
         self.out.flush()?;
         if self.format != Format::Table {
             for line in updated {
-                anstream::eprintln!("{line}");
+                note(line);
             }
         }
         let [_, failed, errors] = counts;
@@ -326,5 +334,20 @@ impl Report {
             writeln!(out, "      <failure message=\"{line}\"></failure>\n    </testcase>")?;
         }
         writeln!(out, "  </testsuite>\n</testsuites>")
+    }
+
+    fn github(&mut self, ran: &[Ran], lacking: &[Lacking]) -> io::Result<()> {
+        let Self { out, cases, .. } = self;
+        let wrong = ran.iter().filter(|ran| !matches!(ran.result, Result::Ok | Result::Updated));
+        let failed = wrong.map(|ran| {
+            let file = format!("{cases}/{}", ran.case.place.file);
+            let line = u64::try_from(ran.case.place.line).unwrap_or(1);
+            (file, line, format!("opgate: {}", whose(&ran.case)), why(&ran.result).join("\n"))
+        });
+        let lacking = lacking.iter().map(|lacking| {
+            let file = format!("{cases}/{}", lacking.file);
+            (file, 1, format!("opgate: {} is not covered", lacking.rule), lacking.line())
+        });
+        github::failures(out, failed.chain(lacking))
     }
 }
