@@ -178,7 +178,8 @@ fn every_example_has_the_same_shape() {
         let policies = configured["policies"].as_array().unwrap();
         assert_eq!(policies.len(), 1, "{name}");
         assert_eq!(policies[0]["name"], json!(name));
-        assert!(policies[0]["module"].as_str().unwrap().ends_with(".wasm"), "{name}");
+        let module = Path::new(policies[0]["module"].as_str().unwrap());
+        assert_eq!(module.extension().unwrap(), "wasm", "{name}");
         let cases = fs::read_dir(folder.join("cases")).unwrap();
         assert!(cases.count() > 1, "{name}");
     }
