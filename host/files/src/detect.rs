@@ -76,7 +76,7 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
     let read = File::read(At::Named(path), name.clone(), name, Expect::Documents, reader);
     let read = unique::checked(read);
     anyhow::ensure!(
-        read.broken().is_some() || !read.documents().is_some_and(|all| all.len() == 0),
+        read.broken().is_some() || read.documents().is_none_or(|all| all.len() != 0),
         "{shown}: empty: it should hold manifests (apiVersion, kind, metadata) or AdmissionReviews"
     );
     anyhow::bail!(template::complaint(&read).unwrap_or_else(|| format!(

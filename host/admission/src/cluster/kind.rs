@@ -65,7 +65,7 @@ impl Kind {
         let name = reading.resource.to_string();
         let (state, awaited) = (RwLock::new(state), Awaited::default());
         let (settled, is_partial) = (Notify::new(), AtomicBool::new(false));
-        Self { options, state, name, reading, awaited, settled, is_partial }
+        Self { reading, name, options, state, awaited, settled, is_partial }
     }
 
     /// The same in a view that does not serve yet.

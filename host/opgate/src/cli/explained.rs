@@ -118,10 +118,7 @@ pub(super) fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> 
         _ => None,
     });
     let near: Vec<_> = near.take(3).collect();
-    match near.is_empty() {
-        true => what,
-        false => format!("{what} ({})", near.join("; ")),
-    }
+    if near.is_empty() { what } else { format!("{what} ({})", near.join("; ")) }
 }
 
 impl Explanation {

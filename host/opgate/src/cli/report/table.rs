@@ -237,7 +237,9 @@ pub(in crate::cli) fn leads<'v>(
 /// `3 ok, 1 denied, 0 failed`
 pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
     let mut counts = Counts::default();
-    items.iter().for_each(|item| counts.add(item.became));
+    for item in items {
+        counts.add(item.became);
+    }
     let unread = match unread.len() {
         0 => String::new(),
         count => format!(", {count} not read"),

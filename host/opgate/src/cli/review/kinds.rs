@@ -1,6 +1,6 @@
 //! The resources of kinds: a file names the kind of an object, a request the resource.
 //!
-//! Kinds of Kubernetes itself are known; those of CustomResourceDefinitions are, where a file has the
+//! Kinds of Kubernetes itself are known; those of definitions of custom resources are, where a file has the
 //! definition. The resource of any other kind is guessed, and that is said.
 
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ pub(in crate::cli) struct Known {
 pub(in crate::cli) struct Kinds(BTreeMap<(String, String), (String, bool)>);
 
 impl Kinds {
-    /// Learns the kind that an object defines, if it is a CustomResourceDefinition.
+    /// Learns the kind that an object defines, if it is a `CustomResourceDefinition`.
     pub(in crate::cli) fn learn(&mut self, group: &str, kind: &str, object: Value<'_>) {
         if group != "apiextensions.k8s.io" || kind != "CustomResourceDefinition" {
             return;

@@ -61,7 +61,7 @@ pub(super) struct New {
     /// The resource, where it cannot be told from the kind: `sheep` of a Sheep
     #[arg(long, value_name = "PLURAL")]
     resource: Option<String>,
-    /// Files with objects of a cluster: CustomResourceDefinitions say what the resource of a kind is, and
+    /// Files with objects of a cluster: definitions of custom resources say what the resource of a kind is, and
     /// the objects are the older ones of --operation UPDATE and DELETE; may be repeated
     #[arg(long, value_name = "PATH")]
     context: Vec<PathBuf>,
@@ -251,7 +251,7 @@ fn indented(json: &str) -> String {
             }
             '{' | '[' => {
                 text.push(c);
-                while characters.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+                while characters.next_if(char::is_ascii_whitespace).is_some() {}
                 if let Some(end) = characters.next_if(|c| matches!(c, '}' | ']')) {
                     text.push(end);
                 } else {
