@@ -191,7 +191,8 @@ fn the_schema_has_the_keys_of_the_loader() {
 fn what_the_loader_takes_the_schema_takes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut texts = Vec::new();
-    for entry in std::fs::read_dir(root.join("docs")).unwrap() {
+    let entries = |folder: &str| std::fs::read_dir(root.join(folder)).unwrap();
+    for entry in entries("docs").chain(entries("docs/policies")) {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "md") {
             let page = std::fs::read_to_string(&path).unwrap();

@@ -389,7 +389,7 @@ async fn a_policy_that_cannot_be_loaded_does_not_keep_the_others_from_serving() 
     let mut client = server.connect().await;
     // What another policy denies is denied; what it allows, nobody has checked.
     assert_eq!(client.review(recorded("007")).await.unwrap().response()["allowed"], false);
-    let cause = "policy broken: describe: used more than 100ms of processor time";
+    let cause = "policy broken: describe: used more than 100ms of processor time: raise `limits.time` of the policy";
     let answer = client.review(recorded("006")).await.unwrap();
     assert_eq!((answer.status, &*answer.body), (500, cause));
     let path = "/validate/bundle-immutability";
