@@ -21,7 +21,8 @@ fn quiet_leaves_findings_and_errors() {
     let lines = out(&quiet);
     assert!(lines.contains("deny  RPK-01 spec: bundle.spec is immutable"), "{lines}");
     assert!(lines.contains("warn  RPK-17"), "{lines}");
-    assert!(!lines.contains("explain") && !lines.contains("013-delete"), "{lines}");
+    assert!(lines.contains("013-delete") && lines.contains("not judged"), "{lines}");
+    assert!(!lines.contains("explain") && !lines.contains("009-create"), "{lines}");
     write(&folder, "broken.json", "{");
     let quiet = opgate(folder.path(), &["-q", "replay", "broken.json"]);
     assert_eq!(quiet.status.code(), Some(2));
