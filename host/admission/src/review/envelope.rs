@@ -148,7 +148,7 @@ fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
     }
     let Object(envelope) = serde_json::from_str(text).map_err(|error| {
         if error.is_data() {
-            shape(opgate_text::one_line(&error.to_string(), 512))
+            shape(opgate_text::one_line(&misfit(text, &error), 512))
         } else {
             let (line, column) = (error.line(), error.column().max(1));
             let text = error.to_string();
@@ -157,6 +157,18 @@ fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
         }
     })?;
     Ok(envelope)
+}
+
+/// What does not fit, after the name of its field. A column would be one of the JSON that was made of a file
+/// in YAML. Only the texts that are refused are read again for that.
+fn misfit(text: &Text, error: &serde_json::Error) -> String {
+    let again: Result<Object<Envelope<'_>>, _> =
+        serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
+    let path = again.err().map(|error| error.path().to_string());
+    let path = path.filter(|path| path != ".").map(|path| format!("{path}: "));
+    let why = error.to_string();
+    let why = why.split(" at line ").next().unwrap_or_default();
+    format!("{}{why}", path.unwrap_or_default())
 }
 
 pub(super) fn read(text: &Arc<Text>) -> Result<Review<'_>, ReviewError> {
@@ -249,4 +261,27 @@ fn name_in<'a>(text: &Arc<Text>, object: &Range<usize>) -> Option<Cow<'a, str>> 
     let document = Document::part(text.clone(), object.clone());
     let name = document.get("/metadata/name")?.text()?;
     (!name.is_empty()).then(|| Cow::Owned(name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text;
+    use super::*;
+
+    /// The field of a review is named, and no place of JSON that nobody has written.
+    #[test]
+    fn what_does_not_fit_is_named() {
+        for (request, expected) in [
+            (r#"{"uid": [1]}"#, "request.uid: invalid type: sequence, expected a string"),
+            (r#"{"userInfo": {"groups": ["a", 5]}}"#, "request.userInfo.groups[1]: invalid type"),
+            ("5", "request: invalid type: integer `5`, expected an object"),
+        ] {
+            let review =
+                format!(r#"{{"apiVersion": "admission.k8s.io/v1", "request": {request}}}"#);
+            let checked = text(review.into_bytes()).unwrap();
+            let error = read(&checked).map(drop).unwrap_err().to_string();
+            let expected = format!("not an AdmissionReview: {expected}");
+            assert!(error.starts_with(&expected) && !error.contains(" column "), "{error}");
+        }
+    }
 }
