@@ -1,7 +1,7 @@
 """Writes, tests and enforces the same policy in every language, from packages as they are published.
 
     for each language: pack its SDK ─▶ test the SDK ─▶ follow its tutorial ─▶ template ─▶ build ─▶ cases
-                       ─▶ verdicts as those of Rust ─▶ serve and deny
+                       ─▶ verdicts as those of Rust ─▶ serve and deny ─▶ examples
 
 `.ci/languages` calls it. Which language, which step, what was expected and what came instead: a failure says so.
 """
@@ -28,8 +28,13 @@ NAME = "house-images"
 class Language:
     """What differs from language to language."""
 
-    def __init__(self, name, pack, source, tests, install, builds, page=None, files=""):
+    def __init__(
+        self, name, pack, source, tests, install, builds, page=None, files="", marker=None, native=()
+    ):
         self.name, self.pack, self.source, self.tests = name, pack, source, tests
+        # The file that tells policies of the gallery in it, and the commands of their own tests. Those in Rust are
+        # tested with the workspace.
+        self.marker, self.native = marker, list(native)
         # In the folder of a policy: commands before the first build, and of each build.
         self.install, self.builds = install, builds
         # Its tutorial, and what a reader has in the folder at its beginning.
@@ -61,6 +66,8 @@ LANGUAGES = [
         [NPM_INSTALL],
         [["npm", "run", "build"]],
         "typescript",
+        marker="package.json",
+        native=[["npm", "test"]],
     ),
     Language("javascript", packages.npm, "guest/javascript", [], [NPM_INSTALL], [["npm", "run", "build"]]),
     Language(
@@ -74,6 +81,8 @@ LANGUAGES = [
         [["python", "-m", "pip", "install", "--quiet", "-r", "requirements.txt"]],
         [["python", "-m", "opgate_policy", "build"]],
         "python",
+        marker="pyproject.toml",
+        native=[["python", "-m", "pytest", "--quiet"]],
     ),
     Language(
         "c",
@@ -84,6 +93,7 @@ LANGUAGES = [
         [["make"]],
         "c",
         "c/opgate-policy-c-*.tar.gz",
+        marker="Makefile",
     ),
 ]
 
@@ -195,10 +205,28 @@ class Run:
         folder, _ = self.template(language)
         serve.enforced(self.opgate, folder, "opgate.yaml", self.env)
 
+    def examples(self, language):
+        """The policies of the gallery in this language, from its packages: own tests, and cases of the component."""
+        for source in sorted((TOP / "examples").iterdir()):
+            if not (source / language.marker).is_file():
+                continue
+            folder = self.work / "examples" / source.name
+            shutil.copytree(source, folder, ignore=shutil.ignore_patterns("node_modules", "dist", ".venv"))
+            self.bring(language, folder)
+            env = self.environment(language, source.name)
+            if language.name == "c":
+                env = {**env, "OPGATE_SDK": next(folder.glob("opgate-policy-c-*.tar.gz")).name.removesuffix(".tar.gz")}
+            for command in language.install + language.native + language.builds:
+                run(f"{source.name}: {' '.join(command)}", command, folder, env)
+            test = [self.opgate, "policy", "test", "--no-build", "."]
+            run(f"{source.name}: opgate policy test", test, folder, env)
+
     def language(self, language):
         """All steps of one language."""
         packages.needs(language.source)
         steps = ["pack", "sdk_tests", "template", "verdicts", "serve"]
+        if language.marker:
+            steps.append("examples")
         if language.page:
             steps.insert(2, "tutorial")
         for name in steps:
