@@ -225,7 +225,9 @@ mod native {
         #[must_use]
         pub fn table(&self, pointer: &str, columns: &[String]) -> Table {
             let mut table = Table { cells: Vec::new(), texts: String::new() };
-            columns.iter().for_each(|column| assert_slash(column));
+            for column in columns {
+                assert_slash(column);
+            }
             let Some(list) = self.value(pointer) else { return table };
             let Ok(()) = opgate_document::table(list, columns, |found| {
                 push(&mut table, found);
@@ -237,7 +239,9 @@ mod native {
         #[must_use]
         pub fn row(&self, pointer: &str, columns: &[String]) -> Table {
             let mut table = Table { cells: Vec::new(), texts: String::new() };
-            columns.iter().for_each(|column| assert_slash(column));
+            for column in columns {
+                assert_slash(column);
+            }
             let Some(value) = self.value(pointer) else { return table };
             let Ok(()) = opgate_document::row(value, columns, |found| {
                 push(&mut table, found);
