@@ -37,6 +37,7 @@ pub(crate) fn create(object: &Value, cluster: &[Value]) -> Case {
         alone: false,
         notes: None,
         reason: None,
+        place: opgate_cases::Place::default(),
     }
 }
 
