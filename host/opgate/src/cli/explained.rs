@@ -275,8 +275,9 @@ fn milliseconds(microseconds: u64) -> String {
 
 /// `a b and 3 more`
 pub(super) fn some(all: &[&str]) -> String {
-    let shown = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(" ");
-    match all.len().saturating_sub(NAMED) {
+    let most = if super::voice::is_verbose() { usize::MAX } else { NAMED };
+    let shown = all.iter().take(most).copied().collect::<Vec<_>>().join(" ");
+    match all.len().saturating_sub(most) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

@@ -25,7 +25,7 @@ pub(super) struct Voice {
     /// Print only findings and errors: no summaries, hints and progress, and log errors only
     #[arg(long, short, global = true)]
     quiet: bool,
-    /// Print more: every finding at every place, what was not evaluated, log level info; -vv for debug
+    /// Print more: every finding at every place, what files were taken for, log level info; -vv for debug
     #[arg(long, short, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
     /// When to use colors; auto is for terminals, and respects `NO_COLOR`
