@@ -122,7 +122,16 @@ impl Language {
     /// The command that builds a folder.
     pub(super) fn build(self) -> &'static [&'static str] {
         match self {
-            Self::Rust => &["cargo", "build", "--release", "--target", "wasm32-unknown-unknown"],
+            // Also in a workspace, whose own folder is elsewhere: `module` in opgate.yaml is below this one.
+            Self::Rust => &[
+                "cargo",
+                "build",
+                "--release",
+                "--target",
+                "wasm32-unknown-unknown",
+                "--target-dir",
+                "target",
+            ],
             Self::Typescript | Self::Javascript => &["npm", "run", "build"],
             Self::Python => &["python", "-m", "opgate_policy", "build"],
             Self::C => &["make"],
