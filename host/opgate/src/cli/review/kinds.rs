@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_wrong_kind_has_a_hint() {
         let said = misspelt("apps", "Deploymnet").unwrap();
-        assert_eq!(said, "apps has no kind \"Deploymnet\", did you mean \"Deployment\"?");
+        assert_eq!(said, "apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?");
         for (group, kind) in [("apps", "Deployment"), ("x.y", "Whatever")] {
             assert_eq!(misspelt(group, kind), None);
         }
