@@ -260,11 +260,15 @@ fn what_nobody_judged_is_told() {
             "check --config opgate.yaml typo.yaml",
             0,
             &[
-                "typo.yaml: not judged Deploymnet web: no policy looks at CREATE of apps/v1/deploymnets",
+                "typo.yaml: not judged Deploymnet web: apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?",
                 "0 ok, 0 denied, 0 failed, 1 not judged",
             ],
         ),
         ("check --config opgate.yaml --require-judged typo.yaml", 1, &["1 not judged"]),
+        // Rules about any manifest look at it. What its author meant nobody has judged.
+        ("check typo.yaml", 0, &["0 ok, 0 denied, 0 failed, 1 not judged"]),
+        ("check --require-judged typo.yaml", 1, &["1 not judged"]),
+        ("replay --require-judged typo.yaml", 1, &["1 not judged"]),
         // The Namespace is not known, and then it stands beside the Pod, or in the cluster.
         (
             "check --config opgate.yaml pod.yaml",

@@ -14,11 +14,14 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use opgate_admission::cluster::Tally;
-use opgate_admission::policy::{Attention, Concern, Decision, NotAsked, Observer, Policy, Skipped};
+use opgate_admission::policy::{
+    Attention, Concern, Decision, NotAsked, Observer, Policy, Set, Skipped,
+};
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
 use super::report::FAINT;
+use super::review::kinds::misspelt;
 
 /// Names in a line.
 const NAMED: usize = 12;
@@ -95,8 +98,26 @@ struct Condition {
     expression: String,
 }
 
-/// Why nobody has judged a review, in one line.
-pub(super) fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
+/// Why nobody has judged a review, in one line; none if somebody has. Rules about objects of any kind see one
+/// whose kind does not exist, too. That is no judgement of what its author means.
+pub(super) fn judged_by_nobody(
+    set: &Set,
+    review: &Review<'_>,
+    decision: &Decision,
+) -> Option<String> {
+    if !decision.violations.is_empty() {
+        return None;
+    }
+    let is_whole = review.sub_resource.is_empty();
+    let misspelt = is_whole.then(|| misspelt(&review.kind.group, &review.kind.name)).flatten();
+    if misspelt.is_none() && set.has_judged(review, decision) {
+        return None;
+    }
+    misspelt.or_else(|| Some(unjudged(&set.attention(review), review)))
+}
+
+/// What kept all policies from judging a review.
+fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
     let asked = |(_, attention): &&(&str, Attention)| matches!(attention, Attention::Asked(_));
     let looked: Vec<_> = attention.iter().filter(asked).map(|(policy, _)| *policy).collect();
     if !looked.is_empty() {

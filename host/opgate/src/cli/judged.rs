@@ -78,14 +78,14 @@ impl<'s> Judge<'s> {
             let trace = Trace::default();
             let decided = set.decide(&review, None, Instant::now() + PATIENCE, &trace);
             let decision = runtime.block_on(decided)?;
-            is_judged = is_judged || set.has_judged(&review, &decision);
-            if *explains || !is_judged && unjudged.is_none() {
-                let attention = set.attention(&review);
-                unjudged = unjudged.or_else(|| Some(explained::unjudged(&attention, &review)));
-                if *explains {
-                    let explanation = Explanation::of(attention, Some(&decision), &trace);
-                    checked.explain(request.shown(), explanation);
-                }
+            if !is_judged {
+                let why = explained::judged_by_nobody(set, &review, &decision);
+                is_judged = why.is_none();
+                unjudged = unjudged.or(why);
+            }
+            if *explains {
+                let explanation = Explanation::of(set.attention(&review), Some(&decision), &trace);
+                checked.explain(request.shown(), explanation);
             }
             let why = if request.stands_for_files() { UNREAD } else { NO_CLUSTER };
             let rules = decision.skipped.iter().map(|skipped| skipped.rule.clone());

@@ -188,9 +188,7 @@ impl Desk<'_> {
         let (mut unjudged, decision) = (None, decided.as_ref().ok());
         if let Some(decision) = decision {
             self.left_out.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
-            if !set.has_judged(&review, decision) {
-                unjudged = Some(explained::unjudged(&set.attention(&review), &review));
-            }
+            unjudged = explained::judged_by_nobody(set, &review, decision);
         }
         let explain = || Explanation::of(set.attention(&review), decision, &trace);
         let explanation = self.explain.then(explain);
