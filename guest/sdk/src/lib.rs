@@ -143,7 +143,7 @@ pub use report::{Report, UNLISTED};
 pub use request::{Parts, Request};
 pub use review::{Review, is_terminating};
 pub use rows::{Row, Rows};
-pub use rule::{Names, Rule, Target};
+pub use rule::{InputType, Names, Rule, Target};
 #[doc(hidden)]
 pub use rule::{bytes_of, rule_id, text_of};
 pub use sample::{MOST_SAMPLED, Sample, SampleError, sample};

@@ -129,6 +129,27 @@ impl<'r> Report<'r> {
         }
     }
 
+    /// Adds one violation for a mistake that breaks several rules. It is the violation of the strictest
+    /// of those that are on, of the first of these in the order given, and names the others.
+    pub fn add_once(
+        &mut self,
+        field: impl Into<String>,
+        broken: impl IntoIterator<Item = (&'static Rule, String)>,
+    ) {
+        let mut broken: Vec<_> = broken.into_iter().collect();
+        broken.retain(|(rule, _)| self.is_on(rule) && self.applies(rule));
+        let strictest = broken.iter().position(|(rule, _)| self.denies(rule)).unwrap_or_default();
+        if broken.is_empty() {
+            return;
+        }
+        let (rule, mut message) = broken.remove(strictest);
+        let others: Vec<_> = broken.iter().map(|(rule, _)| rule.id).collect();
+        if !others.is_empty() {
+            message.push_str(&format!(" (also breaks {})", others.join(", ")));
+        }
+        self.add(rule, field, message);
+    }
+
     /// Whether the report has as many findings of a rule as a verdict has room for: texts of further
     /// ones are not shown, and need not be made. See [`Report::add_more`].
     #[must_use]
@@ -304,7 +325,15 @@ impl<'r> Report<'r> {
                 && (settings.boolean(pointer) == Some(true)
                     || settings.text_or_empty(pointer) == "deny")
         };
-        Some(match given.unwrap_or(rule.level) {
+        let denies_here = || {
+            let is_everywhere = rule.denies_in.is_empty();
+            is_everywhere || rule.denies_in.contains(&self.review.input_type())
+        };
+        let level = match given.unwrap_or(rule.level) {
+            Level::Deny if !denies_here() => Level::Warn,
+            level => level,
+        };
+        Some(match level {
             Level::Warn if rule.denies_with.iter().any(denies) => Level::Deny,
             level => level,
         })
@@ -473,6 +502,12 @@ mod tests {
         T_2: Warn { on: [THING: Create], denies_with: ["/strict"], source: "", }
     }
     crate::rule! {
+        /// four
+        ///
+        /// Text.
+        T_4: Deny { on: [THING: Create], denies_in: [Bundle, Catalog], source: "", }
+    }
+    crate::rule! {
         /// three
         T_3: Warn { on: [THING: Create], off_until: ["/three"], exempt: never, source: "", }
     }
@@ -518,6 +553,65 @@ mod tests {
         }
         let verdict = report("{}", |report| report.add_as(Warn, &T_1, "spec", "no"));
         assert_eq!(found(&verdict), [("T-1", Warn)]);
+    }
+
+    #[test]
+    fn rule_denies_in_its_input_types_and_warns_in_others() {
+        assert!(T_4.docs.ends_with("\n # Level\n\n * Bundle\n * Catalog\n"), "{:?}", T_4.docs);
+        let files = |resource: &str| crate::GroupVersionResource {
+            group: "opgate.dev".to_owned(),
+            version: "v1alpha1".to_owned(),
+            resource: resource.to_owned(),
+        };
+        let things =
+            || crate::GroupVersionResource { group: "example.com".to_owned(), ..files("things") };
+        for (user, group, resource, expected) in [
+            ("me", "", things(), Level::Warn),
+            ("me", "opgate:bundle", things(), Level::Warn),
+            ("opgate:check", "", things(), Level::Warn),
+            ("opgate:check", "opgate:stored", things(), Level::Warn),
+            ("opgate:check", "opgate:bundle", things(), Level::Deny),
+            ("opgate:check", "", files("registrybundles"), Level::Deny),
+            ("opgate:check", "", files("filebasedcatalogs"), Level::Deny),
+            ("opgate:check", "", files("operatorprojects"), Level::Warn),
+        ] {
+            let mut parts = crate::Parts { resource, ..crate::Parts::default() };
+            parts.user.username = user.to_owned();
+            parts.user.groups = vec![group.to_owned()];
+            let request = Request::from(parts);
+            let shown = format!("{user} {group} {:?}", request.resource());
+            for (settings, expected) in [
+                ("{}", expected),
+                (r#"{"rules": {"T-4": "deny"}}"#, Level::Deny),
+                (r#"{"rules": {"T-4": "warn"}}"#, Level::Warn),
+            ] {
+                let settings = Document::parse(settings).unwrap();
+                let settings = &settings;
+                let mut report =
+                    Report::new(Review { request: &request, object: None, old: None, settings });
+                report.add(&T_4, "", "no");
+                assert_eq!(found(&report.finish()), [("T-4", expected)], "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_mistake_is_one_violation_of_the_strictest_rule() {
+        let broken = |rules: &[&'static Rule]| {
+            rules.iter().map(|rule| (*rule, rule.title.to_owned())).collect::<Vec<_>>()
+        };
+        for (settings, rules, expected) in [
+            ("{}", &[&T_2, &T_1][..], Some((Level::Deny, "one (also breaks T-2)"))),
+            ("{}", &[&T_2, &T_4, &T_3], Some((Level::Warn, "two (also breaks T-4)"))),
+            (r#"{"rules": {"T-1": "off"}}"#, &[&T_2, &T_1], Some((Level::Warn, "two"))),
+            (r#"{"rules": {"T-1": "off", "T-2": "off"}}"#, &[&T_2, &T_1], None),
+            (r#"{"exempt": {"users": ["me"]}}"#, &[&T_2, &T_1], None),
+        ] {
+            let verdict = report(settings, |report| report.add_once("spec", broken(rules)));
+            let found = verdict.violations.iter().map(|v| (v.level, v.message.as_str())).next();
+            assert_eq!(found, expected, "{settings}");
+            assert!(verdict.violations.len() < 2);
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A review for rules: the request, the object before it, the user who sent it, and the settings.
 
 use crate::identities::Identities;
-use crate::{Document, Operation, Request, Shape};
+use crate::rule::FILES;
+use crate::{Document, InputType, Operation, Request, Shape};
 
 /// The user of requests that `opgate check` makes of files.
 pub(crate) const CHECK_USER: &str = "opgate:check";
@@ -115,16 +116,14 @@ impl<'r> Review<'r> {
     /// of what a cluster holds (group `opgate:stored`).
     #[must_use]
     pub fn is_of_a_file(&self) -> bool {
-        let user = self.request.user();
-        user.username == CHECK_USER && !user.groups.iter().any(|group| group == "opgate:stored")
+        !matches!(self.input_type(), InputType::Review | InputType::Cluster)
     }
 
     /// Whether the object is a manifest of a bundle in files: `opgate check` sends those as a member of the
     /// group `opgate:bundle`.
     #[must_use]
     pub fn is_in_bundle(&self) -> bool {
-        let user = self.request.user();
-        user.username == CHECK_USER && user.groups.iter().any(|group| group == "opgate:bundle")
+        self.input_type() == InputType::Bundle
     }
 
     /// Whether the object is one that a cluster holds, and nobody knows who wrote it: an audit of
@@ -132,8 +131,28 @@ impl<'r> Review<'r> {
     /// sent the request has nothing to judge.
     #[must_use]
     pub fn is_stored(&self) -> bool {
+        self.input_type() == InputType::Cluster
+    }
+
+    /// The source of the object.
+    #[must_use]
+    pub fn input_type(&self) -> InputType {
+        let resource = self.request.resource();
+        if resource.group == FILES {
+            return match resource.resource.as_str() {
+                "filebasedcatalogs" => InputType::Catalog,
+                "operatorprojects" => InputType::Project,
+                _ => InputType::Bundle,
+            };
+        }
         let user = self.request.user();
-        user.username == CHECK_USER && user.groups.iter().any(|group| group == "opgate:stored")
+        let is_member = |name: &str| user.groups.iter().any(|group| group == name);
+        match user.username == CHECK_USER {
+            false => InputType::Review,
+            true if is_member("opgate:stored") => InputType::Cluster,
+            true if is_member("opgate:bundle") => InputType::Bundle,
+            true => InputType::Manifest,
+        }
     }
 
     /// Whether OLM sent the request, or may have written an object of which nobody knows who did.

@@ -17,6 +17,9 @@ pub struct Rule {
     /// Settings (JSON pointers) that make a rule deny that warns by default. They do so if their
     /// value is `true` or `deny`.
     pub denies_with: &'static [&'static str],
+    /// The input types in which a rule of the level [`Level::Deny`] denies. In others it warns. If the
+    /// list is empty, it denies everywhere.
+    pub denies_in: &'static [InputType],
     /// The requests that the rule looks at.
     pub on: &'static [(&'static Target, &'static [Operation])],
     /// Objects of the cluster that it needs.
@@ -32,6 +35,23 @@ pub struct Rule {
     /// The documentation, Markdown. A component has it in a section of its own, not in its memory.
     #[cfg(not(target_arch = "wasm32"))]
     pub docs: &'static str,
+}
+
+/// The source of an object: a request to an API server, or the type of the files that hold it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputType {
+    /// A request to an API server, live or recorded.
+    Review,
+    /// A manifest in a file.
+    Manifest,
+    /// A bundle (registry+v1 or plain+v0), and each manifest in it.
+    Bundle,
+    /// A file-based catalog, and what its blobs hold.
+    Catalog,
+    /// The files of an Operator project.
+    Project,
+    /// An object that a cluster stores.
+    Cluster,
 }
 
 /// Names by pattern: one of `include` fits, or `include` is empty, and none of `exclude` fits. `*` in a
@@ -114,7 +134,7 @@ impl Target {
 }
 
 /// The group of documents that are made from files.
-const FILES: &str = "opgate.dev";
+pub(crate) const FILES: &str = "opgate.dev";
 
 /// Declares a rule: its documentation, its level and the requests that it looks at. The name gives
 /// the ID: `OPG_25` is `OPG-25`.
@@ -125,7 +145,8 @@ const FILES: &str = "opgate.dev";
 ///
 /// These members can follow `on`, in this order: `reads: [READ, …]`, the objects of the cluster
 /// that the rule needs; `samples: true` if it looks at custom resources of any kind; `off_until: ["/pointer", …]` for a rule that is off by default;
-/// `denies_with: ["/pointer", …]`; `exempt: never` for a rule without exemptions; `may_skip: true`.
+/// `denies_with: ["/pointer", …]`; `denies_in: [Bundle, …]` ([`InputType`]) for a rule that denies in these
+/// input types and warns in others; `exempt: never` for a rule without exemptions; `may_skip: true`.
 #[macro_export]
 macro_rules! rule {
     (
@@ -137,6 +158,7 @@ macro_rules! rule {
             $(samples: $samples:literal,)?
             $(off_until: [$($off:literal),* $(,)?],)?
             $(denies_with: [$($denies:literal),* $(,)?],)?
+            $(denies_in: [$($input:ident),+ $(,)?],)?
             $(exempt: $never:ident,)?
             $(may_skip: $skips:literal,)?
             source: $source:literal $(,)?
@@ -154,6 +176,7 @@ macro_rules! rule {
             level: $crate::Level::$level,
             off_until: $crate::rule!(@some $([$($off),*])?),
             denies_with: &[$($($denies),*)?],
+            denies_in: &[$($($crate::InputType::$input),+)?],
             on: &[$((&$target, &[$($crate::Operation::$operation),+])),+],
             reads: &[$($(&$read),*)?],
             samples: false $(|| $samples)?,
@@ -161,7 +184,9 @@ macro_rules! rule {
             may_skip: false $(|| $skips)?,
             source: $source,
             #[cfg(not(target_arch = "wasm32"))]
-            docs: ::core::concat!($($doc, "\n"),*),
+            docs: ::core::concat!(
+                $($doc, "\n",)* $("\n # Level\n", $("\n * ", ::core::stringify!($input),)+ "\n")?
+            ),
         };
 
         // The documentation is not in the memory of the component, because every call gets a copy
@@ -170,7 +195,9 @@ macro_rules! rule {
         #[allow(unsafe_code, reason = "a custom section of the module, nothing that is ever run")]
         const _: () = {
             const TEXT: &[u8] = ::core::concat!(
-                "## ", ::core::stringify!($name), "\n", $($doc, "\n",)* "\n"
+                "## ", ::core::stringify!($name), "\n", $($doc, "\n",)*
+                $("\n # Level\n", $("\n * ", ::core::stringify!($input),)+ "\n",)?
+                "\n"
             ).as_bytes();
             // Without `used`, the section stays and the memory has no copy of it.
             #[unsafe(link_section = "opgate-docs")]
