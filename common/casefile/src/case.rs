@@ -6,7 +6,7 @@ use opgate_upstream::kinds::plural;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
-use crate::entry::{Content, Entry, Found, Others, RequestParts, change, named};
+use crate::entry::{Content, Entry, Found, Others, RequestParts, change, named, repaired};
 use crate::tree::{self, Node};
 use crate::{File, Wrong, documents, line_of};
 
@@ -72,6 +72,8 @@ pub struct Case {
     pub place: Place,
     /// What it is about.
     pub expects: Expects,
+    /// The rejected case of the same file that it is after the repair of the rule's page.
+    pub repairs: Option<String>,
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub operation: &'static str,
     /// The object, as requests have it: on DELETE it is the old one.
@@ -118,6 +120,7 @@ pub(crate) fn read_file(
         return Err(vec![wrong(line_of(&file.text, at), why)]);
     }
     let Content { rule, settings, cluster, others, accept, reject, skip } = content;
+    let rejected = reject.clone();
     let expects = [(Expects::Accept, accept), (Expects::Reject, reject), (Expects::Skip, skip)];
     let mut taken = BTreeSet::new();
     let (mut cases, mut all_wrong) = (Vec::new(), Vec::new());
@@ -129,6 +132,8 @@ pub(crate) fn read_file(
             let read = || {
                 let own = value.get("name").and_then(Value::as_str);
                 let whose = own.map(|name| format!("{name}: ")).unwrap_or_default();
+                let value = with_repaired(value, expects, &rejected)
+                    .map_err(|why| wrong(line, format!("{whose}{why}")))?;
                 let mut entry = Entry::deserialize(value).map_err(|error| {
                     let line = line_of(&file.text, blamed(&node, &error.to_string()));
                     wrong(line, format!("{whose}{error}"))
@@ -151,6 +156,17 @@ pub(crate) fn read_file(
         }
     }
     if all_wrong.is_empty() { Ok(cases) } else { Err(all_wrong) }
+}
+
+/// An entry as it stands, or the rejected one that it repairs with its changes.
+fn with_repaired(entry: Value, expects: Expects, rejected: &[Value]) -> Result<Value, String> {
+    let Some(name) = entry.get("repairs") else { return Ok(entry) };
+    if expects != Expects::Accept {
+        return Err("`repairs` is for cases that are accepted".to_owned());
+    }
+    let broken = rejected.iter().find(|broken| broken.get("name") == Some(name));
+    let broken = broken.ok_or_else(|| format!("no rejected case has the name {name}"))?;
+    Ok(repaired(broken, &entry))
 }
 
 /// The place of the member that an error names first, or else of the whole.
@@ -255,6 +271,7 @@ impl Case {
             name: entry.name,
             place,
             expects,
+            repairs: entry.repairs,
             operation,
             object,
             old,

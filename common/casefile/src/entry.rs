@@ -58,6 +58,7 @@ pub(crate) enum Others {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Entry {
     pub(crate) name: String,
+    pub(crate) repairs: Option<String>,
     pub(crate) create: Option<Value>,
     pub(crate) update: Option<(Value, Value)>,
     pub(crate) delete: Option<Value>,
@@ -101,6 +102,40 @@ pub(crate) struct Found {
     pub(crate) message: Option<String>,
     pub(crate) starts: Option<String>,
     pub(crate) level: Option<String>,
+}
+
+/// Members that say what is expected of a case, and its name.
+const EXPECTED: [&str; 10] =
+    ["name", "at", "level", "message", "starts", "findings", "also", "skipped", "notes", "reason"];
+
+/// Members of which an entry that repairs another one changes a part: those of the same name in them.
+const CHANGED: [&str; 7] = ["with", "with-old", "files", "patch", "folder", "catalog", "request"];
+
+/// An entry that repairs another one: all that the other is about, with the changes of this one.
+pub(crate) fn repaired(broken: &Value, repair: &Value) -> Value {
+    let mut entry = broken.as_object().cloned().unwrap_or_default();
+    entry.retain(|name, _| !EXPECTED.contains(&name.as_str()));
+    for (name, value) in repair.as_object().into_iter().flatten() {
+        // `patch` has the changes of each file.
+        let depth = usize::from(CHANGED.contains(&name.as_str())) + usize::from(name == "patch");
+        merge(entry.entry(name.clone()).or_insert(Value::Null), value, depth);
+    }
+    Value::Object(entry)
+}
+
+fn merge(into: &mut Value, from: &Value, depth: usize) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) if depth > 0 => {
+            for (name, value) in from {
+                merge(
+                    into.entry(name.clone()).or_insert(Value::Null),
+                    value,
+                    depth.saturating_sub(1),
+                );
+            }
+        }
+        (into, from) => from.clone_into(into),
+    }
 }
 
 /// An object, or the one of this name.

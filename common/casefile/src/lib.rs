@@ -45,6 +45,10 @@
 //!   list of blobs may be the name of one in `objects.yaml`. The blob `{$bundle: a.v1.0.0}` is a bundle
 //!   of that name, with a package, an image and a version that fit it; other members replace those.
 //!
+//! **A repair**: `repairs: NAME` of an accepted case names a rejected one of the file. It is about the same,
+//! and its other members are changes: those of `with`, `patch`, `files`, `request` and `catalog` are added
+//! to those of the rejected case, others replace them.
+//!
 //! **The cluster** is a list of objects, or names of objects in `objects.yaml`. An element without a
 //! kind, `{gitVersion: v1.25.4}`, is the version of the API server, as `/version` gives it.
 //!

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 
 fn files(of: &[(&str, &str)]) -> Vec<File> {
@@ -154,5 +156,36 @@ fn a_field_of_a_folder_is_named_by_its_file() {
     ] {
         assert_eq!(documents::place(field, &paths), place);
         assert_eq!(documents::field(place, &paths).unwrap(), field);
+    }
+}
+
+#[test]
+fn repaired_case_is_the_rejected_one_with_changes() {
+    let text = "\
+rule: A-1
+accept:
+- {name: repaired, repairs: broken, with: {/spec/a: 2, /spec/b: null}}
+- {name: repaired file, repairs: broken folder, patch: {a.yaml: {/b: 2}}}
+reject:
+- {name: broken, create: pod, request: {user: u}, with: {/spec/a: 1, /spec/b: 1, /spec/c: 1}, at: x, message: bad}
+- {name: broken folder, folder: {a.yaml: {kind: A}}, patch: {a.yaml: {/a: 1}}, message: bad}
+";
+    let read = |text: &str| read(&files(&[SHARED, ("A-1.yaml", text)]), &["PlainBundle"]);
+    let cases = read(text).unwrap();
+    let [repaired, file, ..] = &cases[..] else { panic!("{cases:?}") };
+    assert_eq!(repaired.repairs.as_deref(), Some("broken"));
+    assert_eq!(repaired.object.as_ref().unwrap()["spec"], json!({"a": 2, "c": 1}));
+    assert_eq!((repaired.request.user.as_deref(), repaired.findings.len()), (Some("u"), 0));
+    let document = &file.object.as_ref().unwrap()["spec"]["files"][0]["documents"][0];
+    assert_eq!(*document, json!({"kind": "A", "a": 1, "b": 2}));
+    for (text, expected) in [
+        ("accept:\n- {name: a, repairs: b}\n", "A-1.yaml:3: a: no rejected case has the name"),
+        (
+            "reject:\n- {name: a, repairs: a, create: pod, message: x}\n",
+            "A-1.yaml:3: a: `repairs` is for cases that are accepted",
+        ),
+    ] {
+        let wrong = read(&format!("rule: A-1\n{text}")).unwrap_err();
+        assert!(wrong[0].to_string().starts_with(expected), "{wrong:?}");
     }
 }
