@@ -9,7 +9,7 @@ use std::{fs, io};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::report::page::{Pages, gap, markdown};
+use super::report::page::{Pages, denies_in, gap, levels_note, markdown};
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, Policy, Rule, RuleLevel, Set};
@@ -84,21 +84,21 @@ impl Rules {
 fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
     let configuration = config.configuration()?;
     let set = config.complete_set_of(&configuration, Source::Absent)?;
-    let gaps = Gaps::of(&configuration, &set);
+    let docs = RuleDocs::of(&configuration, &set);
     let rules = rules_of(&set);
     let mut out = anstream::AutoStream::auto(io::stdout());
     match output {
         Format::Json => {
-            let list: Vec<_> =
-                rules.map(|(policy, rule)| as_json(policy, rule, gaps.get(policy, rule))).collect();
+            let json = |(policy, rule)| as_json(policy, rule, docs.get(policy, rule));
+            let list: Vec<_> = rules.map(json).collect();
             writeln!(out, "{:#}", json!(list))?;
         }
         Format::Markdown => {
             writeln!(out, "| id | default | kinds | operations | rule | source |")?;
             writeln!(out, "|---|---|---|---|---|---|")?;
-            for (_, rule) in rules {
+            for (policy, rule) in rules {
                 let Rule { id, default, kinds, title, source, .. } = rule;
-                let default = default.as_str();
+                let default = format!("{}{}", default.as_str(), docs.levels_note(policy, rule));
                 let (kinds, operations) = (kinds.join(", "), operations(rule).join(", "));
                 let cell = |text: &str| text.replace('|', "\\|");
                 writeln!(
@@ -117,8 +117,19 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
                 let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
                 let Rule { id, title, .. } = rule;
                 let only = Narrowing::of(policy, rule).note();
-                let part = gaps.get(policy, rule).map_or("", |_| " (decided in part)");
-                writeln!(out, "{id:8} {level:4} {:width$} {title}{only}{part}", policy.name)?;
+                let part = docs.gap(policy, rule).map_or("", |_| " (decided in part)");
+                let differs = match policy.level(&rule.id) {
+                    None => docs.levels_note(policy, rule),
+                    Some(_) => String::new(),
+                };
+                let differs = differs.strip_prefix(' ').map(|note| format!(" (denies {note})"));
+                let differs =
+                    differs.unwrap_or_default().replace("warn elsewhere", "warns elsewhere");
+                writeln!(
+                    out,
+                    "{id:8} {level:4} {:width$} {title}{differs}{only}{part}",
+                    policy.name
+                )?;
             }
         }
     }
@@ -157,7 +168,7 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
     let configuration = config.configuration()?;
     let set = config.complete_set_of(&configuration, Source::Absent)?;
     let pages = Pages::of(&configuration, &set, true);
-    let gaps = Gaps::of(&configuration, &set);
+    let docs = RuleDocs::of(&configuration, &set);
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     let mut index = String::from(
         "# Rules\n\nEvery rule of the built-in policies: what must hold, why, and how to repair what breaks it.\n\
@@ -178,8 +189,9 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
         let _ = writeln!(index, "| rule | default | what must hold |\n|---|---|---|");
         for rule in &policy.descriptor.rules {
             let (id, anchor) = (&rule.id, rule.id.to_ascii_lowercase());
-            let (default, title) = (rule.default.as_str(), markdown(&rule.title));
-            let part = gaps.get(policy, rule).map_or("", |_| " ([in part](../gaps.md))");
+            let title = markdown(&rule.title);
+            let default = format!("{}{}", rule.default.as_str(), docs.levels_note(policy, rule));
+            let part = docs.gap(policy, rule).map_or("", |_| " ([in part](../gaps.md))");
             let _ = writeln!(index, "| [{id}]({file}#{anchor}) | {default} | {title}{part} |");
             let section = pages.page(&policy.name, id).unwrap_or_default();
             let _ = write!(page, "\n{section}");
@@ -200,23 +212,32 @@ fn rules_of(set: &Set) -> impl Iterator<Item = (&Policy, &Rule)> {
     policies.flat_map(|policy| policy.descriptor.rules.iter().map(move |rule| (&**policy, rule)))
 }
 
-/// What rules do not decide, by policy and rule.
-struct Gaps(BTreeMap<(String, String), String>);
+/// The documentation of rules, by policy and rule.
+struct RuleDocs(BTreeMap<(String, String), String>);
 
-impl Gaps {
-    /// As the documentation has it. A component that is gone by now has none.
+impl RuleDocs {
+    /// A component that is gone by now has none.
     fn of(configuration: &Configuration, set: &Set) -> Self {
-        let mut gaps = BTreeMap::new();
+        let mut all = BTreeMap::new();
         for policy in set.policies() {
             let docs = configuration.docs_of(&policy.source).unwrap_or_default();
-            let found = docs.into_iter().filter_map(|(rule, text)| Some((rule, gap(&text)?)));
-            gaps.extend(found.map(|(rule, gap)| ((policy.name.clone(), rule), gap)));
+            all.extend(docs.into_iter().map(|(rule, text)| ((policy.name.clone(), rule), text)));
         }
-        Self(gaps)
+        Self(all)
     }
 
-    fn get(&self, policy: &Policy, rule: &Rule) -> Option<&str> {
-        self.0.get(&(policy.name.clone(), rule.id.clone())).map(String::as_str)
+    fn get(&self, policy: &Policy, rule: &Rule) -> &str {
+        self.0.get(&(policy.name.clone(), rule.id.clone())).map_or("", String::as_str)
+    }
+
+    /// The part of the requirement that the rule does not decide.
+    fn gap(&self, policy: &Policy, rule: &Rule) -> Option<String> {
+        gap(self.get(policy, rule))
+    }
+
+    /// ` in a bundle, warn elsewhere`
+    fn levels_note(&self, policy: &Policy, rule: &Rule) -> String {
+        levels_note(self.get(policy, rule))
     }
 }
 
@@ -273,16 +294,17 @@ fn operations(rule: &Rule) -> Vec<&'static str> {
 }
 
 /// The members are part of the command line's contract.
-fn as_json(policy: &Policy, rule: &Rule, gap: Option<&str>) -> serde_json::Value {
+fn as_json(policy: &Policy, rule: &Rule, docs: &str) -> serde_json::Value {
     json!({
         "id": rule.id,
         "policy": policy.name,
         "kinds": rule.kinds,
         "operations": operations(rule),
         "default": rule.default.as_str(),
+        "deniesIn": denies_in(docs),
         "title": rule.title,
         "source": rule.source,
         "sentOnlyWhere": Narrowing::of(policy, rule).texts,
-        "gap": gap,
+        "gap": gap(docs),
     })
 }

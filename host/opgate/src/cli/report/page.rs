@@ -92,7 +92,7 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
         Some(level) if level.as_str() != default => {
             let _ = writeln!(page, "* Level: {} (default: {default})", level.as_str());
         }
-        _ => drop(writeln!(page, "* Level: {default}")),
+        _ => drop(writeln!(page, "* Level: {default}{}", levels_note(docs))),
     }
     if !rule.enabled_by.is_empty() {
         let settings = rule.enabled_by.iter().map(|pointer| format!("`{}`", dotted(pointer)));
@@ -105,7 +105,8 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
     if !docs.is_empty() {
         page.push('\n');
         let mut is_code = false;
-        for line in docs.lines() {
+        let text = docs.split(LEVEL).next().unwrap_or_default().trim_end();
+        for line in text.lines() {
             is_code ^= line.starts_with("```");
             // The headings of a rule are below its own.
             let heading = if line.starts_with("# ") && !is_code { "##" } else { "" };
@@ -129,6 +130,27 @@ pub(in crate::cli) fn gap(docs: &str) -> Option<String> {
     Some(lines.join(" ").trim().to_owned())
 }
 
+/// The last section of the documentation of a rule whose level depends on the input type: a list of the
+/// input types in which it denies. The SDK writes it.
+const LEVEL: &str = "\n# Level\n";
+
+/// The input types in which a rule denies, if it does not deny in all: `bundle`.
+pub(in crate::cli) fn denies_in(docs: &str) -> Option<Vec<String>> {
+    let (_, list) = docs.split_once(LEVEL)?;
+    let names = list.lines().filter_map(|line| line.strip_prefix("* "));
+    Some(names.map(|name| name.to_lowercase()).collect())
+}
+
+/// ` in a bundle, warn elsewhere`
+pub(in crate::cli) fn levels_note(docs: &str) -> String {
+    denies_in(docs).map_or_else(String::new, |names| {
+        let mut names = names.iter().map(|name| format!("a {name}"));
+        let first = names.next().unwrap_or_default();
+        let names = names.fold(first, |text, name| format!("{text} and {name}"));
+        format!(" in {names}, warn elsewhere")
+    })
+}
+
 /// `/rukpak/strictPaths` as it is written in the configuration.
 fn dotted(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
@@ -148,6 +170,9 @@ mod tests {
         let docs = "x\n\n# Gap\n\nNobody sees it,\nor nearly.\n\n# Why\n\ny\n";
         assert_eq!(gap(docs).as_deref(), Some("Nobody sees it, or nearly."));
         assert_eq!(gap("x\n\n# Gap").as_deref(), Some(""));
+        let docs = "x\n\n# Why\n\ny\n\n# Level\n\n* Bundle\n* Catalog";
+        assert_eq!(levels_note(docs), " in a bundle and a catalog, warn elsewhere");
+        assert_eq!(levels_note("x"), "");
         assert_eq!(gap("x\n\n# Why\n\n## Gap\n"), None);
     }
 }
