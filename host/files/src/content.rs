@@ -429,8 +429,11 @@ fn of_yaml(part: yaml::Part, start: usize) -> Part {
     Part::Yaml { start: start + part.offset, json, offsets }
 }
 
+/// Bytes of a file in which its type is looked for first: nearly always its first document says it.
+const HEAD: u64 = 64 << 10;
+
 /// Calls `look` with the documents of a file until it finds something, and parses no more of the
-/// file.
+/// file. Of a large file, the documents at its start are read first.
 ///
 /// # Errors
 /// If the file cannot be read up to there.
@@ -441,12 +444,18 @@ pub(crate) fn peek<T>(
     mut look: impl FnMut(&str) -> Option<T>,
 ) -> Result<Option<T>, Broken> {
     let unreadable = |e: std::io::Error| Broken::at(1, 1, e.to_string());
-    let bytes = at.open().and_then(|opened| reader.read(opened, true, Use::Look));
-    let text = Content::text_of(bytes.map_err(unreadable)?)?;
+    let opened = at.open().map_err(unreadable)?;
+    if opened.size > HEAD {
+        let head = opened.part(0..HEAD).map_err(unreadable)?;
+        if let Some(found) = head_documents(&head).and_then(|text| look_into(text, &mut look)) {
+            return Ok(Some(found));
+        }
+    }
+    let bytes = reader.fresh().read(opened, true, Use::Look).map_err(unreadable)?;
+    let text = Content::text_of(bytes)?;
     if text.trim_start().starts_with('{') {
-        let values = serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>();
+        let found = look_into(&text, &mut look);
         // The second reading handles flow mappings of YAML and other errors.
-        let found = values.map_while(Result::ok).find_map(|raw| look(raw.get()));
         if found.is_some() {
             return Ok(found);
         }
@@ -469,6 +478,36 @@ pub(crate) fn peek<T>(
         }
     }
     Ok(None)
+}
+
+/// The documents at the start of a file that are complete in its first bytes. The last document of
+/// YAML is not.
+fn head_documents(head: &[u8]) -> Option<&str> {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            head.get(..error.valid_up_to()).and_then(|head| std::str::from_utf8(head).ok())?
+        }
+        Err(_) => return None,
+    };
+    if text.trim_start().starts_with('{') {
+        return Some(text);
+    }
+    let last = chunks(text).last()?.start;
+    text.get(..last)
+}
+
+/// What the complete documents of a text are: JSON values up to the first error, or YAML.
+fn look_into<T>(text: &str, look: &mut impl FnMut(&str) -> Option<T>) -> Option<T> {
+    if text.trim_start().starts_with('{') {
+        let values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+        return values.map_while(Result::ok).find_map(|raw| look(raw.get()));
+    }
+    let parts = chunks(text).into_iter().map_while(|range| yaml_of(text, range).ok()).flatten();
+    parts.into_iter().find_map(|part| match part {
+        Part::Yaml { json, .. } => look(&json),
+        Part::Json(_) => None,
+    })
 }
 
 #[cfg(test)]

@@ -1,75 +1,73 @@
-//! Detects a bundle, a catalog or manifests at a path, or in a folder below it.
+//! Detects what there is to check at a path, or in a folder below it.
 //!
 //! ```text
 //! file ───▶ its first document that says what it is
-//! folder ─┬▶ manifests/ or *.package.yaml in it: a bundle
-//!         ├▶ bundles and projects in it: each of them, and the catalogs beside them
-//!         │  ([`super::repository`])
-//!         └▶ the first document in it that says what it is
+//! folder ─┬▶ a bundle, by its own folders and files
+//!         ├▶ bundles and projects in it: each of them, and the catalogs beside them ┐
+//!         └▶ otherwise the catalogs in it, and each file of manifests               ┴▶ [`super::repository`]
 //! ```
+//!
+//! A folder can be any repository: what is not checked is passed over, with the reason.
 
 use std::path::Path;
 
-use super::content::{Expect, File, has_documents, peek};
-use super::folder;
-use super::ignore::Ignore;
-use super::kinds::{As, Found, LOOKS, complaint, what};
-use super::repository::Bundles;
+use super::content::{Expect, File, peek};
+use super::folder::{self, MAX_SEARCHED};
+use super::kinds::{As, Detection, Found, Reason, What, what};
+use super::kustomize::Patches;
+use super::repository::{Bundles, Search};
 use super::{dump, template, unique};
 use opgate_input::read::{At, Reader};
 
 /// The kinds that were searched for.
 const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema), no project (watches.yaml) and no manifest (apiVersion and kind) found in it; say what it is with --as";
 
-/// Detects the subjects at a path, or below it.
+/// Detects what there is to check at a path, or below it.
 ///
 /// # Errors
 /// If no known kind is found: the kinds that were searched for.
-pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Vec<Found>> {
+pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Detection> {
     let shown = path.display();
-    let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
-    let whole = |kind| Ok(vec![Found { path: path.to_path_buf(), kind }]);
-    if !found.is_dir() {
-        return whole(file(path, reader)?);
+    let metadata = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
+    if !metadata.is_dir() {
+        return Ok(Detection { found: vec![file(path, reader)?], passed_over: Vec::new() });
     }
-    let folder = folder::walk(path)?;
+    let folder = folder::walk_up_to(path, MAX_SEARCHED)?;
     let bundles = Bundles::of(&folder, reader);
     if let Some(kind) = bundles.at("") {
-        return whole(kind);
+        return Ok(Detection { found: vec![Found::new(path, kind)], passed_over: Vec::new() });
     }
-    let looks = folder.files.iter().filter(|entry| has_documents(&entry.path)).take(LOOKS);
-    let projects = bundles.projects(&folder, reader);
-    if bundles.are_below() || !projects.is_empty() {
-        return Ok(bundles.and_others(projects, &folder, reader));
+    let detection = Search::new(&folder, bundles, reader).run();
+    if detection.found.is_empty() {
+        let broken = detection.passed_over.iter().find_map(|passed| match &passed.reason {
+            Reason::Unreadable(why) => Some(format!("\n{}:{why}", passed.path.display())),
+            _ => None,
+        });
+        anyhow::bail!("{shown}: {KNOWN}{}", broken.unwrap_or_default());
     }
-    // If it cannot be read, reading the catalog reports that.
-    let ignored = Ignore::of(&folder, reader).unwrap_or_default();
-    // A refused entry is probably what the user meant.
-    let refused = folder.files.iter().filter(|entry| entry.refused.is_some());
-    let refused = refused.filter(|entry| !ignored.ignores_entry(entry));
-    let mut broken = refused.map(|entry| complaint(&folder, entry, reader)).next().flatten();
-    for entry in looks {
-        match peek(entry.at(&folder), Path::new(&entry.path), reader, what) {
-            // Ignored blobs do not make a catalog.
-            Ok(Some(As::Catalog)) if ignored.ignores(&entry.path) => {}
-            // A project is recognised by the name of the file as well.
-            Ok(None | Some(As::Project)) => {}
-            Ok(Some(kind)) => return whole(kind),
-            Err(_) => broken = broken.or_else(|| complaint(&folder, entry, reader)),
-        }
-    }
-    let broken = broken.map(|line| format!("\n{line}")).unwrap_or_default();
-    anyhow::bail!("{shown}: {KNOWN}{broken}")
+    Ok(detection)
 }
 
-/// The kind of a file.
-fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
+/// What a file is.
+fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
     let shown = path.display();
     if dump::is_list(path) {
-        return Ok(As::Cluster);
+        return Ok(Found::new(path, As::Cluster));
     }
-    if let Ok(Some(kind)) = peek(At::Named(path), path, reader, what) {
-        return Ok(kind);
+    match peek(At::Named(path), path, reader, what) {
+        Ok(Some(What::Checked(As::Manifest))) => {
+            let not_evaluated = Patches::beside(path, reader).reason(path);
+            return Ok(Found { not_evaluated, ..Found::new(path, As::Manifest) });
+        }
+        Ok(Some(What::Checked(kind))) => return Ok(Found::new(path, kind)),
+        Ok(Some(What::CatalogTemplate)) => {
+            let not_evaluated = Some(Reason::CatalogTemplate.text());
+            return Ok(Found { not_evaluated, ..Found::new(path, As::Catalog) });
+        }
+        Ok(Some(What::Template | What::Kustomization)) => {
+            return Ok(Found::new(path, As::Manifest));
+        }
+        Ok(None) | Err(_) => {}
     }
     // The error in a file has the same text for all kinds.
     let name = shown.to_string();
@@ -84,10 +82,39 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<As> {
     )))
 }
 
+/// The files of a folder of manifests, each to be checked by itself.
+///
+/// # Errors
+/// If the folder cannot be read, or has no such file.
+pub fn manifests(root: &Path) -> anyhow::Result<Vec<Found>> {
+    let folder = folder::walk_up_to(root, MAX_SEARCHED)?;
+    // An entry that could contain files is reported, whatever its name.
+    let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
+    let files = folder
+        .files
+        .iter()
+        .filter(|entry| super::content::has_documents(&entry.path) || is_folder(entry));
+    let found = |entry: &folder::Entry| {
+        let folder = Some(root.to_path_buf());
+        Found { folder, ..Found::new(root.join(&entry.path), As::Manifest) }
+    };
+    let files: Vec<_> = files.map(found).collect();
+    anyhow::ensure!(
+        !files.is_empty(),
+        "{}: there is no file *.json, *.yaml or *.yml in it",
+        root.display()
+    );
+    Ok(files)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Temporary, fixture};
+
+    fn found(path: &Path) -> Vec<Found> {
+        detect(path, &Reader::default()).unwrap().found
+    }
 
     #[test]
     fn folders_and_files_say_what_they_are() {
@@ -95,21 +122,20 @@ mod tests {
             ("bundle-valid", As::Bundle),
             ("bundle-broken", As::Bundle),
             ("plain-valid", As::Plain),
-            ("plain-valid/manifests", As::Manifest),
             ("plain-valid/manifests/namespace.yaml", As::Manifest),
             ("catalog-valid", As::Catalog),
             ("catalog-valid/etcd/catalog.yaml", As::Catalog),
             ("catalog-broken", As::Catalog),
         ] {
             let path = fixture(name);
-            assert_eq!(
-                detect(&path, &Reader::default()).unwrap(),
-                [Found { path, kind: expected }],
-                "{name}"
-            );
+            assert_eq!(found(&path), [Found::new(path, expected)], "{name}");
         }
+        let manifests = fixture("plain-valid/manifests");
+        let files = found(&manifests);
+        assert!(files.len() > 1 && files.iter().all(|file| file.kind == As::Manifest), "{files:?}");
+        assert!(files.iter().all(|file| file.folder.as_deref() == Some(manifests.as_path())));
         let legacy = Temporary::new(&[("etcd.package.yaml", "packageName: etcd\n")]);
-        assert_eq!(detect(legacy.path(), &Reader::default()).unwrap()[0].kind, As::Bundle);
+        assert_eq!(found(legacy.path())[0].kind, As::Bundle);
     }
 
     #[test]
@@ -134,7 +160,72 @@ mod tests {
         let error = detect(folder.path(), &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("no catalog"), "{error}");
         folder.write("b.yaml", "apiVersion: v1\nkind: Namespace\n");
-        assert_eq!(detect(folder.path(), &Reader::default()).unwrap()[0].kind, As::Manifest);
+        assert_eq!(found(folder.path())[0].kind, As::Manifest);
+    }
+
+    #[test]
+    fn repository_without_bundles_has_its_manifests_checked_and_the_rest_passed_over() {
+        const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
+        let exported = OBJECT.replace("{name: x}", "{name: x, uid: a, resourceVersion: b}");
+        let folder = Temporary::new(&[
+            (".github/workflows/ci.yaml", "on: push\n"),
+            ("OWNERS", "approvers: [a]\n"),
+            ("README.md", "# x\n"),
+            ("apps/a.yaml", OBJECT),
+            ("apps/broken.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: [\n"),
+            ("apps/exported.yaml", &exported),
+            ("apps/kustomization.yaml", "resources: [a.yaml]\npatches: [{path: p.yaml}]\n"),
+            ("apps/p.yaml", OBJECT),
+            ("apps/patch.json", "[{\"op\": \"remove\", \"path\": \"/a\"}]"),
+            ("catalogs/a/c.yaml", "schema: olm.package\nname: a\n"),
+            ("catalogs/a-template.yaml", "schema: olm.template.basic\nentries: []\n"),
+            ("chart/Chart.yaml", "apiVersion: v2\nname: x\n"),
+            ("chart/crds/crd.yaml", OBJECT),
+            ("chart/templates/a.yaml", OBJECT),
+            ("chart/templates/b.yaml", "metadata: {{ x }}\n"),
+            ("chart/values.yaml", "a: 1\n"),
+            ("manifests/OWNERS", "x\n"),
+            ("manifests/a.yaml", OBJECT),
+            ("notes.yaml", "a: [\n"),
+            ("schema.json", "{\"schema\": \"https://example.com\"}"),
+            ("templated.yaml", &OBJECT.replace('x', "'{{ name }}'")),
+        ]);
+        let Detection { found, passed_over } = detect(folder.path(), &Reader::default()).unwrap();
+        let shown = |path: &Path| path.strip_prefix(folder.path()).unwrap().display().to_string();
+        let kinds: Vec<_> =
+            found.iter().map(|f| (shown(&f.path), f.kind, f.not_evaluated.is_some())).collect();
+        let manifest = |path: &str| (path.to_owned(), As::Manifest, false);
+        let expected = [
+            ("catalogs/a".to_owned(), As::Catalog, false),
+            manifest("apps/a.yaml"),
+            manifest("apps/broken.yaml"),
+            manifest("apps/exported.yaml"),
+            ("apps/p.yaml".to_owned(), As::Manifest, true),
+            manifest("chart/crds/crd.yaml"),
+            manifest("manifests/a.yaml"),
+        ];
+        assert_eq!(kinds, expected);
+        let passed: Vec<_> =
+            passed_over.iter().map(|p| (shown(&p.path), p.reason.clone())).collect();
+        let helm = || Reason::HelmTemplate(folder.path().join("chart"));
+        let not = |path: &str| (path.to_owned(), Reason::NotObjects);
+        let expected = [
+            not("apps/kustomization.yaml"),
+            not("apps/patch.json"),
+            ("catalogs/a-template.yaml".to_owned(), Reason::CatalogTemplate),
+            not("chart/Chart.yaml"),
+            ("chart/templates/a.yaml".to_owned(), helm()),
+            ("chart/templates/b.yaml".to_owned(), helm()),
+            not("chart/values.yaml"),
+            ("notes.yaml".to_owned(), Reason::Unreadable("1:4: not YAML: x".to_owned())),
+            not("schema.json"),
+            ("templated.yaml".to_owned(), Reason::Template),
+        ];
+        for (found, expected) in passed.iter().zip(&expected) {
+            let is_error = matches!(found.1, Reason::Unreadable(_));
+            assert!(found == expected || is_error && found.0 == expected.0, "{found:?}");
+        }
+        assert_eq!(passed.len(), expected.len(), "{passed:?}");
     }
 
     #[test]
@@ -144,7 +235,7 @@ mod tests {
         const BLOB: &str = "schema: olm.package\nname: a\n";
         let found = |files: &[(&str, &str)]| {
             let folder = Temporary::new(files);
-            let found = detect(folder.path(), &Reader::default()).unwrap();
+            let found = detect(folder.path(), &Reader::default()).unwrap().found;
             let relative = |found: &Found| {
                 let path = found.path.strip_prefix(folder.path()).unwrap();
                 format!("{} {}", path.display(), found.kind.name())
@@ -166,10 +257,13 @@ mod tests {
         let files = [("a/watches.yaml", ONE), ("b/c/watches.yaml", ONE), (".d/watches.yaml", ONE)];
         assert_eq!(found(&files), ["a project", "b/c project"]);
         // Another program's, beside manifests, and another list.
-        assert_eq!(found(&[("watches.yaml", "- path: /\n"), ("a.yaml", OBJECT)]), [" manifests"]);
-        assert_eq!(found(&[("a.yaml", ONE), ("b.yaml", OBJECT)]), [" manifests"]);
+        assert_eq!(
+            found(&[("watches.yaml", "- path: /\n"), ("a.yaml", OBJECT)]),
+            ["a.yaml manifests"]
+        );
+        assert_eq!(found(&[("a.yaml", ONE), ("b.yaml", OBJECT)]), ["b.yaml manifests"]);
         let folder = Temporary::new(&[("a.yaml", ONE)]);
         let file = folder.path().join("a.yaml");
-        assert_eq!(detect(&file, &Reader::default()).unwrap()[0].kind, As::Project);
+        assert_eq!(super::file(&file, &Reader::default()).unwrap().kind, As::Project);
     }
 }

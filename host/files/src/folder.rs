@@ -19,8 +19,11 @@ use super::content::{Broken, Content, Expect, File, Origin};
 use super::waivers;
 use opgate_input::read::{self, At, Reader, Root};
 
-/// Maximum number of files, folders and links together.
-const MAX_ENTRIES: usize = 100_000;
+/// Maximum number of files, folders and links together, of a bundle or a catalog.
+pub const MAX_ENTRIES: usize = 100_000;
+/// The same for a folder in which bundles, catalogs and manifests are looked for. Their names take 150
+/// bytes each.
+pub const MAX_SEARCHED: usize = 1_000_000;
 
 /// Maximum bytes of the files that links lead to, together: thousands of links to one large file
 /// are small.
@@ -55,9 +58,8 @@ pub struct Folder {
 pub struct Entry {
     /// Relative to the folder, with `/`.
     pub path: String,
-    /// The path to open it from the folder; for a link its target. Without a meaning for a refused
-    /// entry.
-    pub place: PathBuf,
+    /// The path to open it from the folder, if it is not `path`: the target of a link.
+    pub place: Option<PathBuf>,
     /// The reason why it is refused, if it is.
     pub refused: Option<Refused>,
 }
@@ -84,12 +86,12 @@ impl Refused {
 
 impl Entry {
     fn refused(path: String, why: Refused) -> Self {
-        Self { path, place: PathBuf::new(), refused: Some(why) }
+        Self { path, place: None, refused: Some(why) }
     }
 
     /// Its path.
     pub fn at<'f>(&'f self, folder: &'f Folder) -> At<'f> {
-        At::Below(&folder.root, &self.place)
+        At::Below(&folder.root, self.place.as_deref().unwrap_or(Path::new(&self.path)))
     }
 
     /// Its content.
@@ -112,6 +114,14 @@ impl Entry {
 /// # Errors
 /// If the folder itself cannot be read, or has too much content.
 pub fn walk(root: &Path) -> anyhow::Result<Folder> {
+    walk_up_to(root, MAX_ENTRIES)
+}
+
+/// [`walk`] with another maximum number of entries.
+///
+/// # Errors
+/// As [`walk`].
+pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
     let opened =
         Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
     let mut folder =
@@ -121,7 +131,8 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
     let mut count = 0usize;
     while let Some((full, path)) = todo.pop() {
         let listed = fs::read_dir(&full);
-        let listed = listed.and_then(|list| list.take(MAX_ENTRIES + 1).collect::<Result<_, _>>());
+        let listed =
+            listed.and_then(|list| list.take(max.saturating_add(1)).collect::<Result<_, _>>());
         let entries: Vec<fs::DirEntry> = match listed {
             Ok(entries) => entries,
             Err(error) if path.is_empty() => anyhow::bail!("{}: {error}", root.display()),
@@ -132,8 +143,8 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
         };
         count = count.saturating_add(entries.len());
         anyhow::ensure!(
-            count <= MAX_ENTRIES,
-            "{}: more than {MAX_ENTRIES} files and folders: name a smaller folder",
+            count <= max,
+            "{}: more than {max} files and folders: name a smaller folder",
             root.display()
         );
         let slash = if path.is_empty() { "" } else { "/" };
@@ -154,7 +165,9 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
                     folder.files.push(Entry::refused(path, Refused::unreadable(&error)));
                 }
                 Ok(found) if found.is_file() => {
-                    let place = full.strip_prefix(root).unwrap_or(&full).to_path_buf();
+                    // A name that is not UTF-8 is opened as it is.
+                    let place = full.strip_prefix(root).unwrap_or(&full);
+                    let place = (place != Path::new(&path)).then(|| place.to_path_buf());
                     folder.files.push(Entry { path, place, refused: None });
                 }
                 // `..data`, and its target folder.
@@ -200,7 +213,7 @@ pub fn single(root: &Path, name: &str) -> anyhow::Result<Option<(Folder, Entry)>
         Ok(found) if found.is_dir() => {}
         Ok(found) if found.is_symlink() => follow(root, vec![(path, full)], &mut folder)?,
         // What is no regular file is an error when it is opened.
-        Ok(_) => folder.files.push(Entry { path, place: PathBuf::from(name), refused: None }),
+        Ok(_) => folder.files.push(Entry { path, place: None, refused: None }),
     }
     let entry = folder.files.pop();
     Ok(entry.map(|entry| (folder, entry)))
@@ -217,7 +230,7 @@ fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> an
     let mut left = MAX_LINKED;
     for (path, full) in links {
         folder.files.push(match is_followed(&root, &full, &mut left) {
-            Ok(place) => Entry { path, place, refused: None },
+            Ok(place) => Entry { path, place: Some(place), refused: None },
             Err(why) => {
                 folder.links.push(path.clone());
                 Entry::refused(path, why)

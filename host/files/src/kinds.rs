@@ -5,11 +5,6 @@ use std::sync::Arc;
 
 use opgate_document::{Document, Text, Value};
 
-use super::content::Expect;
-use super::folder::{Entry, Folder};
-use super::{template, unique};
-use opgate_input::read::Reader;
-
 /// What files are read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum As {
@@ -48,42 +43,137 @@ pub struct Found {
     pub path: PathBuf,
     /// Its kind.
     pub kind: As,
+    /// The folder in which it was found, if it is a file: links lead no further.
+    pub folder: Option<PathBuf>,
+    /// Why its objects are not evaluated, if they are not.
+    pub not_evaluated: Option<String>,
 }
 
-/// Files of a folder that are searched.
-pub(super) const LOOKS: usize = 1_000;
-
-/// The error in a file of a folder, if there is one.
-pub(super) fn complaint(folder: &Folder, entry: &Entry, reader: &Reader) -> Option<String> {
-    template::complaint(&unique::checked(entry.read(folder, Expect::Documents, reader)))
+impl Found {
+    /// Of a kind.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, kind: As) -> Self {
+        Self { path: path.into(), kind, folder: None, not_evaluated: None }
+    }
 }
 
-/// Whether an API server has stored an object, or the first one of a list: nobody else gives it a version
-/// and an identity.
+/// What a folder or a file has to check, and what it has besides.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Detection {
+    /// To be checked.
+    pub found: Vec<Found>,
+    /// Files that are not.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// A file that is not checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedOver {
+    /// Its path.
+    pub path: PathBuf,
+    /// Why it is not.
+    pub reason: Reason,
+}
+
+/// Why a file is not checked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// It holds no Kubernetes objects and no catalog.
+    NotObjects,
+    /// It is neither JSON nor YAML, and does not look like an object: the error.
+    Unreadable(String),
+    /// A template of the Helm chart in this folder.
+    HelmTemplate(PathBuf),
+    /// A template that another program renders.
+    Template,
+    /// A template from which opm makes a catalog.
+    CatalogTemplate,
+    /// A manifest beside bundles or in a project.
+    BesideBundles,
+}
+
+impl Reason {
+    /// One clause for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::NotObjects => "no Kubernetes objects and no catalog".to_owned(),
+            Self::Unreadable(why) => why.clone(),
+            Self::HelmTemplate(chart) => format!("a template of the chart {}", chart.display()),
+            Self::Template => "a template".to_owned(),
+            Self::CatalogTemplate => "a template of opm: not evaluated".to_owned(),
+            Self::BesideBundles => {
+                "a manifest beside bundles or projects: name it to check it".to_owned()
+            }
+        }
+    }
+}
+
+/// Whether an API server has stored the first object of a list: nothing else gives it a version and an
+/// identity. One exported object is not a cluster: other files say nothing about what is beside it.
 fn is_stored(document: &Document) -> bool {
     let is_first = |pointer: &str| {
         let text = |name: &str| document.get(&format!("{pointer}/metadata/{name}"));
         let is_said = |name: &str| text(name).and_then(|value| value.text()).is_some();
         is_said("uid") && is_said("resourceVersion")
     };
-    is_first("") || is_first("/items/0") || is_first("/items/0/items/0")
+    is_first("/items/0") || is_first("/items/0/items/0")
 }
 
-/// The kind of a document by its content.
-pub(super) fn what(json: &str) -> Option<As> {
+/// The type of a document by its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// It can be checked.
+    Checked(As),
+    /// A template of opm.
+    CatalogTemplate,
+    /// An object with placeholders where an object has its identity.
+    Template,
+    /// What kustomize reads.
+    Kustomization,
+}
+
+/// The type of a document by its content.
+pub(super) fn what(json: &str) -> Option<What> {
     let text = Arc::new(Text::new(json.to_owned()).ok()?);
     let end = text.len();
     let document = Document::part(text, 0..end);
-    let has = |pointer: &str| document.get(pointer).is_some_and(|value| value.text().is_some());
-    if has("/apiVersion") && has("/kind") {
-        Some(if is_stored(&document) { As::Cluster } else { As::Manifest })
-    } else if has("/schema") {
-        Some(As::Catalog)
-    } else if document.root().items().take(WATCHES).any(is_watch) {
-        Some(As::Project)
-    } else {
-        None
+    let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
+    if let (Some(api_version), Some(kind)) = (text("/apiVersion"), text("/kind")) {
+        let name = text("/metadata/name").unwrap_or_default();
+        let is_rendered = |text: &&str| !text.contains("{{") && !text.contains("<%");
+        let is_kustomize = api_version.split('/').next() == Some("kustomize.config.k8s.io");
+        return Some(if is_kustomize {
+            What::Kustomization
+        } else if ![api_version, kind, name].iter().all(is_rendered) {
+            What::Template
+        } else {
+            What::Checked(if is_stored(&document) { As::Cluster } else { As::Manifest })
+        });
     }
+    if let Some(schema) = text("/schema") {
+        return Some(if is_catalog_template(schema) {
+            What::CatalogTemplate
+        } else {
+            What::Checked(As::Catalog)
+        });
+    }
+    let is_project = document.root().items().take(WATCHES).any(is_watch);
+    is_project.then_some(What::Checked(As::Project))
+}
+
+/// What a document that is checked is.
+pub(super) fn checked(json: &str) -> Option<As> {
+    match what(json) {
+        Some(What::Checked(kind)) => Some(kind),
+        _ => None,
+    }
+}
+
+/// Whether a schema is that of a template from which opm makes a catalog:
+/// <https://olm.operatorframework.io/docs/reference/catalog-templates/>.
+fn is_catalog_template(schema: &str) -> bool {
+    schema.starts_with("olm.template.") || ["olm.semver", "olm.composite"].contains(&schema)
 }
 
 /// Entries of a list that are searched.

@@ -1,14 +1,16 @@
-//! The bundles, projects and catalogs in a folder with other content, such as a repository.
+//! The bundles, projects, catalogs and manifests in a folder with other content, such as a repository.
 //!
 //! ```text
 //! folders ─▶ manifests/ in it, *.package.yaml in it ─▶ bundles, the outer ones
 //! the other folders ─▶ watches.yaml in it, with a PROJECT beside it or by its content ─▶ projects
-//! the other files ─▶ blobs ─▶ their folders, the outer ones ─▶ catalogs
+//! the other files ─┬▶ blobs ─▶ their folders, the outer ones ─▶ catalogs
+//!                  ├▶ objects ─▶ manifests, unless there are bundles or projects
+//!                  └▶ passed over, each with the reason
 //! ```
 //!
 //! A catalog should have a folder for each package. If a folder contains nothing but such folders,
-//! of different packages, it is the catalog. Hidden entries and manifests elsewhere are left out.
-//! Other files that cannot be read are reported, because one of them could belong to a catalog.
+//! of different packages, it is the catalog. Hidden entries are left out. A file that cannot be read and looks
+//! like an object is one, so that its error is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -17,14 +19,16 @@ use std::sync::Arc;
 use opgate_document::{Document, Text};
 
 use super::bundle::WATCHES;
-use super::content::{has_documents, peek};
+use super::content::{Expect, has_documents, peek};
 use super::folder::{Entry, Folder};
-use super::ignore::Ignore;
-use super::kinds::{As, Found, LOOKS, complaint, what};
+use super::ignore::{self, Ignore};
+use super::kinds::{As, Detection, Found, PassedOver, Reason, What, checked, what};
+use super::kustomize::{Patches, is_kustomization};
+use super::{parallel, template, unique};
 use opgate_input::read::Reader;
 
-/// Maximum number of unreadable files that are named.
-const NAMED: usize = 10;
+/// Files of a folder `manifests/` in which objects are looked for.
+const LOOKS: usize = 1_000;
 
 /// The bundles in a folder, by their own folders; the name of the folder itself is empty.
 pub(super) struct Bundles(Vec<(String, As)>);
@@ -34,12 +38,9 @@ impl Bundles {
         let mut found: Vec<(String, As)> = Vec::new();
         for path in &folder.directories {
             let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-            if name == "manifests" {
-                let kind = if has_annotations(folder, parent) { As::Bundle } else { As::Plain };
-                // A found folder with this name has other content as well.
-                if kind == As::Bundle || parent.is_empty() || has_objects(folder, path, reader) {
-                    found.push((parent.to_owned(), kind));
-                }
+            if name == "manifests" && !is_hidden(path) {
+                let kind = bundle_kind(folder, parent, path, reader);
+                found.extend(kind.map(|kind| (parent.to_owned(), kind)));
             }
         }
         // A link instead of the folder: a rule reports it.
@@ -62,45 +63,83 @@ impl Bundles {
         self.0.iter().find(|(path, _)| path == folder).map(|(_, kind)| *kind)
     }
 
-    pub(super) fn are_below(&self) -> bool {
-        !self.0.is_empty()
-    }
-
     /// The folders of projects, which can be around bundles and beside them, but not in them.
-    pub(super) fn projects(&self, folder: &Folder, reader: &Reader) -> Vec<String> {
+    fn projects(&self, folder: &Folder, reader: &Reader) -> Vec<String> {
         let is_watches = |file: &&Entry| {
             let name = file.path.rsplit_once('/').map_or(&*file.path, |(_, name)| name);
-            let is_held = || self.0.iter().any(|(bundle, _)| is_within(&file.path, bundle));
-            name == WATCHES && !is_hidden(&file.path) && !is_held()
+            name == WATCHES && !is_hidden(&file.path) && !self.holds(&file.path)
         };
         let found = folder.files.iter().filter(is_watches).take(LOOKS);
         let found = found.filter(|file| is_project(folder, file, reader));
         found.map(|file| parent(&file.path).to_owned()).collect()
     }
 
-    /// The bundles of a folder, its projects, and the catalogs beside the bundles, in the order of
-    /// their paths.
-    pub(super) fn and_others(
-        self,
-        projects: Vec<String>,
-        folder: &Folder,
-        reader: &Reader,
-    ) -> Vec<Found> {
-        let Self(mut found) = self;
-        let root = folder.root.path();
-        // A project without bundles has charts and other templates, and no catalogs.
-        if !found.is_empty() {
-            let catalogs = catalogs(folder, &found, reader);
-            found.extend(catalogs.into_iter().map(|path| (path, As::Catalog)));
-        }
-        found.extend(projects.into_iter().map(|path| (path, As::Project)));
-        found.sort_by_cached_key(|(path, _)| format!("{path}/"));
-        let place = |path: String| {
-            // Nothing joined would be a slash.
-            if path.is_empty() { root.to_path_buf() } else { root.join(path) }
-        };
-        found.into_iter().map(|(path, kind)| Found { path: place(path), kind }).collect()
+    /// Whether a path is in a bundle.
+    fn holds(&self, path: &str) -> bool {
+        // They are in the order of their paths, and none is in another one.
+        let after = self.0.partition_point(|(bundle, _)| format!("{bundle}/").as_str() <= path);
+        let before = after.checked_sub(1).and_then(|index| self.0.get(index));
+        before.is_some_and(|(bundle, _)| is_within(path, bundle))
     }
+}
+
+/// What the folder around `manifests/` is: a registry+v1 bundle has annotations, or a ClusterServiceVersion
+/// among its manifests; a plain+v0 bundle has nothing but manifests and what builds its image. Any other
+/// folder of this name has manifests like every folder.
+fn bundle_kind(folder: &Folder, parent: &str, manifests: &str, reader: &Reader) -> Option<As> {
+    if has_annotations(folder, parent) {
+        return Some(As::Bundle);
+    }
+    let is_input = folder_files(folder, manifests).any(|file| is_kustomization(&file.path));
+    if is_input {
+        return None;
+    }
+    let has = |wanted: &dyn Fn(&str) -> bool| {
+        let looks = |file: &Entry| {
+            let look = |json: &str| wanted(json).then_some(());
+            let found = peek(file.at(folder), Path::new(&file.path), reader, look);
+            matches!(found, Ok(Some(())))
+        };
+        let files = folder_files(folder, manifests).filter(|file| has_documents(&file.path));
+        files.filter(|file| file.refused.is_none()).take(LOOKS).any(looks)
+    };
+    if has(&|json| is_version(json)) {
+        return Some(As::Bundle);
+    }
+    let is_alone = is_alone(folder, parent, manifests);
+    // A folder that was named is meant, even if it has no object.
+    let is_plain =
+        is_alone && (parent.is_empty() || has(&|json| checked(json) == Some(As::Manifest)));
+    is_plain.then_some(As::Plain)
+}
+
+/// Whether a document is a ClusterServiceVersion, whatever its version.
+fn is_version(json: &str) -> bool {
+    let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
+    let end = text.len();
+    let document = Document::part(text, 0..end);
+    document.get("/kind").and_then(|kind| kind.text()) == Some("ClusterServiceVersion")
+}
+
+/// Whether a folder has nothing but `manifests/` and what builds an image of it.
+fn is_alone(folder: &Folder, parent: &str, manifests: &str) -> bool {
+    let is_inside = |path: &&str| parent.is_empty() || is_within(path, parent) && *path != parent;
+    let files = folder.files.iter().map(|file| file.path.as_str()).filter(is_inside);
+    files.into_iter().all(|path| {
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        is_within(path, manifests)
+            || name.starts_with('.')
+            || name.ends_with("Dockerfile")
+            || name.ends_with("Containerfile")
+    })
+}
+
+/// The files directly in a folder.
+fn folder_files<'f>(folder: &'f Folder, path: &'f str) -> impl Iterator<Item = &'f Entry> {
+    let first = folder.files.partition_point(|file| file.path.as_str() < path);
+    let inside =
+        folder.files.iter().skip(first).take_while(move |file| file.path.starts_with(path));
+    inside.filter(move |file| parent(&file.path) == path)
 }
 
 fn parent(path: &str) -> &str {
@@ -140,109 +179,238 @@ fn is_project(folder: &Folder, watches: &Entry, reader: &Reader) -> bool {
     let parent = parent(&watches.path);
     let slash = if parent.is_empty() { "" } else { "/" };
     let looks = || {
-        let found = peek(watches.at(folder), Path::new(&watches.path), reader, what);
+        let found = peek(watches.at(folder), Path::new(&watches.path), reader, checked);
         matches!(found, Ok(Some(As::Project)))
     };
     file(folder, &format!("{parent}{slash}PROJECT")).is_some()
         || watches.refused.is_none() && looks()
 }
 
-/// Whether a folder directly contains objects, and is not the input of kustomize.
-fn has_objects(folder: &Folder, path: &str, reader: &Reader) -> bool {
-    let is_input = ["kustomization.yaml", "kustomization.yml", "Kustomization"]
-        .iter()
-        .any(|name| file(folder, &format!("{path}/{name}")).is_some());
-    let first = folder.files.partition_point(|file| file.path.as_str() < path);
-    let inside = folder.files.iter().skip(first).take_while(|file| file.path.starts_with(path));
-    let inside = inside.filter(|file| parent(&file.path) == path && has_documents(&file.path));
-    let is_object = |file: &Entry| {
-        let found = peek(file.at(folder), Path::new(&file.path), reader, what);
-        matches!(found, Ok(Some(As::Manifest)))
-    };
-    !is_input && inside.take(LOOKS).any(is_object)
-}
-
-/// The kind of a file beside the bundles.
+/// The type of a file that is in no bundle.
 enum Look {
     /// Its first blob is of this package.
     Blobs(String),
-    /// It could have blobs, but cannot be read, or is refused.
+    /// It has objects: of a cluster, or to be created.
+    Objects(As),
+    /// It could have blobs or objects, but cannot be read, or is refused.
     Broken,
-    /// Any other file.
-    Other,
+    /// It is passed over.
+    Other(Reason),
 }
 
-fn look(folder: &Folder, file: &Entry, reader: &Reader) -> Look {
-    if file.refused.is_some() {
-        return Look::Broken;
+/// The search for what there is to check in a folder.
+pub(super) struct Search<'f> {
+    folder: &'f Folder,
+    bundles: Bundles,
+    projects: Vec<String>,
+    /// Folders with a `Chart.yaml`, in the order of their paths.
+    charts: Vec<&'f str>,
+    reader: &'f Reader,
+}
+
+impl<'f> Search<'f> {
+    pub(super) fn new(folder: &'f Folder, bundles: Bundles, reader: &'f Reader) -> Self {
+        let projects = bundles.projects(folder, reader);
+        let is_chart = |file: &&Entry| file.path.rsplit('/').next() == Some("Chart.yaml");
+        let charts = folder.files.iter().filter(is_chart).map(|file| parent(&file.path)).collect();
+        Self { folder, bundles, projects, charts, reader }
     }
-    if !has_documents(&file.path) {
-        return Look::Other;
+
+    pub(super) fn run(self) -> Detection {
+        let Self { folder, bundles, projects, .. } = &self;
+        let files: Vec<&Entry> = folder
+            .files
+            .iter()
+            .filter(|file| !is_hidden(&file.path) && !bundles.holds(&file.path))
+            .collect();
+        let looks = parallel::map(&files, |file| self.look(file));
+        let has_bundles = !bundles.0.is_empty();
+        // A project without bundles has charts and other templates, and no catalogs.
+        let catalogs = if has_bundles || projects.is_empty() {
+            self.catalogs(&files, &looks)
+        } else {
+            Vec::new()
+        };
+        let held: BTreeSet<&str> = catalogs.iter().map(String::as_str).collect();
+        let is_held = |path: &str| {
+            held.contains("") || held.contains(path) || around(path).any(|f| held.contains(f))
+        };
+        let mut found = bundles.0.clone();
+        let mut manifests = Vec::new();
+        let mut passed_over = Vec::new();
+        let has_others = has_bundles || !projects.is_empty();
+        for (file, look) in files.iter().zip(looks) {
+            if is_held(&file.path) {
+                continue;
+            }
+            let mut pass = |reason| {
+                let path = folder.root.path().join(&file.path);
+                passed_over.push(PassedOver { path, reason });
+            };
+            match look {
+                Look::Objects(_) if has_others => pass(Reason::BesideBundles),
+                Look::Objects(kind) => manifests.push((*file, kind)),
+                Look::Broken if has_others => self.warn_left(file),
+                Look::Broken => match self.broken(file) {
+                    Some(reason) => pass(reason),
+                    None => manifests.push((*file, As::Manifest)),
+                },
+                Look::Other(reason) if has_documents(&file.path) => pass(reason),
+                // Blobs that are ignored.
+                Look::Blobs(_) => pass(Reason::NotObjects),
+                Look::Other(_) => {}
+            }
+        }
+        found.extend(projects.iter().map(|path| (path.clone(), As::Project)));
+        found.extend(catalogs.into_iter().map(|path| (path, As::Catalog)));
+        let root = folder.root.path();
+        // Nothing joined would be a slash.
+        let place = |path: &str| if path.is_empty() { root.to_path_buf() } else { root.join(path) };
+        let is_dump = |(_, kind): &(&Entry, As)| *kind == As::Cluster;
+        if found.is_empty() && !manifests.is_empty() && manifests.iter().all(is_dump) {
+            return Detection { found: vec![Found::new(root, As::Cluster)], passed_over };
+        }
+        found.sort_by_cached_key(|(path, _)| format!("{path}/"));
+        let mut all: Vec<Found> =
+            found.into_iter().map(|(path, kind)| Found::new(place(&path), kind)).collect();
+        let patches = if manifests.is_empty() {
+            Patches::default()
+        } else {
+            Patches::of(folder, self.reader)
+        };
+        all.extend(manifests.into_iter().map(|(file, _)| {
+            let path = place(&file.path);
+            let (folder, not_evaluated) = (Some(root.to_path_buf()), patches.reason(&path));
+            Found { not_evaluated, folder, ..Found::new(path, As::Manifest) }
+        }));
+        Detection { found: all, passed_over }
     }
-    let (at, path) = (file.at(folder), Path::new(&file.path));
-    match peek(at, path, reader, |json| what(json).map(|kind| (kind, package(json)))) {
-        Ok(Some((As::Catalog, package))) => Look::Blobs(package),
-        Ok(_) => Look::Other,
-        Err(_) => Look::Broken,
+
+    fn look(&self, file: &Entry) -> Look {
+        if let Some(refused) = &file.refused {
+            let is_own = refused.is_folder || has_documents(&file.path);
+            return if is_own { Look::Broken } else { Look::Other(Reason::NotObjects) };
+        }
+        if let Some(chart) = self.chart(&file.path) {
+            return Look::Other(Reason::HelmTemplate(self.folder.root.path().join(chart)));
+        }
+        if !has_documents(&file.path) || is_kustomization(&file.path) {
+            return Look::Other(Reason::NotObjects);
+        }
+        let (at, path) = (file.at(self.folder), Path::new(&file.path));
+        let look = |json: &str| what(json).map(|what| (what, package(json)));
+        match peek(at, path, self.reader, look) {
+            Ok(Some((What::Checked(As::Catalog), package))) if package.is_blob => {
+                Look::Blobs(package.name)
+            }
+            Ok(Some((What::Checked(kind @ (As::Manifest | As::Cluster)), _))) => {
+                Look::Objects(kind)
+            }
+            Ok(Some((What::CatalogTemplate, _))) => Look::Other(Reason::CatalogTemplate),
+            Ok(Some((What::Template, _))) => Look::Other(Reason::Template),
+            Ok(_) => Look::Other(Reason::NotObjects),
+            Err(_) => Look::Broken,
+        }
+    }
+
+    /// The chart of which a file is a template.
+    fn chart(&self, path: &str) -> Option<&'f str> {
+        let is_template = |chart: &&&str| {
+            let slash = if chart.is_empty() { "" } else { "/" };
+            path.starts_with(&format!("{chart}{slash}templates/"))
+        };
+        self.charts.iter().find(is_template).copied()
+    }
+
+    /// Why a file that cannot be read is passed over; none if it should hold objects.
+    fn broken(&self, file: &Entry) -> Option<Reason> {
+        if file.refused.is_some() {
+            return None;
+        }
+        let read = file.read(self.folder, Expect::Documents, &self.reader.fresh());
+        let read = unique::checked(read);
+        let text = read.broken()?.text.clone().unwrap_or_default();
+        let starts = |name: &str| text.lines().any(|line| line.trim_start().starts_with(name));
+        let is_object = starts("apiVersion:") && starts("kind:")
+            || starts("\"apiVersion\"") && starts("\"kind\"");
+        if text.contains("{{") || text.contains("{%") || text.contains("<%") {
+            return Some(Reason::Template);
+        }
+        let why = || template::complaint(&read).unwrap_or_default();
+        let place =
+            |line: String| line.strip_prefix(&read.shown).map_or(line.clone(), str::to_owned);
+        (!is_object).then(|| Reason::Unreadable(place(why()).trim_start_matches(':').to_owned()))
+    }
+
+    /// Reports a file beside bundles that could belong to a catalog.
+    fn warn_left(&self, file: &Entry) {
+        let read = unique::checked(file.read(self.folder, Expect::Documents, &self.reader.fresh()));
+        if let Some(line) = template::complaint(&read) {
+            tracing::warn!("{line}; left out: it belongs to no bundle and no catalog");
+        }
+    }
+
+    /// The catalogs: folders, or files if a folder contains a bundle as well.
+    fn catalogs(&self, files: &[&Entry], looks: &[Look]) -> Vec<String> {
+        let Self { folder, bundles, reader, .. } = self;
+        // If it cannot be read, reading the catalog reports that.
+        let ignored = Ignore::of(folder, reader).unwrap_or_default();
+        // Folders with a bundle anywhere below them.
+        let shared: HashSet<&str> = if bundles.0.is_empty() {
+            HashSet::new()
+        } else {
+            [""].into_iter().chain(bundles.0.iter().flat_map(|(path, _)| around(path))).collect()
+        };
+        // By folder or by file, the package of the first blob; folders with any other content.
+        let mut blobs: BTreeMap<String, String> = BTreeMap::new();
+        let mut others: HashSet<&str> = shared.clone();
+        for (file, look) in files.iter().zip(looks) {
+            let is_ignored = ignored.ignores_entry(file);
+            match look {
+                _ if is_ignored => {}
+                Look::Blobs(package) => {
+                    let folder = parent(&file.path);
+                    let at = if shared.contains(folder) { &file.path } else { folder };
+                    // With a slash, the outer ones come first.
+                    blobs.entry(format!("{at}/")).or_insert_with(|| package.clone());
+                }
+                // A file that cannot be read can be one of the catalog.
+                Look::Broken => {}
+                // What opm reads is beside its catalog.
+                Look::Other(_) if file.path.rsplit('/').next() == Some(ignore::NAME) => {}
+                Look::Other(_) | Look::Objects(_) => {
+                    others.extend(around(&file.path));
+                    others.insert("");
+                }
+            }
+        }
+        let mut catalogs: Vec<(&str, &str)> = Vec::new();
+        for (path, package) in &blobs {
+            let path = path.trim_end_matches('/');
+            if !catalogs.last().is_some_and(|(outer, _)| is_within(path, outer)) {
+                catalogs.push((path, package));
+            }
+        }
+        with_packages(&catalogs, &others)
     }
 }
 
 /// The package of a blob.
-fn package(json: &str) -> String {
+struct Blob {
+    name: String,
+    /// Whether its schema is one of OLM's.
+    is_blob: bool,
+}
+
+fn package(json: &str) -> Blob {
     let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
     let end = text.len();
     let document = Document::part(text, 0..end);
     let member = |pointer: &str| document.get(pointer).and_then(|value| value.text());
-    let is_package = member("/schema") == Some("olm.package");
-    member(if is_package { "/name" } else { "/package" }).unwrap_or_default().to_owned()
-}
-
-/// The catalogs beside the bundles: folders, or files if a folder contains a bundle as well.
-fn catalogs(folder: &Folder, bundles: &[(String, As)], reader: &Reader) -> Vec<String> {
-    let ignored = Ignore::of(folder, reader).unwrap_or_default();
-    // Folders with a bundle anywhere below them.
-    let shared: HashSet<&str> =
-        [""].into_iter().chain(bundles.iter().flat_map(|(path, _)| around(path))).collect();
-    let held: HashSet<&str> = bundles.iter().map(|(path, _)| path.as_str()).collect();
-    let is_beside = |file: &&Entry| {
-        !is_hidden(&file.path)
-            && !around(&file.path).any(|folder| held.contains(folder))
-            && !ignored.ignores_entry(file)
-    };
-    // By folder or by file, the package of the first blob; folders with any other content.
-    let mut blobs: BTreeMap<String, String> = BTreeMap::new();
-    let mut others: HashSet<&str> = shared.clone();
-    let mut broken = Vec::new();
-    let (mut looks, mut unseen) = (0usize, 0usize);
-    for file in folder.files.iter().filter(is_beside) {
-        let found = if has_documents(&file.path) && looks == LOOKS {
-            unseen += 1;
-            Look::Other
-        } else {
-            looks += usize::from(has_documents(&file.path));
-            look(folder, file, reader)
-        };
-        match found {
-            Look::Blobs(package) => {
-                let folder = parent(&file.path);
-                let at = if shared.contains(folder) { &file.path } else { folder };
-                // With a slash, the outer ones come first.
-                blobs.entry(format!("{at}/")).or_insert(package);
-            }
-            Look::Broken => broken.push(file),
-            Look::Other => others.extend(around(&file.path)),
-        }
-    }
-    let mut catalogs: Vec<(&str, &str)> = Vec::new();
-    for (path, package) in &blobs {
-        let path = path.trim_end_matches('/');
-        if !catalogs.last().is_some_and(|(outer, _)| is_within(path, outer)) {
-            catalogs.push((path, package));
-        }
-    }
-    let found = with_packages(&catalogs, &others);
-    left_out(folder, &found, &broken, unseen, reader);
-    found
+    let schema = member("/schema").unwrap_or_default();
+    let pointer = if schema == "olm.package" { "/name" } else { "/package" };
+    let name = member(pointer).unwrap_or_default().to_owned();
+    Blob { name, is_blob: schema.starts_with("olm.") }
 }
 
 /// Replaces folders by the one around them, if each of them is another package.
@@ -269,32 +437,6 @@ fn with_packages(catalogs: &[(&str, &str)], others: &HashSet<&str>) -> Vec<Strin
     outer
 }
 
-/// Reports the files that could belong to a catalog, but do not.
-fn left_out(
-    folder: &Folder,
-    catalogs: &[String],
-    broken: &[&Entry],
-    unseen: usize,
-    reader: &Reader,
-) {
-    let catalogs: HashSet<&str> = catalogs.iter().map(String::as_str).collect();
-    let is_left = |file: &&&Entry| !around(&file.path).any(|folder| catalogs.contains(folder));
-    let mut left = broken.iter().filter(is_left);
-    for file in left.by_ref().take(NAMED) {
-        if let Some(line) = complaint(folder, file, reader) {
-            tracing::warn!("{line}; left out: it belongs to no bundle and no catalog");
-        }
-    }
-    let root = folder.root.path().display();
-    match left.count() {
-        0 => {}
-        more => tracing::warn!("{root}: {more} more files that cannot be read are left out"),
-    }
-    if unseen > 0 {
-        tracing::warn!("{root}: {unseen} files are left out: name the catalogs in it");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::detect::detect;
@@ -312,7 +454,7 @@ mod tests {
             let path = found.path.strip_prefix(folder.path()).unwrap();
             format!("{} {}", path.display(), found.kind.name())
         };
-        detect(folder.path(), &Reader::default()).unwrap().iter().map(relative).collect()
+        detect(folder.path(), &Reader::default()).unwrap().found.iter().map(relative).collect()
     }
 
     #[test]
@@ -331,11 +473,20 @@ mod tests {
             ("legacy/etcd.package.yaml", "packageName: etcd\n"),
             ("legacy/0.1/manifests/a.yaml", OBJECT),
             ("plain/v1/manifests/a.json", "{\"apiVersion\": \"v1\", \"kind\": \"Namespace\"}"),
-            ("plain/v1/catalog.yaml", A),
+            ("plain/v1/Dockerfile", "FROM scratch\n"),
+            ("csv/manifests/a.yaml", "apiVersion: v1alpha1\nkind: ClusterServiceVersion\n"),
+            ("repository/README.md", "# x\n"),
+            ("repository/manifests/a.yaml", OBJECT),
+            ("repository/manifests/OWNERS", "x\n"),
             (".hidden/bundle/manifests/a.yaml", OBJECT),
         ];
-        let expected =
-            ["bundle-2 bundle", "bundle/0.1.0 bundle", "legacy bundle", "plain/v1 plain bundle"];
+        let expected = [
+            "bundle-2 bundle",
+            "bundle/0.1.0 bundle",
+            "csv bundle",
+            "legacy bundle",
+            "plain/v1 plain bundle",
+        ];
         assert_eq!(found(&files), expected);
     }
 

@@ -1,6 +1,7 @@
 //! The subjects of a check: documents with their form as a review, and the places of their parts.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use opgate_document::{Document, Kind, Text, TooDeep, Value};
@@ -33,9 +34,24 @@ pub struct Subject {
     pub requests: Vec<Request>,
     /// Files of it that could not be read. A policy or the caller must report them.
     pub broken: Vec<Arc<File>>,
+    /// Why it is not evaluated, if it is not: then it has no requests.
+    pub not_evaluated: Option<String>,
 }
 
 impl Subject {
+    /// A file that is not evaluated.
+    pub(crate) fn not_evaluated(path: &Path, reason: &str) -> Self {
+        Self {
+            source: path.display().to_string(),
+            kind: String::new(),
+            name: String::new(),
+            namespace: None,
+            requests: Vec::new(),
+            broken: Vec::new(),
+            not_evaluated: Some(reason.to_owned()),
+        }
+    }
+
     /// The title of a package in a tree of findings; empty for blobs without a package, none if
     /// this is not a catalog.
     pub fn package(&self) -> Option<String> {

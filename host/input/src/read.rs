@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
@@ -27,15 +27,20 @@ use opgate_text::units;
 /// Maximum bytes of the files of a command together, unless a flag sets it: ten times the largest
 /// published catalogs.
 pub const BUDGET: usize = 1 << 30;
+/// Maximum bytes of one bundle, catalog or file of manifests, unless a flag sets it: four times the
+/// largest published catalogs (55 MB) with the JSON made from them.
+pub const UNIT_BUDGET: usize = 256 << 20;
 /// Maximum size of a file.
 const MAX_FILE: u64 = 1 << 30;
 /// Bytes that are read at a time.
 const BLOCK: usize = 64 << 10;
 
-/// The remaining budget of a command.
+/// The remaining budget of a command, or of one of the things that it reads.
 #[derive(Debug)]
 pub struct Reader {
     most: usize,
+    /// Whether something was not read because of the budget.
+    is_exceeded: AtomicBool,
     /// The budgets for files that are kept, and for files that are only searched.
     kept: AtomicU64,
     looked: AtomicU64,
@@ -60,7 +65,28 @@ impl Reader {
     /// A reader with a budget of this many bytes.
     pub fn new(most: usize) -> Self {
         let budget = || AtomicU64::new(u64::try_from(most).unwrap_or(u64::MAX));
-        Self { most, kept: budget(), looked: budget() }
+        Self { most, is_exceeded: AtomicBool::new(false), kept: budget(), looked: budget() }
+    }
+
+    /// A reader with the whole budget of this one: for one of many things that are read one after
+    /// another and dropped.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        Self::new(self.most)
+    }
+
+    /// Whether everything was read.
+    ///
+    /// # Errors
+    /// If something was not, because of the budget: the limit, and what to do.
+    pub fn ensure_complete(&self) -> io::Result<()> {
+        if self.is_exceeded.load(Ordering::Relaxed) {
+            return Err(io::Error::other(format!(
+                "more to read than {}: allow more with --max-read",
+                units::bytes(self.most)
+            )));
+        }
+        Ok(())
     }
 
     fn budget(&self, what: Use) -> &AtomicU64 {
@@ -81,6 +107,7 @@ impl Reader {
     }
 
     fn too_much(&self) -> String {
+        self.is_exceeded.store(true, Ordering::Relaxed);
         format!(
             "with it there is more to read than {}: name less, or allow more with --max-read",
             units::bytes(self.most)

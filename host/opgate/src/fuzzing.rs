@@ -9,7 +9,7 @@ use std::path::Path;
 
 pub use opgate_admission::fuzzing::{Seen, View};
 use opgate_admission::review::Review;
-use opgate_files::{self as files, As, Location, Request, Resolver};
+use opgate_files::{self as files, As, Found, Location, Request, Resolver};
 use opgate_input::read::Reader;
 
 /// A question to the policies about a part of a catalog.
@@ -21,7 +21,7 @@ pub struct Question(Request);
 /// # Errors
 /// Where it is no catalog or cannot be read.
 pub fn catalog(path: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Question>> {
-    let subjects = files::load(path, As::Catalog, since, &Reader::default())?;
+    let subjects = files::load(&Found::new(path, As::Catalog), since, &Reader::default())?;
     Ok(subjects.into_iter().flat_map(|subject| subject.requests).map(Question).collect())
 }
 

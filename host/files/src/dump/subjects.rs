@@ -98,6 +98,7 @@ fn subject(source: String, found: &Found<'_, '_>, object: Object, resource: Stri
         namespace: Some(request.namespace.clone()),
         requests: vec![request],
         broken: Vec::new(),
+        not_evaluated: None,
     }
 }
 

@@ -65,6 +65,7 @@ pub(super) fn subject(
         namespace: None,
         requests: vec![request],
         broken: bundle.files.iter().filter(|file| file.broken().is_some()).cloned().collect(),
+        not_evaluated: None,
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) fn load(
         name: package.name.clone(),
         namespace: None,
         broken: package.broken.clone(),
+        not_evaluated: None,
         requests: vec![Request {
             group: GROUP.to_owned(),
             version: VERSION.to_owned(),

@@ -20,13 +20,18 @@ use opgate_upstream::kinds::plural;
 /// All files that cannot be read and documents that are not objects, one line each.
 pub(super) fn load(
     root: &Path,
+    folder: Option<&Path>,
     since: Option<&Path>,
     reader: &Reader,
 ) -> anyhow::Result<Vec<Subject>> {
     let mut errors = Vec::new();
     let mut subjects = Vec::new();
-    let is_folder = root.is_dir();
-    for file in files(root, reader)? {
+    let is_folder = folder.is_some() || root.is_dir();
+    let all = match folder {
+        Some(folder) => vec![file_in(folder, root, reader)?],
+        None => files(root, reader)?,
+    };
+    for file in all {
         errors.extend(template::complaint(&file));
         let count = file.documents().map_or(0, crate::content::Documents::len);
         for index in 0..count {
@@ -58,6 +63,7 @@ pub(super) fn load(
                     namespace: None,
                     requests: vec![Request { prefix: String::new(), ..request }],
                     broken: Vec::new(),
+                    not_evaluated: None,
                 })),
             }
         }
@@ -75,6 +81,19 @@ pub(super) fn load(
         pair(new, old);
     }
     Ok(subjects)
+}
+
+/// A file of a folder, by its path with that of the folder.
+fn file_in(root: &Path, path: &Path, reader: &Reader) -> anyhow::Result<Arc<File>> {
+    let inside = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
+    let found = folder::single(root, &inside)?;
+    let shown = path.display();
+    // A folder that can be read has no entry of its own.
+    let (folder, entry) = found.ok_or_else(|| match path.read_dir() {
+        Err(error) => anyhow::anyhow!("{shown}: {error}"),
+        Ok(_) => anyhow::anyhow!("{shown}: not there any more"),
+    })?;
+    Ok(Arc::new(unique::checked(entry.read(&folder, Expect::Documents, reader))))
 }
 
 fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
@@ -212,7 +231,7 @@ mod tests {
             ),
             ("README.md", "# x"),
         ]);
-        let subjects = load(folder.path(), None, &Reader::default()).unwrap();
+        let subjects = load(folder.path(), None, None, &Reader::default()).unwrap();
         let seen: Vec<_> = subjects
             .iter()
             .map(|s| {
@@ -239,14 +258,14 @@ mod tests {
         let mut places = Resolver::new(&subjects[1].requests[0].object);
         let place = places.place("metadata.name").unwrap();
         assert_eq!((place.line, place.column), (11, 5));
-        let same = load(folder.path(), Some(folder.path()), &Reader::default()).unwrap();
+        let same = load(folder.path(), None, Some(folder.path()), &Reader::default()).unwrap();
         assert!(same.iter().all(|subject| subject.requests[0].review().contains("UPDATE")));
     }
 
     #[test]
     fn what_is_no_object_is_an_error() {
         let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n"), ("c.json", "1")]);
-        let error = load(folder.path(), None, &Reader::default()).unwrap_err().to_string();
+        let error = load(folder.path(), None, None, &Reader::default()).unwrap_err().to_string();
         let lines: Vec<_> = error.lines().collect();
         assert!(
             lines[0].ends_with("a.yaml: /apiVersion is missing: not a Kubernetes object"),

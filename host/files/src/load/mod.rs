@@ -10,37 +10,52 @@ use std::path::Path;
 use opgate_input::read::Reader;
 
 use crate::bundle::BundleKind;
-use crate::kinds::As;
+use crate::kinds::{As, Found};
 use crate::reviews::Subject;
 
-/// The subjects to be checked at a path. Deep documents need the stack of a thread of
-/// [`crate::parallel::map`]. `since` is the published version.
+/// The subjects to be checked of something that was found. Deep documents need the stack of a thread of
+/// [`crate::parallel::map`]. `since` is the published version. Everything is read with the budget of the
+/// reader.
 ///
 /// # Errors
-/// If it cannot be read as this kind: one line for each error.
-pub fn load(
-    path: &Path,
-    kind: As,
-    since: Option<&Path>,
-    reader: &Reader,
-) -> anyhow::Result<Vec<Subject>> {
-    let shown = path.display();
-    let found = std::fs::metadata(path).map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
-    if found.is_dir() {
+/// If it cannot be read as this kind: one line for each error. If there is more to read than the reader's
+/// budget, that is the only error.
+pub fn load(found: &Found, since: Option<&Path>, reader: &Reader) -> anyhow::Result<Vec<Subject>> {
+    let (path, shown) = (found.path.as_path(), found.path.display());
+    let subjects = subjects(found, since, reader);
+    reader.ensure_complete().map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
+    let mut subjects = subjects?;
+    if let Some(reason) = &found.not_evaluated {
+        for subject in &mut subjects {
+            subject.requests.clear();
+            subject.not_evaluated = Some(reason.clone());
+        }
+        if subjects.is_empty() {
+            subjects.push(Subject::not_evaluated(path, reason));
+        }
+    }
+    Ok(subjects)
+}
+
+fn subjects(found: &Found, since: Option<&Path>, reader: &Reader) -> anyhow::Result<Vec<Subject>> {
+    let (path, shown) = (found.path.as_path(), found.path.display());
+    let metadata = std::fs::metadata(path);
+    if found.folder.is_none() && metadata.map_err(|e| anyhow::anyhow!("{shown}: {e}"))?.is_dir() {
         // This is probably the wrong folder. No rule reports it.
         let mut entries = path.read_dir().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
         anyhow::ensure!(entries.next().is_some(), "{shown}: there is nothing in it");
     }
-    match kind {
+    match found.kind {
         As::Bundle => {
             bundle::load(path, BundleKind::Registry, since, reader).map(|subject| vec![subject])
         }
         As::Plain => {
             bundle::load(path, BundleKind::Plain, since, reader).map(|subject| vec![subject])
         }
+        As::Catalog if found.not_evaluated.is_some() => Ok(Vec::new()),
         As::Catalog => catalog::load(path, since, reader),
         As::Project => project::load(path, since, reader).map(|subject| vec![subject]),
         // The caller reads dumps, part by part ([`crate::dump`]).
-        As::Manifest | As::Cluster => manifest::load(path, since, reader),
+        As::Manifest | As::Cluster => manifest::load(path, found.folder.as_deref(), since, reader),
     }
 }

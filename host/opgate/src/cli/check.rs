@@ -1,9 +1,9 @@
 //! `opgate check`: policies over bundles, catalogs, projects and manifests in files.
 //!
 //! ```text
-//! PATHs ─▶ paths::Loaded ─┬▶ subjects ─▶ judged on all processors ─▶ findings, each with its place ─┬▶ report
-//!                         ├▶ dumps ───▶ audit ────────────────────────────────────────────────────┤
-//!                         └▶ waivers ─────────────────────────────────────────────────────────────┘
+//! PATHs ─▶ paths::Loaded ─┬▶ units ──▶ loaded and evaluated on all processors, in order ─┬▶ Findings ─▶ report
+//!                         ├▶ dumps ──▶ audit ──────────────────────────────────────────────┤
+//!                         └▶ waivers ──────────────────────────────────────────────────────┘
 //! ```
 
 use std::ffi::{OsStr, OsString};
@@ -15,17 +15,18 @@ use clap::Args;
 use super::checked::Report;
 use super::examples::is_plugin;
 use super::fail_on::FailOn;
-use super::judged::{Findings, Judge, Progress};
+use super::judged::{Findings, Progress};
+use super::lines::Lines;
 use super::paths::Loaded;
 use super::report::Format;
 use super::report::level::Level;
-use super::voice::{is_verbose, note};
+use super::units::Units;
+use super::voice::is_verbose;
 use super::waived::{self, Rules};
-use super::{ConfigArgs, Failure, Outcome, ReadArgs, audit, beside, input};
+use super::{ConfigArgs, Failure, Outcome, ReadArgs, audit, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Configuration;
-use opgate_files::{As, parallel};
-use opgate_text::one_line;
+use opgate_files::{As, Found, parallel};
 
 /// What to try, and what the status says.
 const NEXT: &str = "\
@@ -123,45 +124,48 @@ impl Check {
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = config.complete_set_of(&configuration, Source::Excerpt)?;
-        let (rules, reader) = (Rules::of(&configuration, &set), self.read.reader());
-        input::fill(set.cluster(), context, &reader)?;
-        let waivers = |folder: &Path| rules.waivers(folder, &reader);
+        let (rules, reader) = (Rules::of(&configuration, &set), self.read.unit_reader());
+        input::fill(set.cluster(), context, &self.read.reader())?;
+        let waivers = |folder: &Path| rules.waivers(folder, &reader.fresh());
         let mut loaded = Loaded::of(&self.paths, *kind, since.as_deref(), &reader, &waivers);
-        loaded.default_namespace(self.namespace.as_deref());
         let today = waived::today();
         let waivers = std::mem::take(&mut loaded.waivers).into_iter();
         let waivers = waivers.map(|waivers| waived::File::new(waivers, self.no_waivers, today));
         let report = Report::start(*output, is_verbose(), *level, &configuration, &set);
-        if *output == Format::Table {
-            for line in &loaded.found {
-                note(one_line(line, 1_024));
-            }
-        }
+        let mut lines = Lines::new(*output == Format::Table, is_verbose() || self.explain);
+        lines.found(&mut loaded);
         let mut findings = Findings::new(report, waivers.collect(), self.fails(&configuration));
-        findings.stdin = loaded.stdin.take();
         findings.requires_judged = self.require_judged;
         findings.has_context = !context.is_empty();
-        audit::context(&mut loaded.dumps, &set, &reader);
-        beside::show(&loaded.subjects, set.cluster());
-        beside::misspelt_kinds(&loaded);
-        if *output == Format::Table {
-            beside::say(&loaded, is_verbose() || self.explain);
-        }
+        findings.stdin = loaded.stdin.take();
+        let mut units = Units::new(&set, &reader);
+        units.since = since.as_deref();
+        units.namespace = self.namespace.as_deref();
+        units.explains = self.explain;
+        audit::context(&mut loaded.dumps, &set, &self.read.reader());
+        units.show(&loaded.units);
         let parts = loaded.dumps.iter().map(|(dump, _)| dump.slots().len()).sum::<usize>();
-        let progress = Progress::of(loaded.subjects.len() + parts);
-        let all = parallel::map(&loaded.subjects, |(subject, _)| {
-            let judge = Judge::new(&set).map(|judge| judge.explaining(self.explain));
-            let judged = judge.and_then(|judge| judge.judge(subject));
+        let progress = Progress::of(loaded.units.len() + parts);
+        let evaluate = |(found, _): &(Found, Option<usize>)| {
+            let unit = units.evaluate(found);
             progress.step();
-            judged
-        });
-        for (judged, (_, number)) in all.into_iter().zip(&loaded.subjects) {
-            findings.take(judged.map_err(Failure::engine)?, *number);
-        }
+            unit
+        };
+        parallel::in_order(&loaded.units, evaluate, |(found, waivers), unit| {
+            lines.unit(&unit, &findings);
+            if let Some(error) = &unit.error {
+                findings.fail(&found.path, error);
+            }
+            for judged in unit.judged {
+                findings.take(judged.map_err(Failure::engine)?, *waivers);
+            }
+            Ok::<(), Failure>(())
+        })?;
         let asked = audit::Asked { set: &set, explains: self.explain };
         audit::judge(&loaded.dumps, asked, &self.read.reader(), &progress, &mut findings)?;
         progress.end();
         findings.unread.append(&mut loaded.unread);
+        lines.end();
         findings.end()
     }
 
@@ -190,6 +194,7 @@ impl Check {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::judged::Judge;
     use super::super::judged::Judged;
     use super::*;
     use crate::builtin::BUILTINS;
@@ -222,8 +227,8 @@ mod tests {
     fn judged(configuration: &str, path: &Path) -> Vec<(Value, Judged)> {
         let (set, warnings_as_errors) = set(configuration);
         let load = |path: &&Path| {
-            let kind = files::detect(path, &Reader::default()).unwrap()[0].kind;
-            files::load(path, kind, None, &Reader::default())
+            let found = files::detect(path, &Reader::default()).unwrap().found.remove(0);
+            files::load(&found, None, &Reader::default())
         };
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
         let judge = |subject: &Subject| {

@@ -305,7 +305,11 @@ pub(super) struct Report<'s> {
     is_verbose: bool,
     level: Level,
     out: Out,
+    /// All results, unless each is written at once.
     kept: Vec<Checked>,
+    hidden: Hidden,
+    /// The first error while results were written.
+    failed: Option<io::Error>,
     unread: Vec<Unread>,
     is_audit: bool,
 }
@@ -320,8 +324,19 @@ impl<'s> Report<'s> {
     ) -> Self {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, unread) = (Vec::new(), Vec::new());
-        let is_audit = false;
-        Self { format, set, pages, is_verbose, level, out: stdout(), kept, unread, is_audit }
+        Self {
+            format,
+            set,
+            pages,
+            is_verbose,
+            level,
+            out: stdout(),
+            kept,
+            hidden: Hidden::default(),
+            failed: None,
+            unread,
+            is_audit: false,
+        }
     }
 
     /// It is about objects of a cluster.
@@ -331,7 +346,17 @@ impl<'s> Report<'s> {
 
     pub(super) fn add(&mut self, mut checked: Checked) {
         checked.show(self.level);
-        self.kept.push(checked);
+        self.hidden.add(checked.hidden);
+        if self.format != Format::Jsonl {
+            self.kept.push(checked);
+        } else if self.failed.is_none() {
+            self.failed = self.write_line(&checked).err();
+        }
+    }
+
+    fn write_line(&mut self, checked: &Checked) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, checked)?;
+        writeln!(self.out)
     }
 
     /// Notes what cannot be read.
@@ -340,6 +365,9 @@ impl<'s> Report<'s> {
     }
 
     pub(super) fn end(mut self) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let mut kept = std::mem::take(&mut self.kept);
         if matches!(self.format, Format::Json | Format::Jsonl) {
             kept.extend(self.unread.iter().map(Checked::unread));
@@ -349,8 +377,7 @@ impl<'s> Report<'s> {
             Format::Table => self.table(&kept, &items)?,
             Format::Jsonl => {
                 for checked in &kept {
-                    serde_json::to_writer(&mut self.out, checked)?;
-                    writeln!(self.out)?;
+                    self.write_line(checked)?;
                 }
             }
             Format::Json => {
@@ -368,11 +395,7 @@ impl<'s> Report<'s> {
             }
         }
         self.out.flush()?;
-        let mut hidden = Hidden::default();
-        for checked in &kept {
-            hidden.add(checked.hidden);
-        }
-        if let Some(line) = hidden.line() {
+        if let Some(line) = self.hidden.line() {
             note(line);
         }
         if self.format == Format::Table && !items.is_empty() {

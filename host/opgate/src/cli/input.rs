@@ -168,7 +168,7 @@ pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Sna
 fn is_catalog(path: &Path, reader: &Reader) -> bool {
     let is_one = |found: &files::Found| found.kind == files::As::Catalog;
     path != Path::new("-")
-        && files::detect(path, reader).is_ok_and(|all| !all.is_empty() && all.iter().all(is_one))
+        && files::detect(path, reader).is_ok_and(|all| all.found.iter().all(is_one))
 }
 
 fn ending(path: &Path) -> String {

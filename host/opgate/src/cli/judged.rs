@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,7 @@ impl<'s> Judge<'s> {
         let mut checked = Checked::new(subject);
         let mut not_evaluated = Vec::new();
         let mut is_seen = true;
-        let (mut is_judged, mut unjudged) = (false, None);
+        let (mut is_judged, mut unjudged) = (false, subject.not_evaluated.clone());
         for request in &subject.requests {
             let text = request.text();
             let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
@@ -179,7 +180,16 @@ impl<'s> Findings<'s> {
         self.report.add(checked);
     }
 
-    fn named(&self, text: &str) -> String {
+    /// Notes that something that was found cannot be read: a line each.
+    pub(super) fn fail(&mut self, path: &Path, lines: &str) {
+        let source = path.display().to_string();
+        for line in lines.lines() {
+            self.unread.push(Unread { source: source.clone(), line: line.to_owned() });
+        }
+    }
+
+    /// A text in which standard input has its name.
+    pub(super) fn named(&self, text: &str) -> String {
         self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.named(text))
     }
 

@@ -4,7 +4,6 @@
 //! the engine failed.
 
 mod audit;
-mod beside;
 mod certs;
 mod check;
 mod checked;
@@ -19,6 +18,7 @@ mod fail_on;
 mod given;
 mod input;
 mod judged;
+mod lines;
 mod log;
 mod manifests;
 mod paths;
@@ -33,6 +33,7 @@ mod rules;
 mod serve;
 mod stdin;
 mod tools;
+mod units;
 mod voice;
 mod waived;
 mod wit;
@@ -54,7 +55,7 @@ use opgate_admission::policy::{
 use opgate_certs::words::causes;
 use opgate_engine::apart::{self, Job};
 use opgate_engine::{Compiler, EngineError, compile_job};
-use opgate_input::read::Reader;
+use opgate_input::read::{BUDGET, Reader, UNIT_BUDGET};
 use opgate_server::Room;
 use opgate_text::units::parse_bytes;
 
@@ -245,14 +246,21 @@ impl ConfigArgs {
 /// How much is read.
 #[derive(Debug, Args)]
 struct ReadArgs {
-    /// Maximum bytes to read from all files together, including the JSON made from YAML
-    #[arg(long, value_name = "SIZE", default_value = "1Gi", value_parser = parse_bytes)]
-    max_read: usize,
+    /// Maximum bytes to read, including the JSON made from YAML: from all files together, or for
+    /// `opgate check` from each bundle, catalog or file [default: 1Gi; 256Mi for `opgate check`]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_read: Option<usize>,
 }
 
 impl ReadArgs {
+    /// For all files of a command.
     fn reader(&self) -> Reader {
-        Reader::new(self.max_read)
+        Reader::new(self.max_read.unwrap_or(BUDGET))
+    }
+
+    /// For each of many things that are read one after another: see [`Reader::fresh`].
+    fn unit_reader(&self) -> Reader {
+        Reader::new(self.max_read.unwrap_or(UNIT_BUDGET))
     }
 }
 

@@ -1,8 +1,8 @@
 //! From the paths of `opgate check` to what is judged.
 //!
 //! ```text
-//! PATH, - ─▶ files::detect, or --as ─┬▶ files::load ────┬▶ subjects
-//!                                    └▶ files::waivers ─┴▶ what cannot be read
+//! PATH, - ─▶ files::detect, or --as ─┬▶ what is checked, passed over, or cannot be read
+//!                                    └▶ files::waivers
 //! ```
 
 use std::collections::HashMap;
@@ -12,14 +12,16 @@ use super::report::Unread;
 use super::stdin::{self, Stdin};
 use opgate_files::dump::{self, Dump};
 use opgate_files::waivers::Waivers;
-use opgate_files::{self as files, As, Found, Subject, parallel};
+use opgate_files::{self as files, As, Detection, Found, PassedOver, parallel};
 use opgate_input::read::Reader;
 
 /// What was found at the paths.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// What is judged, each with the number of its waivers.
-    pub(super) subjects: Vec<(Subject, Option<usize>)>,
+    /// What is checked, each with the number of its waivers.
+    pub(super) units: Vec<(Found, Option<usize>)>,
+    /// Files in folders that are not.
+    pub(super) passed_over: Vec<PassedOver>,
     /// Objects of a cluster, read part by part, each with the number of its waivers.
     pub(super) dumps: Vec<(Dump, Option<usize>)>,
     /// The waivers beside them, each file once, and whether the whole folder is under check.
@@ -50,32 +52,43 @@ impl Loaded {
         }
         let paths = loaded.with_stdin(paths, reader);
         let find = |path: &PathBuf| match kind {
-            Some(kind) => Ok(vec![Found { path: path.clone(), kind }]),
-            None => files::detect(path, reader).map(|mut all| {
-                // To compare objects with older ones, both are read as what they are.
-                for found in all.iter_mut().filter(|f| since.is_some() && f.kind == As::Cluster) {
-                    found.kind = As::Manifest;
+            Some(As::Manifest) if path.is_dir() && since.is_none() => {
+                let found = files::manifests(path)?;
+                Ok(Detection { found, passed_over: Vec::new() })
+            }
+            Some(kind) => {
+                let found = vec![Found::new(path, kind)];
+                Ok(Detection { found, passed_over: Vec::new() })
+            }
+            None => files::detect(path, reader).map(|mut detection| {
+                let all = &mut detection.found;
+                let is_manifest = |found: &Found| matches!(found.kind, As::Cluster | As::Manifest);
+                // To compare objects with older ones, all of them are read as what they are.
+                if since.is_some() && all.iter().all(is_manifest) {
+                    *all = vec![Found::new(path, As::Manifest)];
                 }
-                all
+                detection
             }),
         };
         let mut all = Vec::new();
         let mut folders = Vec::new();
         for (path, found) in paths.iter().zip(parallel::map(&paths, find)) {
             match found {
-                Ok(found) if since.is_some() && found.len() > 1 => {
+                Ok(Detection { found, .. }) if since.is_some() && found.len() > 1 => {
                     let shown = path.display();
                     let why = "--since compares one bundle or catalog, and there are several: name one of them";
                     loaded.fail(&shown.to_string(), &format!("{shown}: {why}"));
                 }
-                Ok(found) => {
-                    let inner = found.iter().filter(|found| found.path != *path);
+                Ok(Detection { found, mut passed_over }) => {
+                    loaded.passed_over.append(&mut passed_over);
+                    let is_part = |found: &&Found| found.path != *path && found.folder.is_none();
+                    let inner = found.iter().filter(is_part);
                     let line =
                         |found: &Found| format!("{}: {}", found.path.display(), found.kind.name());
                     loaded.found.extend(inner.map(line));
                     folders.extend(found.iter().map(|found| loaded.home(found, path)));
-                    if files::waivers::is_in(path) && found.iter().all(|found| found.path != *path)
-                    {
+                    let is_waived = |found: &Found| found.path == *path || found.folder.is_some();
+                    if files::waivers::is_in(path) && !found.iter().any(is_waived) {
                         let file = path.join(files::waivers::NAME);
                         let (file, why) =
                             (file.display(), "it belongs beside a bundle or a catalog");
@@ -95,31 +108,14 @@ impl Loaded {
                 }
             }
         }
-        let (all, numbers): (Vec<_>, Vec<_>) =
-            all.into_iter().zip(numbers).filter(|(found, _)| found.kind != As::Cluster).unzip();
-        let load = |found: &Found| files::load(&found.path, found.kind, since, reader);
-        for ((found, number), subjects) in all.iter().zip(numbers).zip(parallel::map(&all, load)) {
-            match subjects {
-                Ok(subjects) => {
-                    loaded.subjects.extend(subjects.into_iter().map(|subject| (subject, number)));
-                }
-                Err(error) => loaded.fail(&found.path.display().to_string(), &format!("{error:#}")),
-            }
-        }
-        if loaded.subjects.is_empty() && loaded.dumps.is_empty() && loaded.unread.is_empty() {
+        let units = all.into_iter().zip(numbers);
+        loaded.units = units.filter(|(found, _)| found.kind != As::Cluster).collect();
+        if loaded.units.is_empty() && loaded.dumps.is_empty() && loaded.unread.is_empty() {
             let named: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
             let named = named.join(", ");
             loaded.fail(&named, &format!("{named}: nothing to check found in it"));
         }
         loaded
-    }
-
-    /// Gives objects a namespace that name none, where their kind is in namespaces.
-    pub(super) fn default_namespace(&mut self, namespace: Option<&str>) {
-        let Some(namespace) = namespace else { return };
-        for (subject, _) in &mut self.subjects {
-            subject.requests.iter_mut().for_each(|request| request.default_namespace(namespace));
-        }
     }
 
     /// The folder with the waivers of something that was found at a path: its own. A file has those of
@@ -128,7 +124,9 @@ impl Loaded {
     fn home(&self, found: &Found, path: &Path) -> Option<(PathBuf, bool)> {
         // The copy of standard input is in a folder of everybody.
         let is_copy = self.stdin.as_ref().is_some_and(|stdin| stdin.path() == found.path);
-        if found.path.is_dir() {
+        if let Some(folder) = &found.folder {
+            Some((folder.clone(), true))
+        } else if found.path.is_dir() {
             Some((found.path.clone(), true))
         } else if found.path == path && !is_copy {
             Some((found.path.parent()?.to_path_buf(), false))

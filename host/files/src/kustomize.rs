@@ -1,0 +1,146 @@
+//! The patches that kustomizations name. A patch has the kind and the name of an object and a part of
+//! its fields: rules about the object do not apply to it.
+//!
+//! ```text
+//! kustomization.yaml ─▶ patches[].path, patchesStrategicMerge[], patchesJson6902[].path ─▶ Patches
+//! ```
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use opgate_document::Document;
+use opgate_input::read::{At, Reader};
+
+use super::content::{Expect, File};
+use super::folder::Folder;
+
+/// The names that kustomize knows.
+const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// Folders above a file in which a kustomization is looked for: `config/crd/patches/a.yaml` is named by
+/// `config/crd/kustomization.yaml`.
+const MAX_ABOVE: usize = 3;
+
+/// Paths of patches, each with the kustomization that names it.
+#[derive(Debug, Default)]
+pub(super) struct Patches(HashMap<PathBuf, PathBuf>);
+
+/// Whether a file is a kustomization by its name.
+pub(super) fn is_kustomization(path: &str) -> bool {
+    NAMES.contains(&path.rsplit_once('/').map_or(path, |(_, name)| name))
+}
+
+impl Patches {
+    /// Those of all kustomizations in a folder.
+    pub(super) fn of(folder: &Folder, reader: &Reader) -> Self {
+        let mut patches = Self::default();
+        let root = folder.root.path();
+        for entry in folder.files.iter().filter(|entry| is_kustomization(&entry.path)) {
+            if entry.refused.is_none() {
+                let file = entry.read(folder, Expect::Documents, &reader.fresh());
+                patches.take(&root.join(&entry.path), &file);
+            }
+        }
+        patches
+    }
+
+    /// Those of the kustomizations beside a file and in the folders above it.
+    pub(super) fn beside(path: &Path, reader: &Reader) -> Self {
+        let mut patches = Self::default();
+        for folder in path.ancestors().skip(1).take(MAX_ABOVE) {
+            for name in NAMES {
+                let path = folder.join(name);
+                if path.is_file() {
+                    let shown = path.display().to_string();
+                    let at = At::Named(&path);
+                    let file =
+                        File::read(at, shown.clone(), shown, Expect::Documents, &reader.fresh());
+                    patches.take(&path, &file);
+                }
+            }
+        }
+        patches
+    }
+
+    fn take(&mut self, kustomization: &Path, file: &File) {
+        let documents = file.documents().map(|documents| documents.documents());
+        let folder = kustomization.parent().unwrap_or(Path::new(""));
+        for document in documents.into_iter().flatten() {
+            for path in paths(&document) {
+                self.0
+                    .entry(normalized(&folder.join(path)))
+                    .or_insert_with(|| kustomization.to_path_buf());
+            }
+        }
+    }
+
+    /// Why the objects of a file are not evaluated, if it is a patch.
+    pub(super) fn reason(&self, path: &Path) -> Option<String> {
+        let kustomization = self.0.get(&normalized(path))?;
+        Some(format!("a patch of {}, not an object", kustomization.display()))
+    }
+}
+
+/// The paths that a kustomization names as patches. A patch can also stand in the kustomization itself.
+fn paths(kustomization: &Document) -> Vec<String> {
+    let root = kustomization.root();
+    let each = |member: &str, path: &str| -> Vec<String> {
+        let list = root.get(member).into_iter().flat_map(|list| list.items());
+        let texts = list.filter_map(|item| item.get(path)?.text().map(str::to_owned));
+        texts.collect()
+    };
+    let mut all = each("/patches", "/path");
+    all.extend(each("/patchesJson6902", "/path"));
+    all.extend(each("/patchesStrategicMerge", ""));
+    all.retain(|path| !path.contains('\n'));
+    all
+}
+
+/// A path without `.` and `..`.
+fn normalized(path: &Path) -> PathBuf {
+    let mut parts = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if parts.file_name().is_some() => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Temporary;
+
+    const KUSTOMIZATION: &str = "resources: [bases/crd.yaml]\npatches:\n- path: patches/a.yaml\n- patch: |\n    - op: remove\npatchesStrategicMerge:\n- ../shared/b.yaml\n- |\n  kind: X\npatchesJson6902: [{path: c.yaml, target: {kind: X}}]\n";
+
+    #[test]
+    fn patches_are_those_that_a_kustomization_names() {
+        let folder = Temporary::new(&[
+            ("crd/kustomization.yaml", KUSTOMIZATION),
+            ("crd/patches/a.yaml", ""),
+            ("shared/b.yaml", ""),
+            ("other/kustomization.yml", "patches: x\n"),
+        ]);
+        let walked = crate::folder::walk(folder.path()).unwrap();
+        let patches = Patches::of(&walked, &Reader::default());
+        let at = |path: &str| folder.path().join(path);
+        for (path, expected) in [
+            ("crd/patches/a.yaml", true),
+            ("crd/./patches/../patches/a.yaml", true),
+            ("shared/b.yaml", true),
+            ("crd/c.yaml", true),
+            ("crd/bases/crd.yaml", false),
+            ("crd/a.yaml", false),
+        ] {
+            let reason = patches.reason(&at(path));
+            assert_eq!(reason.is_some(), expected, "{path}: {reason:?}");
+        }
+        let beside = Patches::beside(&at("crd/patches/a.yaml"), &Reader::default());
+        let reason = beside.reason(&at("crd/patches/a.yaml")).unwrap();
+        assert!(reason.ends_with("crd/kustomization.yaml, not an object"), "{reason}");
+        assert_eq!(beside.reason(&at("crd/bases/crd.yaml")), None);
+    }
+}
