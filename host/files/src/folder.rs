@@ -71,16 +71,19 @@ pub struct Refused {
     pub why: String,
     /// Whether there could be files in it.
     pub is_folder: bool,
+    /// Whether it is a link to what is in the folder anyway.
+    pub is_inside: bool,
 }
 
 impl Refused {
     fn link(what: &str, is_folder: bool) -> Self {
         let instead = if is_folder { "folder" } else { "file" };
-        Self { why: format!("a symbolic link {what}: put the {instead} itself there"), is_folder }
+        let why = format!("a symbolic link {what}: put the {instead} itself there");
+        Self { why, is_folder, is_inside: false }
     }
 
     fn unreadable(error: &io::Error) -> Self {
-        Self { why: error.to_string(), is_folder: true }
+        Self { why: error.to_string(), is_folder: true, is_inside: false }
     }
 }
 
@@ -180,7 +183,7 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
                         Err(error) => error.to_string(),
                         Ok(_) => "it is replaced meanwhile".to_owned(),
                     };
-                    let refused = Refused { why, is_folder: false };
+                    let refused = Refused { why, is_folder: false, is_inside: false };
                     folder.files.push(Entry::refused(path, refused));
                 }
             }
@@ -257,7 +260,7 @@ fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refu
         return Err(Refused::link("that leads out of the folder", found.is_dir()));
     };
     if found.is_dir() {
-        return Err(Refused::link("to a folder", true));
+        return Err(Refused { is_inside: true, ..Refused::link("to a folder", true) });
     }
     if !found.is_file() {
         return Err(Refused::link("to what is no file", false));

@@ -289,7 +289,11 @@ impl<'f> Search<'f> {
     fn look(&self, file: &Entry) -> Look {
         if let Some(refused) = &file.refused {
             let is_own = refused.is_folder || has_documents(&file.path);
-            return if is_own { Look::Broken } else { Look::Other(Reason::NotObjects) };
+            return if is_own && !refused.is_inside {
+                Look::Broken
+            } else {
+                Look::Other(Reason::NotObjects)
+            };
         }
         if let Some(chart) = self.chart(&file.path) {
             return Look::Other(Reason::HelmTemplate(self.folder.root.path().join(chart)));
@@ -333,7 +337,7 @@ impl<'f> Search<'f> {
         let starts = |name: &str| text.lines().any(|line| line.trim_start().starts_with(name));
         let is_object = starts("apiVersion:") && starts("kind:")
             || starts("\"apiVersion\"") && starts("\"kind\"");
-        if text.contains("{{") || text.contains("{%") || text.contains("<%") {
+        if template::is_one(&read) {
             return Some(Reason::Template);
         }
         let why = || template::complaint(&read).unwrap_or_default();

@@ -13,6 +13,14 @@ pub(super) fn why(broken: &Broken) -> String {
     format!("{}{hint}", broken.why)
 }
 
+/// Whether a file cannot be read and has actions of a template anywhere.
+pub(super) fn is_one(file: &File) -> bool {
+    let text = file.broken().and_then(|broken| broken.text.as_deref()).unwrap_or_default();
+    [("{{", "}}"), ("{%", "%}"), ("<%", "%>")]
+        .iter()
+        .any(|(start, end)| text.split_once(start).is_some_and(|(_, after)| after.contains(end)))
+}
+
 /// A line with the reason why a file cannot be read, if it cannot.
 pub fn complaint(file: &File) -> Option<String> {
     let broken = file.broken()?;

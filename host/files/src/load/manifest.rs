@@ -32,6 +32,10 @@ pub(super) fn load(
         None => files(root, reader)?,
     };
     for file in all {
+        // A template of another program, among the files of a repository.
+        if folder.is_some() && template::is_one(&file) {
+            return Ok(vec![Subject::not_evaluated(root, "a template: render it first")]);
+        }
         errors.extend(template::complaint(&file));
         let count = file.documents().map_or(0, crate::content::Documents::len);
         for index in 0..count {
