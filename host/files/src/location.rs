@@ -3,7 +3,10 @@
 //! A field is a path as Kubernetes writes it (`spec.files[3].documents[0].metadata.annotations[a.b]`).
 //! The document itself determines the meaning of the path: a name with points but without brackets
 //! is found as well. A field that is not in the document has the place of the nearest value around
-//! it.
+//! it. A path that continues inside a text leads into the JSON that the text is: an annotation with
+//! examples, for instance. In a text that is no JSON it leads to the error.
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use opgate_document::{Document, Kind, Value};
 
@@ -53,8 +56,9 @@ impl Location {
     }
 }
 
-/// JSON pointer of the target of the tokens in a document, or of the nearest value around it.
-fn pointer(root: Value<'_>, tokens: &[String]) -> String {
+/// JSON pointer of the target of the tokens in a document, or of the nearest value around it, and the tokens
+/// that lead no further.
+fn pointer<'t>(root: Value<'_>, tokens: &'t [String]) -> (String, &'t [String]) {
     let (mut at, mut pointer, mut tokens) = (root, String::new(), tokens);
     while !tokens.is_empty() {
         // The name, or the longest one that several of the tokens form: it can have points.
@@ -69,7 +73,89 @@ fn pointer(root: Value<'_>, tokens: &[String]) -> String {
         pointer.push_str(&step);
         tokens = tokens.get(count..).unwrap_or_default();
     }
-    pointer
+    (pointer, tokens)
+}
+
+/// The JSON in a text.
+#[derive(Debug)]
+enum Inner {
+    Json(Document),
+    /// The offset of the error.
+    Broken(usize),
+}
+
+impl Inner {
+    fn of(text: &str) -> Self {
+        match Document::of(text.to_owned()) {
+            Ok(document) => Self::Json(document),
+            Err(_) => {
+                let error = serde_json::from_str::<&serde_json::value::RawValue>(text).err();
+                let place = error.map_or((1, 1), |error| (error.line(), error.column()));
+                let line = text.split_inclusive('\n').take(place.0.saturating_sub(1));
+                let start: usize = line.map(str::len).sum();
+                let offset = start.saturating_add(place.1.saturating_sub(1));
+                Self::Broken(offset.min(text.len().saturating_sub(1)))
+            }
+        }
+    }
+
+    /// The offset of the target of the tokens.
+    fn offset(&self, tokens: &[String]) -> Option<usize> {
+        match self {
+            Self::Broken(offset) => Some(*offset),
+            Self::Json(document) => {
+                let (pointer, _) = pointer(document.root(), tokens);
+                document.get(&pointer).map(|value| value.range().start)
+            }
+        }
+    }
+}
+
+/// The offset in the source of an offset in a text that is a literal block of YAML below a name; none if it
+/// is written in another way.
+fn in_block(source: &str, name: usize, text: &str, offset: usize) -> Option<usize> {
+    let header = source.get(name..)?.lines().next()?;
+    let (_, style) = header.split(" #").next()?.trim_end().rsplit_once(' ')?;
+    if !style.starts_with('|') || style.contains(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let block = name.checked_add(header.len())?;
+    let block = block.checked_add(source.get(block..)?.find('\n')?)?.checked_add(1)?;
+    let lines = source.get(block..)?.split_inclusive('\n');
+    let first = lines.clone().find(|line| !line.trim().is_empty())?;
+    let indent = first.len().checked_sub(first.trim_start_matches(' ').len())?;
+    let before = text.get(..offset)?;
+    let index = before.matches('\n').count();
+    let column = before.len().checked_sub(before.rfind('\n').map_or(0, |newline| newline + 1))?;
+    let start: usize = lines.take(index).map(str::len).sum();
+    let found = block.checked_add(start)?.checked_add(indent)?.checked_add(column)?;
+    let same = source.as_bytes().get(found) == text.as_bytes().get(offset);
+    same.then_some(found)
+}
+
+/// The offset in the source of an offset in a quoted text of JSON that starts at `start`.
+fn in_quotes(source: &str, start: usize, offset: usize) -> Option<usize> {
+    let raw = source.get(start..)?.strip_prefix('"')?;
+    let (mut at, mut passed) = (0_usize, 0_usize);
+    let mut characters = raw.char_indices();
+    while passed < offset {
+        let (_, character) = characters.next()?;
+        passed = passed.checked_add(match character {
+            '"' => return None,
+            '\\' => match characters.next()?.1 {
+                'u' => {
+                    let digits: String = characters.by_ref().take(4).map(|(_, c)| c).collect();
+                    let code = u32::from_str_radix(&digits, 16).ok()?;
+                    // Halves of pairs have the same length together.
+                    char::from_u32(code).map_or(2, char::len_utf8)
+                }
+                _ => 1,
+            },
+            other => other.len_utf8(),
+        })?;
+        at = characters.offset();
+    }
+    start.checked_add(1)?.checked_add(at)
 }
 
 /// A document of a file, prepared for finding places without parsing it again.
@@ -78,13 +164,15 @@ pub(crate) struct Locator {
     document: Document,
     /// Only for YAML.
     numbers: Option<Numbers>,
+    /// The last text into which a field led, by its pointer: many fields lead into one.
+    inner: Mutex<Option<(String, Arc<Inner>)>>,
 }
 
 impl Locator {
     /// Prepares a document.
     pub(crate) fn of(documents: &Documents, index: usize) -> Self {
         let numbers = documents.offsets(index).map(|_| Numbers::of(documents.json(index)));
-        Self { document: documents.document(index), numbers }
+        Self { document: documents.document(index), numbers, inner: Mutex::default() }
     }
 
     /// The place of the target of the tokens below a JSON pointer, in this document.
@@ -96,16 +184,38 @@ impl Locator {
         tokens: &[String],
     ) -> Location {
         let root = self.document.get(base).unwrap_or_else(|| self.document.root());
-        let pointer = format!("{base}{}", pointer(root, tokens));
-        let range = self.document.get(&pointer).map(|value| value.range()).unwrap_or_default();
+        let (inside, rest) = pointer(root, tokens);
+        let pointer = format!("{base}{inside}");
+        let value = self.document.get(&pointer);
+        let range = value.map(|value| value.range()).unwrap_or_default();
+        let text = value.and_then(|value| value.text()).filter(|_| !rest.is_empty());
+        let inner = text.and_then(|text| Some((text, self.inner(&pointer, text).offset(rest)?)));
         let offset = match (&self.numbers, documents.offsets(index)) {
             (Some(numbers), Some(offsets)) => {
-                numbers.offset(documents.json(index), offsets, range.start)
+                let name = numbers.offset(documents.json(index), offsets, range.start);
+                let inner =
+                    inner.and_then(|(text, offset)| in_block(&documents.text, name, text, offset));
+                inner.unwrap_or(name)
             }
             _ if pointer.is_empty() => documents.start(index),
-            _ => name_before(&documents.text, range.start, &pointer),
+            _ => inner
+                .and_then(|(_, offset)| in_quotes(&documents.text, range.start, offset))
+                .unwrap_or_else(|| name_before(&documents.text, range.start, &pointer)),
         };
         Location::at(file, offset)
+    }
+
+    /// The JSON in the text at a pointer.
+    fn inner(&self, pointer: &str, text: &str) -> Arc<Inner> {
+        let mut last = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, inner)) = &*last
+            && known == pointer
+        {
+            return inner.clone();
+        }
+        let inner = Arc::new(Inner::of(text));
+        *last = Some((pointer.to_owned(), inner.clone()));
+        inner
     }
 }
 
@@ -159,6 +269,28 @@ mod tests {
         );
         places("a.yaml", text, 0, &[("a", (2, 1))]);
         places("a.yaml", text, 2, &[("c", (12, 1))]);
+    }
+
+    #[test]
+    fn fields_lead_into_the_json_of_a_text() {
+        let text = "annotations:\n  a.b/examples: |-  # all\n\n    [\n      {\"ä\": 1},\n      {\"kind\": \"X\"}\n    ]\n  broken: |\n    [\n      1,,\n    ]\n  folded: >\n    [{\"a\":\n    1}]\n  quoted: '[{\"a\": 1}]'\n";
+        places(
+            "a.yaml",
+            text,
+            0,
+            &[
+                ("annotations[a.b/examples][1].kind", (6, 16)),
+                ("annotations[a.b/examples][1]", (6, 7)),
+                ("annotations[a.b/examples][0].ä", (5, 13)),
+                ("annotations[a.b/examples][7]", (4, 5)),
+                ("annotations[a.b/examples]", (2, 3)),
+                ("annotations.broken.error", (10, 9)),
+                ("annotations.folded[0].a", (12, 3)),
+                ("annotations.quoted[0].a", (15, 3)),
+            ],
+        );
+        let text = "{\"a\": \"[{\\\"k\\\": \\u00e4\\n1, 2]\", \"b\": \"[{\\\"k\\\": 12}]\"}";
+        places("a.json", text, 0, &[("b[0].k", (1, 48)), ("b", (1, 33))]);
     }
 
     #[test]
