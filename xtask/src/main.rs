@@ -1,6 +1,7 @@
 //! Tasks of the project, run as `cargo xtask`.
 
 mod c_bindings;
+mod corpus;
 mod coverage;
 mod image;
 mod mutate;
@@ -19,6 +20,7 @@ Usage: cargo xtask new-rule POLICY ID [--in MODULE]
        cargo xtask coverage
        cargo xtask c-bindings
        cargo xtask mutate POLICY… [--sample N] [--seed N]
+       cargo xtask corpus FOLDER… [--binary FILE] [-- ARGUMENT…]
        cargo xtask image [--arch ARCH]… [--output FOLDER] [--tag TAG] [--check]
 
 new-rule starts a rule: its section in a module of the policy, and its case file.
@@ -34,6 +36,11 @@ c-bindings writes guest/c/src/wit.h and wit.c: the contract, wit/policy.wit, for
 
 mutate deletes the lines of policies one by one, in a copy of the workspace, and says which of them no test misses.
 With --sample it tries so many lines of each policy, chosen by --seed.
+
+corpus checks published content in folders, prints what each rule denies and warns about, and fails if something
+is denied that was not in the last run. ARGUMENTs go to `opgate check`. docs/reliability.md names repositories.
+
+  --binary FILE  the opgate to run; by default the release build
 
 image builds the image of opgate as an OCI layout, and prints its digest (docs/image.md).
 
@@ -72,9 +79,12 @@ fn run(arguments: &[&str]) -> Result<String> {
             Ok(format!("wrote {}", coverage::PAGE))
         }
         ["c-bindings"] => c_bindings::write(root),
+        ["corpus", arguments @ ..] => corpus::run(root, &corpora(arguments)?),
         ["mutate", arguments @ ..] => mutate::run(root, &mutated(arguments)?),
         ["image", arguments @ ..] => image::run(root, &pictured(arguments)?),
-        _ => bail!("the tasks are new-rule, coverage, c-bindings, mutate and image\n\n{USAGE}"),
+        _ => bail!(
+            "the tasks are new-rule, coverage, c-bindings, mutate, corpus and image\n\n{USAGE}"
+        ),
     }
 }
 
@@ -88,6 +98,27 @@ fn new_rule(root: &Path, arguments: &[&str]) -> Result<String> {
         "wrote {}\n\nFill in every TODO, and write the function that judges {id} below its section.\n`cargo test -p opgate-{policy}` says what is missing.",
         written.join("\nwrote ")
     ))
+}
+
+fn corpora<'a>(arguments: &[&'a str]) -> Result<corpus::Wanted<'a>> {
+    let mut wanted = corpus::Wanted::default();
+    let mut rest = arguments.iter();
+    while let Some(&argument) = rest.next() {
+        match argument {
+            "--" => wanted.arguments.extend(rest.by_ref()),
+            "--binary" => {
+                wanted.binary = Some(rest.next().copied().context("--binary needs a file")?);
+            }
+            option if option.starts_with('-') => {
+                bail!("{option} is no option of corpus\n\n{USAGE}");
+            }
+            folder => wanted.folders.push(folder),
+        }
+    }
+    if wanted.folders.is_empty() {
+        bail!("corpus needs a folder\n\n{USAGE}");
+    }
+    Ok(wanted)
 }
 
 fn mutated<'a>(arguments: &[&'a str]) -> Result<mutate::Wanted<'a>> {

@@ -145,7 +145,7 @@ impl<'r> Report<'r> {
         let (rule, mut message) = broken.remove(strictest);
         let others: Vec<_> = broken.iter().map(|(rule, _)| rule.id).collect();
         if !others.is_empty() {
-            message.push_str(&format!(" (also breaks {})", others.join(", ")));
+            message = format!("{message} (also breaks {})", others.join(", "));
         }
         self.add(rule, field, message);
     }
