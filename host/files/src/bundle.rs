@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::compressed::{self, Size};
-use super::content::{Content, Documents, Expect, File};
+use super::content::{self, Content, Documents, Expect, File};
 use super::field::Step;
 use super::folder;
 use super::json::{GROUP, VERSION, list, problem, quoted};
@@ -35,6 +35,17 @@ impl BundleKind {
             Self::Registry => "RegistryBundle",
             Self::Plain => "PlainBundle",
             Self::Project => "OperatorProject",
+        }
+    }
+
+    /// Which files are read as YAML or JSON. A registry reads all files directly in `manifests/` and
+    /// `metadata/`, whatever their names; other files, such as a `Dockerfile`, are text.
+    fn expect(self, path: &str) -> Expect {
+        match (self, path.split_once('/')) {
+            (Self::Registry, Some(("manifests" | "metadata", name))) if !name.contains('/') => {
+                Expect::Documents
+            }
+            _ => Expect::ByName,
         }
     }
 
@@ -99,13 +110,16 @@ impl Bundle {
     pub(super) fn read(root: &Path, kind: BundleKind, reader: &Reader) -> anyhow::Result<Self> {
         let folder = folder::walk(root)?;
         let read = |entry: &folder::Entry| {
-            let file = entry.read(&folder, Expect::ByName, reader);
-            let is_manifest = kind == BundleKind::Registry && file.path.starts_with("manifests/");
-            Arc::new(if is_manifest {
-                unique::tolerated(file, reader)
-            } else {
-                unique::checked(file)
-            })
+            let file = entry.read(&folder, kind.expect(&entry.path), reader);
+            // A registry takes the last one of a name, in all files, and so does the provisioner of
+            // plain bundles.
+            let file = unique::tolerated(file, reader);
+            // A registry passes over what it cannot read in `metadata/`: a license is no mistake there.
+            let is_other = file.path.starts_with("metadata/") && !content::has_documents(&file.path);
+            if is_other && entry.refused.is_none() && file.broken().is_some() {
+                return Arc::new(File { content: Content::Other, ..file });
+            }
+            Arc::new(file)
         };
         let files = parallel::map(&folder.files, read);
         let is_unpacked = kind == BundleKind::Registry;

@@ -1,6 +1,5 @@
 //! Duplicate names in an object. The parsers take the last one, and other readers may take the first:
-//! such a file cannot be read. A manifest of a `registry+v1` bundle can, as upstream reads it, and the
-//! name is noted.
+//! such a file cannot be read. A file of a bundle can, as upstream reads it, and the name is noted.
 //!
 //! The pass that checks a file finds them (`opgate_document::Text::twice`). A separate pass costs a
 //! tenth of the time for a catalog of 100 MB, this one a hundredth.

@@ -138,15 +138,40 @@ mod tests {
             let place = places.place(field).unwrap();
             assert_eq!((place.line, place.column), (line, column), "{field}");
         }
-        // Broken for another reason, metadata, and manifests that no registry reads.
-        for (spec, files) in [
-            (&spec, [2, 3].as_slice()),
-            (&object(&load(BundleKind::Plain).requests[0])["object"]["spec"], &[0, 1, 2, 3]),
-        ] {
-            for index in files {
-                assert!(spec["files"][index]["error"].is_object(), "{}", spec["files"][index]);
-            }
-        }
+        assert_eq!(spec["files"][3]["documents"], json!([{"annotations": {"a": "c"}}]));
+        assert_eq!(spec["files"][3]["twice"], twice(1, 21, "a"));
+        assert!(spec["files"][2]["error"].is_object(), "{}", spec["files"][2]);
+        let plain = object(&load(BundleKind::Plain).requests[0])["object"]["spec"].clone();
+        assert_eq!(plain["files"], spec["files"]);
+    }
+
+    #[test]
+    fn bundle_reads_manifests_and_metadata_whatever_their_names() {
+        let folder = Temporary::new(&[
+            ("Dockerfile", "a: b\n"),
+            ("manifests/README.md", "# Title\n\nA text.\n"),
+            ("manifests/a.crd", "kind: A\n"),
+            ("manifests/icon.png", "\0"),
+            ("manifests/sub/b.crd", "kind: B\n"),
+            ("metadata/LICENSE", "a: b: c\n"),
+            ("metadata/annotations", "annotations: {}\n"),
+            ("metadata/icon.svgz", "\0"),
+        ]);
+        let files = |kind| {
+            let subject = load(folder.path(), kind, None, &Reader::default()).unwrap();
+            object(&subject.requests[0])["object"]["spec"]["files"].clone()
+        };
+        let registry = files(BundleKind::Registry);
+        assert_eq!(registry[0]["text"], "a: b\n");
+        assert_eq!(registry[1]["documents"], json!(["A text."]));
+        assert_eq!(registry[2]["documents"], json!([{"kind": "A"}]));
+        assert!(registry[3]["error"].is_object(), "{}", registry[3]);
+        assert_eq!(registry[4]["text"], "kind: B\n");
+        assert_eq!(registry[5], json!({"path": "metadata/LICENSE", "size": 8}));
+        assert_eq!(registry[6]["documents"], json!([{"annotations": {}}]));
+        assert_eq!(registry[7], json!({"path": "metadata/icon.svgz", "size": 1}));
+        let plain = files(BundleKind::Plain);
+        assert_eq!(plain[2]["text"], "kind: A\n");
     }
 
     #[test]
