@@ -53,8 +53,9 @@ rule! {
     /// A file directly in `metadata/` has the mapping `annotations` at the top level of its first
     /// document. Its usual name is `annotations.yaml`, but any name will do: the first such file in
     /// the order of paths counts. Every value in the mapping is a string. A number or a boolean
-    /// counts as its text (`4.10` is `4.1`), and null as an empty string. A bundle without
-    /// `metadata/` breaks RBF-01 only.
+    /// counts as its text (`4.10` is `4.1`), and null as an empty string. A key that is in a mapping twice
+    /// is a warning, because the registry reads the last one. A bundle without `metadata/` breaks
+    /// RBF-01 only.
     ///
     /// # Why
     ///
@@ -65,7 +66,8 @@ rule! {
     /// # Repair
     ///
     /// Add `metadata/annotations.yaml` with the mapping `annotations`, and correct a file that
-    /// cannot be parsed. Write several channels in one string, with commas.
+    /// cannot be parsed. Write several channels in one string, with commas, and remove all but one of
+    /// the values of a key.
     ///
     /// # Accepted
     ///
@@ -87,7 +89,7 @@ rule! {
     ///
     /// `message: Could not find annotations file: the value of
     /// "operators.operatorframework.io.bundle.channels.v1" is not a text`
-    RBF_02: Deny {
+    pub(crate) RBF_02: Deny {
         on: [BUNDLE: Create | Update],
         source: "OCP 4.12 L415-432; OCP 4.15 L336-366; OKD L60-70; operator-registry pkg/lib/bundle/validate.go",
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
-use crate::folder::{BUNDLE, File, Folder, MANIFESTS};
-use crate::manifests::{CSV, Manifest};
+use crate::folder::{BUNDLE, Folder, MANIFESTS};
+use crate::manifests::{self, CSV, Manifest};
 
 rules![RBF_06, RBF_13, RBF_16];
 
@@ -14,9 +14,9 @@ rule! {
     /// manifests/ holds exactly one ClusterServiceVersion
     ///
     /// Exactly one file in `manifests/` is of kind ClusterServiceVersion. Only the first document
-    /// of a file counts (RBF-32). Where no ClusterServiceVersion is found and a file in
-    /// `manifests/` cannot be read, the rule is reported as not evaluated: that file may be the
-    /// one. A bundle without `manifests/` breaks RBF-01 only.
+    /// of a file counts (RBF-32). Where no ClusterServiceVersion is found, and a file in `manifests/`
+    /// cannot be read or has a ClusterServiceVersion without `kind` (CSV-27), the rule is reported as
+    /// not evaluated: that file may be the one. A bundle without `manifests/` breaks RBF-01 only.
     ///
     /// # Why
     ///
@@ -52,7 +52,7 @@ rule! {
     }
 }
 
-/// A file that cannot be read may hold the `ClusterServiceVersion`.
+/// A file that cannot be read may hold the ClusterServiceVersion, and one without a kind is CSV-27's.
 pub(crate) fn exactly_one(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
@@ -61,8 +61,8 @@ pub(crate) fn exactly_one(
     let mut csvs = manifests.iter().filter(|manifest| manifest.kind == CSV);
     match csvs.next() {
         Some(_) => {}
-        None if folder.files_in(MANIFESTS).any(File::is_failed) => {
-            report.skip(&RBF_06, "", "a file in manifests cannot be read");
+        None if folder.files_in(MANIFESTS).any(|file| manifests::may_hold_csv(folder, file)) => {
+            report.skip(&RBF_06, "", "a file in manifests cannot be read, or has no kind");
         }
         None => {
             let message = format!("no ClusterServiceVersion object found in {MANIFESTS}");

@@ -18,18 +18,18 @@ rule! {
     /// `group`, `version` and `kind` of `olm.gvk`, `packageName` and `version` of `olm.package`,
     /// `failureMessage` of `olm.constraint`, `label` of `olm.label`. A file `dependencies.*` can be
     /// parsed and has the key `dependencies`, or lists `properties`; null, an empty file and no file
-    /// at all are allowed.
-    /// Unknown types break RBF-18, and the rules CON judge what a constraint says.
+    /// at all are allowed. A key that is in a mapping twice is a warning, because the registry reads the
+    /// last one. Unknown types break RBF-18, and the rules CON judge what a constraint says.
     ///
     /// # Why
     ///
-    /// OLM installs what the bundle depends on, and can do so only where the registry can read it.
-    /// See OpenShift 4.12, Operators, *Bundle format*, Dependencies.
+    /// OLM installs what the bundle depends on, and can do so only where the registry can read it. The
+    /// registry passes over a file that it cannot read, and the bundle loses its dependencies. See OpenShift 4.12, Operators, *Bundle format*, Dependencies.
     ///
     /// # Repair
     ///
-    /// Write each dependency as an item with `type` and `value`, and put versions in quotes. Remove
-    /// the file where the bundle depends on nothing.
+    /// Write each dependency as an item with `type` and `value`, and put versions in quotes. Write each
+    /// key of a mapping once. Remove the file where the bundle depends on nothing.
     ///
     /// # Accepted
     ///
@@ -51,7 +51,7 @@ rule! {
     ///
     /// Where the type is not known, the reason follows: `message: couldn't parse dependency of type
     /// unknown: type is missing`
-    RBF_17: Deny {
+    pub(crate) RBF_17: Deny {
         on: [BUNDLE: Create | Update],
         source: "OCP 4.12 L474-514, L2685-2720; OCP 4.15 L368-401, L1927-1960; OCP 4.5 L297-320; OKD L78-102; operator-registry pkg/registry/types.go, pkg/lib/bundle/validate.go",
     }
@@ -146,7 +146,7 @@ rule! {
     /// `message: couldn't parse dependency of type olm.crd`
     RBF_18: Deny {
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L482-494, L2688-2700; OCP 4.15 L368-401; OCP 4.5 L300-308; OKD L81-90; operator-registry pkg/registry/types.go",
+        source: "OCP 4.12 L482-494, L2688-2700; OCP 4.15 L368-401; OCP 4.5 L300-308; OKD L81-90; operator-registry pkg/lib/bundle/validate.go",
     }
 }
 

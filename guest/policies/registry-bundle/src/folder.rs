@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::{Document, Kind, Target};
+use opgate_sdk::{Document, Kind, Level, Report, Rule, Target};
 
 /// Folder of the manifests.
 pub(crate) const MANIFESTS: &str = "manifests";
@@ -49,6 +49,25 @@ impl File {
     /// The name without the folder.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit_once('/').map_or(&self.path, |(_, name)| name)
+    }
+
+    /// Whether it is YAML or JSON by its name.
+    pub(crate) fn is_named_document(&self) -> bool {
+        let ending = self.name().rsplit_once('.').map_or("", |(_, ending)| ending);
+        ["json", "yaml", "yml"].iter().any(|known| ending.eq_ignore_ascii_case(known))
+    }
+
+    /// Whether the registry passes over it.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.name().starts_with('.')
+    }
+
+    /// Reports a key that is in a mapping twice: upstream reads the last one.
+    pub(crate) fn report_repeated_key(&self, rule: &'static Rule, report: &mut Report<'_>) {
+        if let Some(why) = &self.twice {
+            let message = format!("{}: {why}: the last one counts", self.path);
+            report.add_as(Level::Warn, rule, self.twice_field(), message);
+        }
     }
 
     /// The field of the file itself.

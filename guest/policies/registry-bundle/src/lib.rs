@@ -30,7 +30,7 @@ mod removed;
 mod scorecard;
 mod versions;
 
-use crate::folder::MANIFESTS;
+use crate::folder::{MANIFESTS, METADATA};
 use opgate_sdk::{Document, Report, Review};
 
 use annotations::Annotations;
@@ -70,12 +70,30 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
+/// Keys that are in a mapping of `metadata/` twice, by the rule about the file.
+fn repeated_keys(folder: &Folder<'_>, report: &mut Report<'_>) {
+    for file in folder.files_in(METADATA).filter(|file| file.twice.is_some()) {
+        let Some(object) = folder.first(file) else { continue };
+        for (member, rule) in [
+            ("/annotations", &annotations::RBF_02),
+            ("/dependencies", &dependencies::RBF_17),
+            ("/properties", &properties::RBF_19),
+        ] {
+            if object.has(member) {
+                file.report_repeated_key(rule, report);
+                break;
+            }
+        }
+    }
+}
+
 /// A folder that is a bundle.
 fn bundle(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
     layout::directories(folder, report);
     layout::size(folder, report);
 
-    let objects = manifests::of(folder, folder.files_in(MANIFESTS));
+    let is_read = |file: &&folder::File| !file.is_hidden();
+    let objects = manifests::of(folder, folder.files_in(MANIFESTS).filter(is_read));
     let annotations = annotations::find(folder, report);
     if let Some(annotations) = &annotations {
         let has_csv = objects.iter().any(|object| object.kind == manifests::CSV);
@@ -84,6 +102,7 @@ fn bundle(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
         annotations::channel_names(annotations, settings, report);
         dockerfile::judge(folder, annotations, report);
     }
+    repeated_keys(folder, report);
     dependencies::judge(folder, settings, report);
     properties::judge(folder, report);
 

@@ -11,6 +11,7 @@ mod types;
 
 use std::collections::BTreeSet;
 
+use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Level, Report, names, rule, rules};
 
 use crate::folder::{BUNDLE, Content, File, Folder, MANIFESTS};
@@ -19,8 +20,19 @@ rules![RBF_10, RBF_11, RBF_12, RBF_32];
 
 pub(crate) const CSV: &str = "ClusterServiceVersion";
 pub(crate) const CRD: &str = "CustomResourceDefinition";
+const CSV_API_VERSION: &str = "operators.coreos.com/v1alpha1";
 
-/// The documented optional kinds together with those that the registry added later (decision J-4).
+/// What no other kind of its group has in its spec.
+const CSV_MEMBERS: [&str; 5] = [
+    "/spec/install",
+    "/spec/installModes",
+    "/spec/customresourcedefinitions",
+    "/spec/apiservicedefinitions",
+    "/spec/webhookdefinitions",
+];
+
+/// The documented optional kinds together with those that the registry added later. One page of the documents
+/// prints `ConsoleYamlSample`, so both spellings pass.
 const SUPPORTED: [&str; 23] = [
     CSV,
     CRD,
@@ -136,11 +148,12 @@ pub(crate) fn judge_files(
     report: &mut Report<'_>,
 ) {
     for file in folder.files_in(MANIFESTS) {
-        parses(folder, file, report);
-        if let Some(why) = &file.twice {
-            let message = format!("{}: {why}: the last one counts", file.path);
-            report.add_as(Level::Warn, &RBF_12, file.twice_field(), message);
+        if file.is_hidden() {
+            report.add(&RBF_12, file.field(), cannot_parse(&file.path, "is a hidden file"));
+            continue;
         }
+        parses(folder, file, report);
+        file.report_repeated_key(&RBF_12, report);
         if let Content::Documents(2..) = file.content {
             let message = format!(
                 "found more than one document inside {}, using only the first one",
@@ -148,9 +161,6 @@ pub(crate) fn judge_files(
             );
             report.add(&RBF_32, file.document_field(1), message);
         }
-    }
-    for file in folder.files_in(MANIFESTS).filter(|file| file.name().starts_with('.')) {
-        report.add(&RBF_12, file.field(), cannot_parse(&file.path, "is a hidden file"));
     }
     for path in folder.directories_in(MANIFESTS) {
         report.add(&RBF_12, "spec.directories", cannot_parse(path, "is a directory"));
@@ -161,10 +171,26 @@ pub(crate) fn judge_files(
         if let Some(object) = folder.first(manifest.file) {
             object_meta::judge(&object, manifest, report);
             if manifest.kind == CSV {
+                check_csv_version(manifest, report);
                 decodes(&object, manifest.file, report);
             }
         }
     }
+}
+
+/// The registry and OLM go by the kind of a ClusterServiceVersion, so another version is installed
+/// nonetheless. CSV-27 reports a missing one.
+fn check_csv_version(manifest: &Manifest<'_>, report: &mut Report<'_>) {
+    let Manifest { file, api_version, .. } = manifest;
+    if api_version.is_empty() || api_version == CSV_API_VERSION {
+        return;
+    }
+    let why = format!(
+        "apiVersion of a ClusterServiceVersion is {CSV_API_VERSION}, not {}",
+        quote(api_version)
+    );
+    let message = cannot_parse(&file.path, &why);
+    report.add_as(Level::Warn, &RBF_12, file.within("apiVersion"), message);
 }
 
 /// Whether upstream can decode a ClusterServiceVersion.
@@ -184,15 +210,16 @@ fn cannot_parse(path: &str, why: &str) -> String {
 rule! {
     /// every file in manifests/ is a Kubernetes object with valid metadata
     ///
-    /// Every file in `manifests/` is YAML or JSON, and its first document is an object with `kind`.
-    /// ClusterServiceVersions and CRDs have an `apiVersion` as well; of other objects OLM takes it
-    /// from the kind. There are no hidden files and no subdirectories. A key that is in a mapping
-    /// twice is a warning, because the registry reads the last one. Each object has a `name`, and
-    /// only a ClusterServiceVersion may have a `namespace`. Keys of labels and annotations, values of
-    /// labels, finalizers and `metadata.ownerReferences` follow the syntax of Kubernetes. The values
-    /// of a ClusterServiceVersion have the types of its API: a list is a list, and a string is no
-    /// number. In the legacy format (RBF-28) the rule reports only package manifests and files of
-    /// versions that cannot be read or parsed.
+    /// Every file in `manifests/`, whatever its name, is YAML or JSON, and its first document is an
+    /// object with `kind`. CRDs have an `apiVersion` as well; of other objects OLM takes it from the
+    /// kind. A ClusterServiceVersion without `apiVersion` or `kind` breaks CSV-27 only, and one whose
+    /// `apiVersion` is not `operators.coreos.com/v1alpha1` is a warning. There are no hidden files and no
+    /// subdirectories. A key that is in a mapping twice is a warning, because the registry reads the
+    /// last one. Each object has a `name`, and only a ClusterServiceVersion may have a `namespace`. Keys
+    /// of labels and annotations, values of labels, finalizers and `metadata.ownerReferences` follow the
+    /// syntax of Kubernetes. The values of a ClusterServiceVersion have the types of its API: a list is
+    /// a list, and a string is no number. In the legacy format (RBF-28) the rule reports only package
+    /// manifests and files of versions that cannot be read or parsed, or in which a key is twice.
     ///
     /// # Why
     ///
@@ -202,8 +229,9 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Correct the place that the message names. Move other files and subdirectories out of
-    /// `manifests/`, and render templates before you check.
+    /// Correct the place that the message names, and remove a namespace and all but one of the values
+    /// of a key. Move other files and subdirectories out of `manifests/`, and render templates before
+    /// you check.
     ///
     /// # Accepted
     ///
@@ -215,9 +243,10 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// A file `manifests/README.md`.
+    /// A file `manifests/README.md` that holds a text.
     ///
-    /// `message: manifests/README.md: cannot parse manifest: neither YAML nor JSON`
+    /// `message: manifests/README.md: cannot parse manifest: not an object; the registry reads every file in
+    /// manifests/`
     ///
     /// ```yaml
     /// apiVersion: v1
@@ -235,8 +264,10 @@ rule! {
 
 /// A file as a whole: can it be parsed, and is it an object?
 pub(crate) fn parses(folder: &Folder<'_>, file: &File, report: &mut Report<'_>) {
+    // Who puts another file here does not expect that it is read.
+    let hint = if file.is_named_document() { "" } else { "; the registry reads every file in manifests/" };
     let mut deny = |field: String, why: &str| {
-        report.add(&RBF_12, field, cannot_parse(&file.path, why));
+        report.add(&RBF_12, field, cannot_parse(&file.path, &format!("{why}{hint}")));
     };
     match &file.content {
         Content::Failed(why) => deny(file.error_field(), why),
@@ -249,16 +280,35 @@ pub(crate) fn parses(folder: &Folder<'_>, file: &File, report: &mut Report<'_>) 
                 return;
             }
             let kind = object.text_or_empty("/kind");
-            // Upstream decodes these two by their version, and all others by their kind.
-            let is_versioned = kind == CSV || kind == CRD;
-            let is_missing = |member| object.text_or_empty(&format!("/{member}")).is_empty();
-            for (member, is_required) in [("apiVersion", is_versioned), ("kind", true)] {
-                if is_required && is_missing(member) {
-                    deny(file.within(member), &format!("Object '{member}' is missing"));
-                }
+            // Upstream decodes CRDs by their version, and others by their kind.
+            if kind == CRD && object.text_or_empty("/apiVersion").is_empty() {
+                deny(file.within("apiVersion"), "Object 'apiVersion' is missing");
+            }
+            if kind.is_empty() && !is_csv_without_kind(&object, file) {
+                deny(file.within("kind"), "Object 'kind' is missing");
             }
         }
     }
+}
+
+/// Whether an object without a kind is meant to be a ClusterServiceVersion, as CSV-27 reports it.
+fn is_csv_without_kind(object: &Document, file: &File) -> bool {
+    let api_version = object.text_or_empty("/apiVersion");
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let is_group = group.is_empty() || group == "operators.coreos.com";
+    is_group
+        && object.text_or_empty("/kind").is_empty()
+        && (file.path.to_ascii_lowercase().contains("clusterserviceversion")
+            || CSV_MEMBERS.iter().any(|member| object.has(member)))
+}
+
+/// Whether a file of `manifests/` may hold the ClusterServiceVersion although no object says so: it cannot be
+/// read, or its object has no kind.
+pub(crate) fn may_hold_csv(folder: &Folder<'_>, file: &File) -> bool {
+    file.is_failed()
+        || folder.first(file).is_some_and(|object| {
+            object.kind("") == Kind::Object && is_csv_without_kind(&object, file)
+        })
 }
 
 rule! {
@@ -281,8 +331,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Remove the object: declare workloads and permissions in the ClusterServiceVersion, and let
-    /// the Operator create other objects. Add the kind to `bundle.extraKinds` where your OLM
+    /// Remove the object. Move a Deployment into `spec.install.spec.deployments` of the
+    /// ClusterServiceVersion, and let the Operator create other objects. Add the kind to `bundle.extraKinds` where your OLM
     /// supports it.
     ///
     /// # Accepted
@@ -300,9 +350,9 @@ rule! {
     /// ```
     ///
     /// `message: Value apps/v1, Kind=Deployment: unsupported media type registry+v1 for bundle
-    /// object`
+    /// object; move it into spec.install.spec.deployments of the ClusterServiceVersion`
     ///
-    /// Without `apiVersion`: `message: Deployment is not supported type for registryV1 bundle:
+    /// An Ingress without `apiVersion`: `message: Ingress is not supported type for registryV1 bundle:
     /// manifests/x.yaml`
     RBF_10: Deny {
         on: [BUNDLE: Create | Update],
@@ -364,6 +414,12 @@ fn supported(manifest: &Manifest<'_>, extra: &BTreeSet<String>, report: &mut Rep
                 manifest.group_version_kind()
             )
         };
+        let hint = if kind == "Deployment" {
+            "; move it into spec.install.spec.deployments of the ClusterServiceVersion"
+        } else {
+            ""
+        };
+        let message = message + hint;
         report.add(&RBF_10, file.within("kind"), message);
     }
     let known = ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"];

@@ -73,8 +73,8 @@ rule! {
     }
 }
 
-/// Every text fails upstream, because its integer part reads as 0; only `0%` does here
-/// (decision J-10).
+/// Every text fails upstream, because its integer part reads as 0. Only `0%` does here: `50%` lets pods be
+/// evicted.
 fn budget(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     let pointer = "/spec/maxUnavailable";
     let none = match object.kind(pointer) {

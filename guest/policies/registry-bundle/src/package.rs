@@ -88,7 +88,10 @@ pub(crate) fn judge_manifests(
                 let message = format!("{}: cannot parse manifest: {why}", file.path);
                 report.add(&RBF_12, file.error_field(), message);
             }
-            (_, Some(object)) => channels(&object, file, report),
+            (_, Some(object)) => {
+                file.report_repeated_key(&RBF_12, report);
+                channels(&object, file, report);
+            }
             (_, None) => {
                 for message in ["packageName empty", "channels empty"] {
                     report.add(&RBF_29, file.field(), message);
@@ -264,6 +267,9 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
         let failed: Vec<_> = files.iter().filter(|file| file.is_failed()).collect();
         for file in &failed {
             manifests::parses(folder, file, report);
+        }
+        for file in &files {
+            file.report_repeated_key(&RBF_12, report);
         }
         let manifests = manifests::of(folder, files.iter().copied());
         let csvs: Vec<_> = manifests.iter().filter(|manifest| manifest.kind == CSV).collect();

@@ -2,30 +2,44 @@
 //!
 //! Like dependencies, properties may be in any file of `metadata/`.
 
-use opgate_sdk::{Document, Kind, Report, rule, rules};
+use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
 
 use crate::folder::{BUNDLE, Content, Folder, METADATA};
 
 rules![RBF_19, RBF_20];
 
+/// The types whose values OLM and opm read. Of others they only keep the value, and null is one.
+const RESOLVED: [&str; 7] = [
+    "olm.constraint",
+    "olm.gvk",
+    "olm.gvk.required",
+    "olm.label",
+    "olm.label.required",
+    "olm.package",
+    "olm.package.required",
+];
+
 rule! {
     /// metadata/properties.yaml lists properties with type and value
     ///
     /// `properties`, in any file directly in `metadata/`, is a list of objects with a non-empty
-    /// string `type` and a `value` that is set and not null; any other JSON value is allowed. The
-    /// form with `property:` around both is accepted as well, with a warning of RBF-20. A file
+    /// string `type` and a `value` that is set and not null; any other JSON value is allowed. A missing
+    /// value is denied for the types that OLM resolves with: `olm.constraint`, `olm.gvk`, `olm.label`,
+    /// `olm.package`, and these with `.required`. For any other type it is a warning, because the
+    /// registry takes null for it. A key that is in a mapping twice is a warning as well. The form with `property:` around both is accepted as well, with a warning of RBF-20. A file
     /// `properties.*` can be parsed and has the key `properties`, or lists `dependencies`; null, an
     /// empty file and no file at all are allowed.
     ///
     /// # Why
     ///
-    /// OLM resolves dependencies with the properties of the bundle. The registry cannot use a
-    /// property without a type or a value. See OpenShift 4.12, Operators, *Operator Lifecycle
+    /// OLM resolves dependencies with the properties of the bundle. It cannot use a property without a
+    /// type, or a constraint without a value; opm refuses the first in a catalog. See OpenShift 4.12, Operators, *Operator Lifecycle
     /// Manager dependency resolution*, Operator properties.
     ///
     /// # Repair
     ///
-    /// Give each item a `type` and a `value`. Remove the file where the bundle has no properties of
+    /// Give each item a `type` and a `value`, and write each key of a mapping once. Move fields beside
+    /// them, such as `name`, into the value. Remove the file where the bundle has no properties of
     /// its own.
     ///
     /// # Accepted
@@ -47,7 +61,7 @@ rule! {
     /// `message: properties[0]: value must be set and not null`
     ///
     /// Without a type: `message: properties[0]: type must be a non-empty string`
-    RBF_19: Deny {
+    pub(crate) RBF_19: Deny {
         on: [BUNDLE: Create | Update],
         source: "OCP 4.12 L677-683, L2626-2665; OCP 4.15 L1886-1921; operator-registry pkg/registry/types.go, pkg/registry/parse.go",
     }
@@ -139,12 +153,15 @@ fn property(item: &Document, index: usize, field: &str, report: &mut Report<'_>)
         report.add(&RBF_19, format!("{field}.property"), message(index, "not an object"));
         return;
     }
-    if item.text_or_empty(&format!("{at}/type")).is_empty() {
+    let kind = item.text_or_empty(&format!("{at}/type"));
+    if kind.is_empty() {
         let why = message(index, "type must be a non-empty string");
         report.add(&RBF_19, format!("{field}{inside}"), why);
     }
     if !item.has(&format!("{at}/value")) {
         let why = message(index, "value must be set and not null");
-        report.add(&RBF_19, format!("{field}{inside}"), why);
+        let is_used = kind.is_empty() || RESOLVED.contains(&kind.as_str());
+        let level = if is_used { Level::Deny } else { Level::Warn };
+        report.add_as(level, &RBF_19, format!("{field}{inside}"), why);
     }
 }

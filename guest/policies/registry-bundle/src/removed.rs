@@ -87,7 +87,8 @@ rule! {
     ///
     /// No object in `manifests/` is of an API that Kubernetes 1.22, 1.25 or 1.26 removed. No entry
     /// in `resources` of the owned or required CRDs of the ClusterServiceVersion names one that
-    /// 1.25 removed. The lists are those of operator-framework/api. The rule denies where
+    /// 1.25 removed. A CRD of `apiextensions.k8s.io/v1beta1` in a bundle breaks this rule only; CRD-02
+    /// reports one in a review or in a manifest outside of bundles. The lists are those of operator-framework/api. The rule denies where
     /// `spec.minKubeVersion` of the ClusterServiceVersion or the setting `bundle.k8sVersion` is at
     /// least the version that removed the API, and otherwise warns. `permissions` and
     /// `clusterPermissions` for `podsecuritypolicies` of the group `policy` only give a warning. A

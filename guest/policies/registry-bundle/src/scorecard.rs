@@ -1,10 +1,10 @@
 //! The scorecard configuration, `tests/scorecard/config.yaml`.
 
-use opgate_sdk::{Document, Kind, Report, rule, rules};
+use opgate_sdk::{Document, Kind, Report, escape, rule, rules};
 
-use crate::folder::{BUNDLE, Content, Folder};
+use crate::folder::{BUNDLE, Content, File, Folder};
 
-rules![RBF_31];
+rules![RBF_31, RBF_33];
 
 const CONFIGURATION: &str = "tests/scorecard/config.yaml";
 const API_VERSION: &str = "scorecard.operatorframework.io/v1alpha3";
@@ -16,7 +16,8 @@ rule! {
     /// has `kind: Configuration` and `apiVersion: scorecard.operatorframework.io/v1alpha3`; the
     /// spelling `apiversion` is tolerated. `stages` is a list, and each stage has a list `tests`. Each test has a non-empty
     /// `image` and an `entrypoint` of at least one string. `parallel` of a stage is optional, and
-    /// `true` or `false`. Other fields, such as `labels`, are not checked.
+    /// `true` or `false`. RBF-33 is about `labels`; other fields are not checked. A key that is in a
+    /// mapping twice breaks the rule, because operator-sdk reads the last one.
     ///
     /// # Why
     ///
@@ -57,6 +58,46 @@ rule! {
     }
 }
 
+rule! {
+    /// the labels of a scorecard test are strings
+    ///
+    /// In `tests/scorecard/config.yaml`, `labels` of each test of `stages` is a mapping whose values are
+    /// strings. A test without `labels` passes. A file that cannot be parsed breaks RBF-31 only.
+    ///
+    /// # Why
+    ///
+    /// `operator-sdk scorecard --selector` chooses tests by their labels, which Kubernetes defines as
+    /// strings. See OpenShift 4.12, Operators, *Validating Operators using the scorecard tool*, Scorecard
+    /// configuration.
+    ///
+    /// # Repair
+    ///
+    /// Put the value in quotes.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// stages:
+    /// - tests:
+    ///   - image: quay.io/operator-framework/scorecard-test:v1.25.4
+    ///     entrypoint: [scorecard-test, basic-check-spec]
+    ///     labels: {suite: basic}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// The same test with `labels: {suite: 5}`.
+    ///
+    /// `message: scorecard configuration: stages[0].tests[0].labels.suite must be a string`
+    ///
+    /// Where `labels` is no mapping: `message: scorecard configuration: stages[0].tests[0].labels must be
+    /// a map of strings`
+    RBF_33: Warn {
+        on: [BUNDLE: Create | Update],
+        source: "OCP 4.12 L22130-22160",
+    }
+}
+
 pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
     let Some(file) = folder.file(CONFIGURATION) else { return };
     let mut warn = |field: String, why: &str| {
@@ -70,10 +111,13 @@ pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
         warn(file.field(), "the file is empty");
         return;
     };
+    if let Some(why) = &file.twice {
+        warn(file.twice_field(), &format!("{why}: the last one counts"));
+    }
     if object.text_or_empty("/kind") != "Configuration" {
         warn(file.within("kind"), "kind must be Configuration");
     }
-    // One edition prints `apiversion` (decision K-6).
+    // One edition of the documents prints `apiversion`.
     let version = object.text("/apiVersion").or_else(|| object.text("/apiversion"));
     if version.as_deref() != Some(API_VERSION) {
         warn(file.within("apiVersion"), &format!("apiVersion must be {API_VERSION}"));
@@ -98,6 +142,26 @@ pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
             {
                 if !is_there {
                     warn(file.within(&place), &format!("{place}.{member} is missing"));
+                }
+            }
+        }
+    }
+    check_labels(&object, file, report);
+}
+
+fn check_labels(configuration: &Document, file: &File, report: &mut Report<'_>) {
+    for (index, stage) in configuration.items("/stages").enumerate() {
+        for (number, test) in stage.items("/tests").enumerate() {
+            let labels = format!("stages[{index}].tests[{number}].labels");
+            if test.has("/labels") && test.kind("/labels") != Kind::Object {
+                let message = format!("scorecard configuration: {labels} must be a map of strings");
+                report.add(&RBF_33, file.within(&labels), message);
+            }
+            for key in test.keys("/labels") {
+                if test.kind(&format!("/labels/{}", escape(&key))) != Kind::Text {
+                    let message =
+                        format!("scorecard configuration: {labels}.{key} must be a string");
+                    report.add(&RBF_33, file.within(&format!("{labels}[{key}]")), message);
                 }
             }
         }
