@@ -115,7 +115,8 @@ impl Bundle {
             // plain bundles.
             let file = unique::tolerated(file, reader);
             // A registry passes over what it cannot read in `metadata/`: a license is no mistake there.
-            let is_other = file.path.starts_with("metadata/") && !content::has_documents(&file.path);
+            let is_other =
+                file.path.starts_with("metadata/") && !content::has_documents(&file.path);
             if is_other && entry.refused.is_none() && file.broken().is_some() {
                 return Arc::new(File { content: Content::Other, ..file });
             }

@@ -42,8 +42,9 @@ rule! {
     /// in `manifests/` defines the same group, version and kind. The group of the entry is what
     /// follows the first dot of its `name`. Versions of the CRD are those in `spec.versions`, or
     /// `spec.version` of a `v1beta1` CRD without that list. Only the first document of a file
-    /// counts (RBF-32), and a CRD in a file that cannot be parsed is missing. In the legacy format
-    /// (RBF-28) the rule applies to each version directory.
+    /// counts (RBF-32). Where a CRD is missing and a file of the directory cannot be parsed, the rule is
+    /// reported as not evaluated: that file may hold the CRD. In the legacy format (RBF-28) the rule
+    /// applies to each version directory.
     ///
     /// # Why
     ///
@@ -84,6 +85,7 @@ rule! {
     /// "etcdoperator.v0.9.4"`
     RBF_07: Deny {
         on: [BUNDLE: Create | Update],
+        may_skip: true,
         source: "OCP 4.12 L305; OCP 4.15 L274-278; OCP 4.5 L201, L220; OKD L23; api pkg/validation/internal/bundle.go; operator-registry pkg/lib/validation/bundle.go",
     }
 }
@@ -178,11 +180,13 @@ rule! {
     }
 }
 
-/// Judges one directory. That of a package's version (`is_bundle` is false) may hold other CRDs.
+/// Judges one directory. That of a package's version (`is_bundle` is false) may hold other CRDs. `has_failed`
+/// says that a file in it cannot be read: RBF-12 reports the mistake, and the CRD may be in that file.
 pub(crate) fn judge(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
     is_bundle: bool,
+    has_failed: bool,
     report: &mut Report<'_>,
 ) {
     let mut defined = Vec::new();
@@ -194,18 +198,24 @@ pub(crate) fn judge(
     let keys: BTreeSet<&Key> = defined.iter().map(|found| &found.key).collect();
     let mut owned_kinds = BTreeSet::new();
     let mut bundle = None;
+    let mut is_unknown = false;
     for csv in manifests.iter().filter(|manifest| manifest.kind == CSV) {
         let Some(object) = folder.first(csv.file) else { continue };
         let name = quote(&csv.name);
         for Found { key, field } in owned(&object, csv) {
             if keys.contains(&key) {
                 owned_kinds.insert(key.group_kind());
+            } else if has_failed {
+                is_unknown = true;
             } else {
                 let message = format!("owned CRD {} not found in bundle {name}", key.quoted());
                 report.add(&RBF_07, field, message);
             }
         }
         bundle.get_or_insert(name);
+    }
+    if is_unknown {
+        report.skip(&RBF_07, "", "a file that may hold the CRD cannot be read");
     }
     if !is_bundle {
         return;

@@ -265,7 +265,8 @@ rule! {
 /// A file as a whole: can it be parsed, and is it an object?
 pub(crate) fn parses(folder: &Folder<'_>, file: &File, report: &mut Report<'_>) {
     // Who puts another file here does not expect that it is read.
-    let hint = if file.is_named_document() { "" } else { "; the registry reads every file in manifests/" };
+    let hint =
+        if file.is_named_document() { "" } else { "; the registry reads every file in manifests/" };
     let mut deny = |field: String, why: &str| {
         report.add(&RBF_12, field, cannot_parse(&file.path, &format!("{why}{hint}")));
     };

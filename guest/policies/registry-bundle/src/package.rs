@@ -289,7 +289,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
             replaced.extend(replaces(folder, csv));
             names.insert(csv.name.clone());
         }
-        apis::judge(folder, &manifests, false, report);
+        apis::judge(folder, &manifests, false, !failed.is_empty(), report);
     }
     if !is_complete {
         // Nor is it known which names are there.
