@@ -94,6 +94,25 @@ fn marked(text: &str) -> String {
 /// Longest name of a variable.
 const MAX_NAME: usize = 256;
 
+/// Whether the first document of a YAML text is empty, as a registry splits it: a document ends before a line
+/// `---`, unless that is the first line. So a comment above `---` is a document of its own, and the only one
+/// that a registry reads.
+fn starts_empty(text: &str) -> bool {
+    for (number, line) in text.lines().enumerate() {
+        let is_blank = |text: &str| text.is_empty() || text.starts_with('#');
+        match line.strip_prefix("---") {
+            Some(rest) if is_blank(rest.trim()) => {
+                if number > 0 {
+                    return true;
+                }
+            }
+            _ if is_blank(line.trim()) => {}
+            _ => return false,
+        }
+    }
+    false
+}
+
 /// A bundle that was read.
 #[derive(Debug)]
 pub struct Bundle {
@@ -179,6 +198,9 @@ impl Bundle {
                     if let Some(twice) = &file.twice {
                         problem(out, "twice", twice);
                     }
+                    if starts_empty(&documents.text) {
+                        out.push_str(",\"startsEmpty\":true");
+                    }
                 }
                 Content::Broken(broken) => problem(out, "error", broken),
                 Content::Text(text) => {
@@ -212,5 +234,22 @@ impl Bundle {
             _ => (None, rest),
         };
         Some(Step { file, document, tokens })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comment_above_a_marker_is_an_empty_first_document() {
+        for text in ["# a\n---\na: b\n", "\n---\na: b", "---\n--- # c\na: b", "---\n# a\n\n---\n"] {
+            assert!(starts_empty(text), "{text}");
+        }
+        for text in
+            ["", "# a\n", "a: b\n---\n", "---\n# a\na: b", "# a\n--- {a: b}\n---", "{}\n---\n"]
+        {
+            assert!(!starts_empty(text), "{text}");
+        }
     }
 }

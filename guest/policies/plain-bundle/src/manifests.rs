@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
+use opgate_sdk::{Document, Kind, Level, Report, Review, rule, rules};
 
 use crate::BUNDLE;
 use crate::objects::{self, PBF_04};
@@ -222,6 +222,10 @@ fn manifest(
         let message = format!("{path}: not a static manifest: neither YAML nor JSON");
         report.add(&PBF_04, field, message);
     } else {
+        if let Some(why) = file.text("/twice/message") {
+            let message = format!("{path}: {why}: the last one counts");
+            report.add_as(Level::Warn, &PBF_04, format!("{field}.twice"), message);
+        }
         contents.objects += objects::judge(file, &field, path, report);
     }
 }

@@ -15,7 +15,8 @@ rule! {
     /// Each file directly in `manifests/` is named `*.yaml`, `*.yml` or `*.json` and can be parsed,
     /// and each document in it is an object. A file can hold several documents. `apiVersion`,
     /// `kind` and `metadata.name` of an object have no template action: no `{{`. In other fields
-    /// `{{` is data. On UPDATE the rule judges the bundle in full.
+    /// `{{` is data. A key that is in a mapping twice is a warning, because the provisioner reads the
+    /// last one. On UPDATE the rule judges the bundle in full.
     ///
     /// # Why
     ///
@@ -26,7 +27,8 @@ rule! {
     /// # Repair
     ///
     /// Move other files, such as a README, out of `manifests/`. Render templates before you build
-    /// the bundle. Correct the place that the message names in a file that cannot be parsed.
+    /// the bundle. Correct the place that the message names in a file that cannot be parsed, and remove
+    /// all but one of the values of a key.
     ///
     /// # Accepted
     ///

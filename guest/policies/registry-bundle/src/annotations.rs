@@ -11,6 +11,7 @@ use opgate_sdk::{Document, Kind, Report, rule, rules};
 
 use crate::ascii;
 use crate::folder::{BUNDLE, Content, File, Folder, METADATA};
+use crate::manifests::FIRST_IS_EMPTY;
 
 rules![RBF_02, RBF_03, RBF_04, RBF_05, RBF_21, RBF_27];
 
@@ -54,7 +55,8 @@ rule! {
     /// document. Its usual name is `annotations.yaml`, but any name will do: the first such file in
     /// the order of paths counts. Every value in the mapping is a string. A number or a boolean
     /// counts as its text (`4.10` is `4.1`), and null as an empty string. A key that is in a mapping twice
-    /// is a warning, because the registry reads the last one. A bundle without `metadata/` breaks
+    /// is a warning, because the registry reads the last one. Nothing but the mapping stands above a line
+    /// `---` in the file, not even a comment (RBF-12). A bundle without `metadata/` breaks
     /// RBF-01 only.
     ///
     /// # Why
@@ -97,10 +99,17 @@ rule! {
 
 /// The annotations, if there is a file that has them.
 pub(crate) fn find<'f>(folder: &'f Folder<'_>, report: &mut Report<'_>) -> Option<Annotations<'f>> {
-    for file in folder.files_in(METADATA) {
+    // The registry finds nothing where an empty document comes first.
+    let (unread, files): (Vec<_>, Vec<_>) =
+        folder.files_in(METADATA).partition(|file| file.starts_empty);
+    for file in files.into_iter().chain(unread) {
         let Some(object) = folder.first(file) else { continue };
         let map = object.at("/annotations").filter(|map| map.kind("") == Kind::Object);
         if let Some(map) = map {
+            if file.starts_empty {
+                let message = format!("{NOT_FOUND}: {FIRST_IS_EMPTY}");
+                report.add(&RBF_02, file.field(), message);
+            }
             return Some(read(file, &map, report));
         }
     }

@@ -37,6 +37,8 @@ pub(crate) struct File {
     pub(crate) content: Content,
     /// A name that stands twice in a map, in a file that is read nonetheless.
     pub(crate) twice: Option<String>,
+    /// Whether an empty document stands before the first one.
+    pub(crate) starts_empty: bool,
     index: u32,
 }
 
@@ -132,8 +134,10 @@ impl<'d> Folder<'d> {
                 Content::Other
             };
             let twice = file.text("/twice/message");
+            let starts_empty = file.boolean("/startsEmpty") == Some(true);
             let size = file.integer("/size").and_then(|size| u64::try_from(size).ok());
-            files.push(File { path, size: size.unwrap_or_default(), content, twice, index });
+            let size = size.unwrap_or_default();
+            files.push(File { path, size, content, twice, starts_empty, index });
         }
         let mut directories: BTreeSet<_> =
             document.texts("/spec/directories").into_iter().collect();

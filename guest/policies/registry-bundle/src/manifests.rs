@@ -22,6 +22,10 @@ pub(crate) const CSV: &str = "ClusterServiceVersion";
 pub(crate) const CRD: &str = "CustomResourceDefinition";
 const CSV_API_VERSION: &str = "operators.coreos.com/v1alpha1";
 
+/// A comment above `---` is a document of its own to the registry.
+pub(crate) const FIRST_IS_EMPTY: &str =
+    "the first document is empty, and the registry reads no other one";
+
 /// What no other kind of its group has in its spec.
 const CSV_MEMBERS: [&str; 5] = [
     "/spec/install",
@@ -154,6 +158,10 @@ pub(crate) fn judge_files(
         }
         parses(folder, file, report);
         file.report_repeated_key(&RBF_12, report);
+        if file.starts_empty && file.has_documents() {
+            let why = format!("{FIRST_IS_EMPTY}: remove the line --- before the object");
+            report.add(&RBF_12, file.field(), cannot_parse(&file.path, &why));
+        }
         if let Content::Documents(2..) = file.content {
             let message = format!(
                 "found more than one document inside {}, using only the first one",
@@ -215,7 +223,8 @@ rule! {
     /// kind. A ClusterServiceVersion without `apiVersion` or `kind` breaks CSV-27 only, and one whose
     /// `apiVersion` is not `operators.coreos.com/v1alpha1` is a warning. There are no hidden files and no
     /// subdirectories. A key that is in a mapping twice is a warning, because the registry reads the
-    /// last one. Each object has a `name`, and only a ClusterServiceVersion may have a `namespace`. Keys
+    /// last one. Nothing stands above the line `---` before the object, not even a comment: the
+    /// registry reads that as an empty document, and no other one. Each object has a `name`, and only a ClusterServiceVersion may have a `namespace`. Keys
     /// of labels and annotations, values of labels, finalizers and `metadata.ownerReferences` follow the
     /// syntax of Kubernetes. The values of a ClusterServiceVersion have the types of its API: a list is
     /// a list, and a string is no number. In the legacy format (RBF-28) the rule reports only package

@@ -41,6 +41,44 @@ fn fields_lead_to_files_of_the_document() {
     }
 }
 
+/// A comment above `---` is a document of its own to the registry. The host says so.
+#[test]
+fn file_that_starts_with_an_empty_document_is_denied_once() {
+    let annotations: Map<_, _> = ["mediatype", "manifests", "metadata", "package", "channels"]
+        .into_iter()
+        .map(|name| format!("operators.operatorframework.io.bundle.{name}.v1"))
+        .map(|key| (key, json!("registry+v1")))
+        .collect();
+    let csv = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": "a.v1.0.0"}});
+    let bundle = |is_empty: bool| {
+        json!({"spec": {"files": [
+            {"path": "manifests/a.yaml", "documents": [csv], "startsEmpty": is_empty},
+            {"path": "metadata/a.yaml", "documents": [{"annotations": annotations}],
+                "startsEmpty": is_empty},
+        ]}})
+    };
+    assert_eq!(judge(Operation::Create, &bundle(false), &json!({})).violations, []);
+    let found = judge(Operation::Create, &bundle(true), &json!({})).violations;
+    let found: Vec<_> =
+        found.iter().map(|v| (v.rule.as_str(), v.field.as_str(), v.message.as_str())).collect();
+    assert_eq!(
+        found,
+        [
+            (
+                "RBF-02",
+                "spec.files[1]",
+                "Could not find annotations file: the first document is empty, and the registry reads no other one"
+            ),
+            (
+                "RBF-12",
+                "spec.files[0]",
+                "manifests/a.yaml: cannot parse manifest: the first document is empty, and the registry reads no other one: remove the line --- before the object"
+            ),
+        ]
+    );
+}
+
 #[test]
 fn ids_can_be_put_before_messages() {
     let settings = json!({"messages": {"prefixRuleId": true}});
