@@ -15,13 +15,15 @@ use crate::folder::{BUNDLE, Folder};
 rules![RBF_22];
 
 const DOCKERFILE: &str = "bundle.Dockerfile";
+/// The labels about the tool that made the bundle.
+const METRICS: &str = "operators.operatorframework.io.metrics.";
 
 rule! {
     /// labels of bundle.Dockerfile agree with annotations.yaml
     ///
     /// A `LABEL` in `bundle.Dockerfile` at the top of the bundle has the value of the annotation
-    /// with the same key. Labels without such an annotation, and values with a variable (`$`), are
-    /// not compared. Of several labels with the same key the last one counts. A file of more than
+    /// with the same key. Labels without such an annotation, values with a variable (`$`), and the
+    /// labels `operators.operatorframework.io.metrics.*` are not compared. Of several labels with the same key the last one counts. A file of more than
     /// 64 KiB is not looked at.
     ///
     /// # Why
@@ -60,8 +62,8 @@ pub(crate) fn judge(folder: &Folder<'_>, annotations: &Annotations<'_>, report: 
     let Some(file) = folder.file(DOCKERFILE) else { return };
     let Some(text) = folder.text(file) else { return };
     for (key, Label { value, line }) in labels(&text) {
-        // Whether a variable is the same nobody knows before the image is built.
-        if value.contains('$') {
+        // A variable has a value only when the image is built, and no program reads the metrics.
+        if value.contains('$') || key.starts_with(METRICS) {
             continue;
         }
         if let Some(annotation) = annotations.get(&key)

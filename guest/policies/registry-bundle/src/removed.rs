@@ -74,8 +74,10 @@ impl Removed {
         let kind =
             |(kind, names): (&String, &Vec<String>)| format!("{kind}: ({})", ascii::list(names));
         let kinds: Vec<_> = self.names.iter().map(kind).collect();
+        // The policy of CRDs leaves those of a bundle to this rule.
+        let related = if self.names.contains_key("CRD") { " (also breaks CRD-02)" } else { "" };
         let message = format!(
-            "this bundle is using APIs which were deprecated and removed in v1.{minor}. More info: https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-{minor}. Migrate the API(s) for {}",
+            "this bundle is using APIs which were deprecated and removed in v1.{minor}. More info: https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-{minor}. Migrate the API(s) for {}{related}",
             kinds.join(",")
         );
         report.add_as(level, &RBF_26, field.as_str(), message);
@@ -87,8 +89,8 @@ rule! {
     ///
     /// No object in `manifests/` is of an API that Kubernetes 1.22, 1.25 or 1.26 removed. No entry
     /// in `resources` of the owned or required CRDs of the ClusterServiceVersion names one that
-    /// 1.25 removed. A CRD of `apiextensions.k8s.io/v1beta1` in a bundle breaks this rule only; CRD-02
-    /// reports one in a review or in a manifest outside of bundles. The lists are those of operator-framework/api. The rule denies where
+    /// 1.25 removed. A CRD of `apiextensions.k8s.io/v1beta1` in a bundle breaks CRD-02 as well,
+    /// which reports it in reviews and in manifests outside of bundles. The lists are those of operator-framework/api. The rule denies where
     /// `spec.minKubeVersion` of the ClusterServiceVersion or the setting `bundle.k8sVersion` is at
     /// least the version that removed the API, and otherwise warns. `permissions` and
     /// `clusterPermissions` for `podsecuritypolicies` of the group `policy` only give a warning. A
