@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, names, rule, rules};
 
-use crate::folder::{BUNDLE, Folder};
+use crate::folder::{BUNDLE, File, Folder};
 use crate::manifests::{CRD, CSV, Manifest};
 
 rules![RBF_07, RBF_08, RBF_09];
@@ -42,8 +42,8 @@ rule! {
     /// in `manifests/` defines the same group, version and kind. The group of the entry is what
     /// follows the first dot of its `name`. Versions of the CRD are those in `spec.versions`, or
     /// `spec.version` of a `v1beta1` CRD without that list. Only the first document of a file
-    /// counts (RBF-32). Where a CRD is missing and a file of the directory cannot be parsed, the rule is
-    /// reported as not evaluated: that file may hold the CRD. In the legacy format (RBF-28) the rule
+    /// counts (RBF-32). Where a CRD is missing and a file that cannot be parsed has the kind in its name,
+    /// the rule is reported as not evaluated: that file may hold the CRD. In the legacy format (RBF-28) the rule
     /// applies to each version directory.
     ///
     /// # Why
@@ -180,13 +180,23 @@ rule! {
     }
 }
 
-/// Judges one directory. That of a package's version (`is_bundle` is false) may hold other CRDs. `has_failed`
-/// says that a file in it cannot be read: RBF-12 reports the mistake, and the CRD may be in that file.
+/// Files that cannot be read and are compared with each missing CRD. A bundle has a few at most.
+const MAX_FAILED: usize = 16;
+
+/// Whether the name of a file contains a kind, as that of a CRD does: `etcdclusters.crd.yaml`.
+fn is_named_in(files: &[&File], kind: &str) -> bool {
+    let kind = kind.to_lowercase();
+    !kind.is_empty()
+        && files.iter().take(MAX_FAILED).any(|file| file.name().to_lowercase().contains(&kind))
+}
+
+/// Judges one directory. That of a package's version (`is_bundle` is false) may hold other CRDs. `failed` are
+/// its files that cannot be read: RBF-12 reports these, and the CRD may be in one.
 pub(crate) fn judge(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
     is_bundle: bool,
-    has_failed: bool,
+    failed: &[&File],
     report: &mut Report<'_>,
 ) {
     let mut defined = Vec::new();
@@ -205,7 +215,7 @@ pub(crate) fn judge(
         for Found { key, field } in owned(&object, csv) {
             if keys.contains(&key) {
                 owned_kinds.insert(key.group_kind());
-            } else if has_failed {
+            } else if is_named_in(failed, &key.kind) {
                 is_unknown = true;
             } else {
                 let message = format!("owned CRD {} not found in bundle {name}", key.quoted());

@@ -114,8 +114,8 @@ fn bundle(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
     let package = annotations.as_ref().and_then(Annotations::package);
     csv::release(folder, &objects, package, report);
     csv::accounts(folder, &objects, report);
-    let has_failed = folder.files_in(MANIFESTS).any(folder::File::is_failed);
-    apis::judge(folder, &objects, true, has_failed, report);
+    let failed: Vec<_> = folder.files_in(MANIFESTS).filter(|file| file.is_failed()).collect();
+    apis::judge(folder, &objects, true, &failed, report);
     objects::judge(folder, &objects, report);
     removed::judge(folder, &objects, settings, report);
     scorecard::judge(folder, report);

@@ -264,7 +264,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
     let mut replaced = Vec::new();
     let mut is_complete = true;
     for (version, files) in versions {
-        let failed: Vec<_> = files.iter().filter(|file| file.is_failed()).collect();
+        let failed: Vec<_> = files.iter().copied().filter(|file| file.is_failed()).collect();
         for file in &failed {
             manifests::parses(folder, file, report);
         }
@@ -289,7 +289,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
             replaced.extend(replaces(folder, csv));
             names.insert(csv.name.clone());
         }
-        apis::judge(folder, &manifests, false, !failed.is_empty(), report);
+        apis::judge(folder, &manifests, false, &failed, report);
     }
     if !is_complete {
         // Nor is it known which names are there.
