@@ -6,6 +6,8 @@ use opgate_sdk::{Kind, Report, image, rule, rules};
 use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
+use crate::files::FBC_43;
+use crate::go_text::wrong_field;
 use crate::settings::Settings;
 use crate::spelling;
 
@@ -82,37 +84,39 @@ rule! {
 }
 
 rule! {
-    /// related images have an image, and no empty name
+    /// a related image has an image or a name
     ///
-    /// `relatedImages` of an `olm.bundle` blob, where given and not `null`, is a list. Each item
-    /// has `image`, a non-empty string. `name` may be left out or `null`, and otherwise is a
-    /// non-empty string; it need not be unique.
+    /// No item of `relatedImages` of an `olm.bundle` blob has neither an `image` nor a `name`. One of
+    /// them may be missing, `null` or empty: `opm render` writes such items, and `opm validate`
+    /// accepts them. Names need not be unique. FBC-28 checks the images, and FBC-43 denies what is no
+    /// list of objects with strings.
     ///
     /// # Why
     ///
-    /// The schema requires the image of each item (OpenShift 4.12, Operators, *olm.bundle schema*).
-    /// Tools that mirror a catalog for a disconnected cluster copy the images of this list.
+    /// The item says nothing, most likely because its keys are misspelt (OpenShift 4.12, Operators,
+    /// *olm.bundle schema*). Tools that mirror a catalog for a disconnected cluster copy the images
+    /// of this list, and miss what was meant.
     ///
     /// # Repair
     ///
-    /// Give the item an image, and remove an empty name.
+    /// Give the item its `image`, or remove the item.
     ///
     /// # Accepted
     ///
     /// ```yaml
-    /// relatedImages: [{image: quay.io/example/etcd-backup:v1.0.0}]
+    /// relatedImages: [{image: quay.io/example/etcd-backup:v1.0.0, name: ""}]
     /// ```
     ///
     /// # Rejected
     ///
     /// ```yaml
-    /// relatedImages: [{name: backup}]
+    /// relatedImages: [{image: "", name: ""}]
     /// ```
     ///
     /// `message: relatedImages[0].image: must be a non-empty string`
-    FBC_29: Deny {
+    FBC_29: Warn {
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L793, L804-811; OCP 4.15 L632-650; OKD L237-251",
+        source: "OCP 4.12 L793, L804-811; OCP 4.15 L632-650; OKD L237-251; operator-registry alpha/action/render.go getRelatedImages, alpha/model/model.go Bundle.Validate",
     }
 }
 
@@ -124,12 +128,15 @@ pub(crate) fn judge(
     has_objects: bool,
     report: &mut Report<'_>,
 ) {
-    let whose = || format!("package {} bundle {}", quote(&bundle.package), quote(&bundle.name));
     let image = blob.text_of("image").filter(|image| !image.is_empty());
     if let Some(image) = image {
         if let Some(why) = image::error(&image) {
-            let message =
-                format!("{} image: invalid image pull spec {}: {why}", whose(), quote(&image));
+            let message = format!(
+                "package {} bundle {} image: invalid image pull spec {}: {why}",
+                quote(&bundle.package),
+                quote(&bundle.name),
+                quote(&image)
+            );
             report.add(&FBC_28, blob.field("image"), message);
         }
     } else {
@@ -141,40 +148,55 @@ pub(crate) fn judge(
         }
     }
     match blob.kind("relatedImages") {
-        Kind::List => {}
-        Kind::Missing | Kind::Null => return,
-        _ => {
-            report.add(&FBC_29, blob.field("relatedImages"), "relatedImages: must be a list");
-            return;
+        Kind::List => related(blob, bundle, report),
+        Kind::Missing | Kind::Null => {}
+        kind => {
+            let why = wrong_field(kind, "Bundle.relatedImages", "[]declcfg.RelatedImage");
+            report.add(&FBC_43, blob.field("relatedImages"), format!("parse bundle: {why}"));
         }
     }
-    let list = || blob.field("relatedImages");
-    let rows = blob.rows(&blob.pointer("relatedImages"), &["/image", "/name"]);
+}
+
+/// Evaluates the items of `relatedImages`.
+fn related(blob: &Blob<'_>, bundle: &Bundle, report: &mut Report<'_>) {
+    let list = blob.field("relatedImages");
+    let rows = blob.rows(&blob.pointer("relatedImages"), &["/image", "/name", ""]);
     for (index, row) in (0_u32..).zip(rows.iter()) {
-        let wanting =
-            |member: &str| format!("relatedImages[{index}].{member}: must be a non-empty string");
-        let place = |member: &str, kind: Kind| match kind {
-            Kind::Missing => format!("{}[{index}]", list()),
-            _ => format!("{}[{index}].{member}", list()),
-        };
-        if let Some(image) = row.text(0).filter(|image| !image.is_empty()) {
+        if !matches!(row.kind(2), Kind::Object | Kind::Null) {
+            let why = wrong_field(row.kind(2), "Bundle.relatedImages", "declcfg.RelatedImage");
+            report.add(&FBC_43, format!("{list}[{index}]"), format!("parse bundle: {why}"));
+            continue;
+        }
+        let mut is_decoded = true;
+        for (column, member) in [(0, "image"), (1, "name")] {
+            let kind = row.kind(column);
+            if !matches!(kind, Kind::Missing | Kind::Null | Kind::Text) {
+                let field = format!("RelatedImage.relatedImages.{member}");
+                let why = wrong_field(kind, &field, "string");
+                let message = format!("parse bundle: {why}");
+                report.add(&FBC_43, format!("{list}[{index}].{member}"), message);
+                is_decoded = false;
+            }
+        }
+        let image = row.text_or_empty(0);
+        if !image.is_empty() {
             if let Some(why) = image::error(image) {
+                let (package, name) = (quote(&bundle.package), quote(&bundle.name));
                 let message = format!(
-                    "{} relatedImages[{index}].image: invalid image pull spec {}: {why}",
-                    whose(),
+                    "package {package} bundle {name} relatedImages[{index}].image: invalid image pull spec {}: {why}",
                     quote(image)
                 );
-                report.add(&FBC_28, place("image", Kind::Text), message);
+                report.add(&FBC_28, format!("{list}[{index}].image"), message);
             }
-        } else {
+        } else if is_decoded && row.text_or_empty(1).is_empty() {
             let item = format!("{}/{index}", blob.pointer("relatedImages"));
-            let message = wanting("image") + &spelling::hint(blob.value(), &item, "image");
-            report.add(&FBC_29, place("image", row.kind(0)), message);
-        }
-        match (row.text(1), row.kind(1)) {
-            (Some(name), _) if !name.is_empty() => {}
-            (None, Kind::Missing | Kind::Null) => {}
-            _ => report.add(&FBC_29, place("name", Kind::Text), wanting("name")),
+            let hint = spelling::hint(blob.value(), &item, "image");
+            let message = format!("relatedImages[{index}].image: must be a non-empty string{hint}");
+            let field = match row.kind(0) {
+                Kind::Missing => format!("{list}[{index}]"),
+                _ => format!("{list}[{index}].image"),
+            };
+            report.add(&FBC_29, field, message);
         }
     }
 }
