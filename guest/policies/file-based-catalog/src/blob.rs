@@ -121,6 +121,12 @@ impl<'d> Blob<'d> {
         self.document.rows(&self.absolute(pointer), columns)
     }
 
+    /// Members of an object in the blob.
+    pub(crate) fn fields(&self, pointer: &str, columns: &[String]) -> Rows {
+        let columns: Vec<_> = columns.iter().map(String::as_str).collect();
+        self.document.fields(&self.absolute(pointer), &columns)
+    }
+
     /// The column of a member, where the row says all about it.
     fn column(&self, name: &str) -> Option<usize> {
         let position = USUAL.iter().position(|usual| *usual == name)?;
@@ -327,7 +333,10 @@ rule! {
     /// schemas that start with olm. are OLM's
     ///
     /// A `schema` that starts with `olm.` is one of `olm.package`, `olm.channel`, `olm.bundle` and
-    /// `olm.deprecations`. The setting `catalog.reservedSchemas` lists further ones.
+    /// `olm.deprecations`. The setting `catalog.reservedSchemas` lists further ones. Templates of
+    /// `opm` (`olm.semver`, `olm.template.basic`, `olm.template.substitutes` and others of the form
+    /// `olm.template.*`) are the sources of catalogs: no rule is evaluated for them, and the audit
+    /// annotation `not-evaluated` names this rule.
     ///
     /// # Why
     ///
@@ -337,7 +346,8 @@ rule! {
     /// # Repair
     ///
     /// Correct the spelling, or use a prefix of your own. For a schema of a later OLM, add it to
-    /// `catalog.reservedSchemas`.
+    /// `catalog.reservedSchemas`. Render a template with `opm alpha render-template`, and check the
+    /// catalog that it prints.
     ///
     /// # Accepted
     ///
@@ -354,6 +364,7 @@ rule! {
     /// `message: schema "olm.support": all olm.* schemas are reserved for OLM-defined schemas`
     FBC_07: Deny {
         on: [CATALOG: Create | Update],
+        may_skip: true,
         source: "OCP 4.12 L693-700; OCP 4.15 L531-539, L653-691; OKD L176-184",
     }
 }
@@ -391,7 +402,28 @@ rule! {
     }
 }
 
+/// Whether a schema is that of a template, from which `opm` renders a catalog.
+fn is_template(schema: &str) -> bool {
+    schema == "olm.semver" || schema.starts_with("olm.template.")
+}
+
+/// Reports that templates were not evaluated: all blobs of a document, or a part of them.
+pub(crate) fn skip_templates(templates: usize, blobs: usize, report: &mut Report<'_>) {
+    let why = "templates of opm are no catalogs: render them with opm alpha render-template";
+    match templates {
+        0 => {}
+        all if all == blobs => report.skip(&FBC_07, "spec.blobs", why),
+        _ => report.skip_part(&FBC_07, "spec.blobs", why),
+    }
+}
+
 impl Blob<'_> {
+    /// Whether the blob is a template. Templates are no catalogs, and no rule applies to them.
+    pub(crate) fn is_template(&self, settings: &Settings) -> bool {
+        let schema = self.text_of("schema").unwrap_or_default();
+        is_template(&schema) && !settings.reserved_schemas.contains(&schema)
+    }
+
     /// Judges a schema by its name.
     fn known_schema(&self, schema: &str, settings: &Settings, report: &mut Report<'_>) {
         if schema.starts_with("olm.") {

@@ -5,6 +5,7 @@
 //!             └─ image, relatedImages ─▶ images
 //! ```
 
+pub(crate) mod decoded;
 pub(crate) mod identity;
 pub(crate) mod images;
 pub(crate) mod properties;

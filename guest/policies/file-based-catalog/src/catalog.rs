@@ -60,9 +60,12 @@ impl Catalog {
         };
         let mut objects = Objects::default();
         let table = blob::table(document);
+        let (mut templates, mut blobs) = (0, 0);
         for (at, row) in (0..).zip(table.iter()) {
             let blob = Blob::new(document, at, row);
+            blobs += 1;
             match blob.kind_of_all() {
+                Kind::Object if blob.is_template(settings) => templates += 1,
                 Kind::Object => catalog.add(&blob, settings, &mut objects, report),
                 Kind::Missing => {}
                 kind => {
@@ -71,6 +74,7 @@ impl Catalog {
                 }
             }
         }
+        blob::skip_templates(templates, blobs, report);
         catalog.known = catalog.named(document);
         catalog
     }

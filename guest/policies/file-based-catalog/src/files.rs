@@ -1,32 +1,37 @@
-//! The folder of a catalog: files that could not be read, and directories that packages share.
+//! The folder of a catalog: files with something wrong in them, and directories that packages share.
 //!
-//! Both are in the document without package. `spec.directories` lists directories with the packages
+//! Both are in the document without package. `spec.files` lists files that cannot be read
+//! (`error: {message, line, column}`), files with a key that stands twice (`twice`, likewise), and files
+//! with an empty document (`empty: {line}`). `spec.directories` lists directories with the packages
 //! that have blobs there: `{path: "", packages: [a, b]}`.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, rule, rules};
+use opgate_sdk::{Document, Level, Report, rule, rules};
 
 use crate::CATALOG;
 use crate::text::joined;
 
-rules![FBC_43, FBC_44];
+rules![FBC_43, FBC_44, FBC_55];
 
 rule! {
     /// every file of a catalog loads
     ///
     /// Every file below the root of the catalog, whatever its name, is a stream of YAML or JSON
     /// objects. Files that `.indexignore` lists are exempt; it has the syntax of `.gitignore`, and
-    /// each folder can have one. No object has a key twice, and no two keys of a blob differ only
-    /// in case.
+    /// each folder can have one. No two keys of a blob differ only in case, and `relatedImages` is a
+    /// list of objects with strings. The same key twice in an object is a warning: `opm` takes the
+    /// last one. FBC-55 reports empty documents.
     ///
     /// # Why
     ///
     /// `opm` tries to load every file and fails if one does not load (OpenShift 4.12, Operators,
-    /// *File-based catalogs, Directory structure*). It finds the keys of a blob in any case.
+    /// *File-based catalogs, Directory structure*). It finds the keys of a blob in any case. Other
+    /// tools refuse a key that stands twice, or take the first one.
     ///
     /// # Repair
     ///
-    /// Correct the file, or list it in `.indexignore` if it is no part of the catalog.
+    /// Correct the file, or list it in `.indexignore` if it is no part of the catalog. Remove one of
+    /// two keys with the same name.
     ///
     /// # Accepted
     ///
@@ -44,7 +49,8 @@ rule! {
     ///
     /// `message: duplicate keys for key "schema": [Schema schema]`. For a file that does not load,
     /// the message is the error of the parser, or `message: not a blob: an object with schema is
-    /// expected; list files that are none in .indexignore`
+    /// expected; list files that are none in .indexignore`. About the same key twice it is `message:
+    /// duplicate mapping key: name: the last one counts`
     pub(crate) FBC_43: Deny {
         on: [CATALOG: Create | Update],
         source: "OCP 4.12 L613-632, L638-647; OCP 4.15 L463-493; OKD L134-156; operator-registry alpha/declcfg/load.go, alpha/declcfg/declcfg.go",
@@ -87,6 +93,49 @@ rule! {
     }
 }
 
+rule! {
+    /// no document of a catalog file is empty
+    ///
+    /// Every document in a file of the catalog has content other than comments, blank lines and
+    /// `null`. A file may begin with `---` and end with it. A comment before that `---`, or a blank
+    /// line after the one at the end, is an empty document. Files with templates of `opm` are exempt
+    /// (FBC-07).
+    ///
+    /// # Why
+    ///
+    /// `opm` takes an empty document for a blob without schema and refuses the catalog
+    /// (operator-registry).
+    ///
+    /// # Repair
+    ///
+    /// Move the comment below the `---` that follows it, or remove the `---` that begins or ends the
+    /// empty document.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// ---
+    /// # The package etcd
+    /// schema: olm.package
+    /// name: etcd
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The package etcd
+    /// ---
+    /// schema: olm.package
+    /// name: etcd
+    /// ```
+    ///
+    /// `message: object '' is missing root schema field`
+    FBC_55: Deny {
+        on: [CATALOG: Create | Update],
+        source: "OCP 4.12 L700-720; operator-registry alpha/declcfg/load.go",
+    }
+}
+
 /// Judges the files and directories.
 pub(crate) fn judge(document: &Document, report: &mut Report<'_>) {
     for (index, file) in (0_u32..).zip(document.items("/spec/files")) {
@@ -94,6 +143,15 @@ pub(crate) fn judge(document: &Document, report: &mut Report<'_>) {
             let message = file.text("/error/message").filter(|message| !message.is_empty());
             let message = message.unwrap_or_else(|| "the file cannot be read".to_owned());
             report.add(&FBC_43, format!("spec.files[{index}].error"), message);
+        }
+        if let Some(why) = file.text("/twice/message") {
+            let message = format!("{why}: the last one counts");
+            report.add_as(Level::Warn, &FBC_43, format!("spec.files[{index}].twice"), message);
+        }
+        if let Some(line) = file.integer("/empty/line") {
+            // Lines of a text are counted from 0.
+            let field = format!("spec.files[{index}].text[{}]", line.saturating_sub(1));
+            report.add(&FBC_55, field, "object '' is missing root schema field");
         }
     }
     for (index, directory) in (0_u32..).zip(document.items("/spec/directories")) {

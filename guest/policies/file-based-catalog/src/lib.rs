@@ -52,6 +52,7 @@ opgate_sdk::policy! {
         deprecations::RULES,
         files::RULES,
         graph::RULES,
+        bundle::decoded::RULES,
         bundle::identity::RULES,
         bundle::images::RULES,
         catalog::members::RULES,

@@ -10,7 +10,6 @@ use opgate_sdk::names::group_version_kind;
 use opgate_sdk::{Document, Kind, Rows};
 
 use crate::go_text::{wrong_field, wrong_value};
-use crate::spelling;
 use opgate_sdk::go::base64;
 
 /// Base64 that is decoded for one document, in bytes.
@@ -22,16 +21,18 @@ const LARGEST: usize = 4_000_000;
 #[derive(Default)]
 pub(crate) struct Objects {
     spent: usize,
+    /// Bytes of other properties that were checked ([`crate::bundle::decoded`]).
+    pub(crate) decoded: u32,
     scratch: Vec<u8>,
 }
 
 /// What came of an object.
 pub(crate) enum Outcome {
-    /// It is one: here it is, unless it is in a file beside the catalog.
+    /// It loads: the object, if the data are one.
     Object(Option<Document>),
     /// The property is no bundle object.
     NoProperty(String),
-    /// The data are no object.
+    /// The data are neither JSON nor YAML.
     NoObject(String),
     /// There was no room left to look.
     LeftOut,
@@ -46,13 +47,15 @@ impl Objects {
         }
         match property.kind("/value/data") {
             Kind::Text => {}
-            // The old way: a file beside the catalog.
-            Kind::Missing if property.kind("/value/ref") == Kind::Text => {
-                return Outcome::Object(None);
-            }
-            Kind::Missing | Kind::Null => {
-                let hint = spelling::hint(property, "/value", "data");
-                return Outcome::NoObject(format!("{NO_OBJECT}{hint}"));
+            // No data are no object, and a file beside the catalog is not read.
+            Kind::Missing | Kind::Null => return Outcome::Object(None),
+            // Go reads bytes from a list of numbers as well.
+            Kind::List => {
+                let rows = property.rows("/value/data", &[""]);
+                let wrong = rows.iter().map(|row| row.kind(0)).find(|kind| *kind != Kind::Number);
+                return wrong.map_or(Outcome::Object(None), |kind| {
+                    Outcome::NoProperty(wrong_field(kind, "BundleObject.data", "uint8"))
+                });
             }
             kind => {
                 let why = wrong_field(kind, "BundleObject.data", "[]uint8");
@@ -68,35 +71,46 @@ impl Objects {
         if let Err(at) = base64::decode(&data, &mut self.scratch) {
             return Outcome::NoProperty(format!("illegal base64 data at input byte {at}"));
         }
-        let Ok(text) = std::str::from_utf8(&self.scratch) else {
-            return Outcome::NoObject("the data are not UTF-8".to_owned());
-        };
-        if text.len() > LARGEST {
+        if self.scratch.len() > LARGEST {
             return Outcome::LeftOut;
         }
+        let is_json = is_json(&self.scratch);
+        let Ok(text) = std::str::from_utf8(&self.scratch) else {
+            return match is_json {
+                true => Outcome::Object(None),
+                false => Outcome::NoObject("the data are not UTF-8".to_owned()),
+            };
+        };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let parsed = if is_json(text) { Document::parse(text) } else { from_yaml(text) };
+        let parsed = Document::parse(text).or_else(|_| from_yaml(text));
         match parsed {
             Ok(object) if object.kind("") == Kind::Object => Outcome::Object(Some(object)),
-            Ok(_) => Outcome::NoObject(NO_OBJECT.to_owned()),
+            // Upstream loads both as they are.
+            Ok(_) => Outcome::Object(None),
+            Err(_) if is_json => Outcome::Object(None),
             Err(why) => Outcome::NoObject(why),
         }
     }
 }
 
-/// `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.
-fn is_json(text: &str) -> bool {
-    let inner = text.trim_start().strip_prefix('{');
-    inner.is_some_and(|inner| inner.trim_start().starts_with(['"', '}']))
+/// Upstream takes what starts with `{` for JSON, and does not parse it while it loads the bundle.
+fn is_json(data: &[u8]) -> bool {
+    let text = data.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    text.trim_start().starts_with('{')
 }
 
+/// The first document of a text. The last member of a name counts.
 fn from_yaml(text: &str) -> Result<Document, String> {
-    let json = opgate_yaml::strict(text, LARGEST)?;
+    let json = match opgate_yaml::strict(text, LARGEST) {
+        Ok(json) => json,
+        Err(why) => match opgate_yaml::read(text, LARGEST) {
+            Some(opgate_yaml::Document::Json(json)) => json,
+            _ => return Err(why),
+        },
+    };
     let json = String::from_utf8(json).map_err(|error| error.to_string())?;
     Document::parse(&json)
 }
-
-const NO_OBJECT: &str = "the data are no JSON or YAML object";
 
 /// The APIs that a ClusterServiceVersion provides.
 pub(crate) fn owned_by(csv: &Document) -> BTreeSet<String> {

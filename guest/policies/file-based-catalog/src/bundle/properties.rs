@@ -9,6 +9,7 @@ use opgate_sdk::{Kind, Report, names, rule, rules};
 use crate::CATALOG;
 use crate::blob::Blob;
 use crate::bundle::Bundle;
+use crate::bundle::decoded;
 use crate::bundle::identity::PackageProperty;
 use crate::go_text::wrong_value;
 use crate::objects::{self, Objects, Outcome};
@@ -103,7 +104,9 @@ impl Reader<'_, '_> {
             "olm.package.required" => self.required_package(property, report),
             "olm.bundle.object" => self.object(property, report),
             "olm.bundle.mediatype" => self.media_type(property, report),
+            "olm.channel" => self.decoded(property, report),
             "olm.csv.metadata" => {
+                self.decoded(property, report);
                 let rows = |inner: &str, columns: &[&str]| {
                     self.blob.rows(&property.pointer(inner), columns)
                 };
@@ -111,6 +114,10 @@ impl Reader<'_, '_> {
             }
             _ => {}
         }
+    }
+
+    fn decoded(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
+        decoded::check(property, self.blob, self.bundle, &mut self.objects.decoded, report);
     }
 }
 
@@ -262,11 +269,12 @@ impl Reader<'_, '_> {
 }
 
 rule! {
-    /// objects in a bundle are base64 of JSON or YAML objects
+    /// objects in a bundle are base64 of JSON or YAML
     ///
     /// `value` of a bundle's property of type `olm.bundle.object` is an object, and its `data` is
-    /// base64 of one JSON or YAML object. A value with `ref` instead of `data` is accepted and not
-    /// read. Objects above 4,000,000 bytes, and those after the first 12 MiB of base64 of a
+    /// base64 of JSON or YAML. A value without `data` is accepted, and so is what `opm` loads
+    /// unparsed or unused: a scalar, a list, and anything that starts with `{`. Objects above
+    /// 4,000,000 bytes, and those after the first 12 MiB of base64 of a
     /// package, are skipped; the audit annotation `not-evaluated` then names the rule.
     ///
     /// # Why
@@ -277,7 +285,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Render the bundle again with `opm render`, or encode the manifest with `base64 -w0`.
+    /// Encode the manifest with `base64 -w0` and write the result as `data`, or render the bundle
+    /// again with `opm render`.
     ///
     /// # Accepted
     ///
