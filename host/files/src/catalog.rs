@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use opgate_document::{Document, Kind, Text};
 
-use super::content::{Broken, Content, Expect, File};
+use super::content::{Broken, Content, Documents, Expect, File};
 use super::field::Step;
 use super::ignore::{self, Ignore};
 use super::json::{GROUP, Out, VERSION, list, problem, quoted};
-use super::{folder, parallel, unique, waivers};
+use super::{folder, parallel, stream, unique, waivers};
 use opgate_input::read::{At, Reader};
 use opgate_text::lines::line_and_column;
 
@@ -27,8 +27,18 @@ pub struct Package {
     pub(super) blobs: Vec<(Arc<File>, usize)>,
     /// Files that could not be read; only if the name is empty.
     pub(super) broken: Vec<Arc<File>>,
+    /// Files that were read although something is wrong with them; only if the name is empty.
+    noted: Vec<Noted>,
     /// Folders with blobs of several packages, and their names; only if the name is empty.
     shared: Vec<(String, Vec<String>)>,
+}
+
+/// A file in which a name stands twice in a map, or a document is empty.
+#[derive(Debug, Clone)]
+struct Noted {
+    file: Arc<File>,
+    /// The line of the empty document, from 1.
+    empty: Option<u64>,
 }
 
 /// The description of a blob.
@@ -59,6 +69,11 @@ impl Head {
     fn is_package(&self) -> bool {
         self.schema == "olm.package"
     }
+
+    /// Whether it is a template, from which `opm` renders a catalog.
+    fn is_template(&self) -> bool {
+        self.schema == "olm.semver" || self.schema.starts_with("olm.template.")
+    }
 }
 
 /// Reads all blobs, by package in the order of names. Those without a package come last.
@@ -70,9 +85,9 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
     };
     let mut names = BTreeSet::new();
     let mut groups: BTreeMap<String, Vec<(Arc<File>, usize)>> = BTreeMap::new();
-    let mut broken = Vec::new();
+    let (mut broken, mut noted) = (Vec::new(), Vec::new());
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (file, heads) in files {
+    for (file, heads, empty) in files {
         let stray = heads.iter().position(Option::is_none);
         let file = Arc::new(match stray {
             Some(index) => without_objects(file, index),
@@ -81,6 +96,11 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
         if file.broken().is_some() {
             broken.push(file);
             continue;
+        }
+        let is_template = heads.iter().flatten().any(Head::is_template);
+        let empty = empty.filter(|_| !is_template);
+        if empty.is_some() || file.twice.is_some() {
+            noted.push(Noted { file: file.clone(), empty });
         }
         for (index, head) in heads.into_iter().flatten().enumerate() {
             let package = if head.is_package() {
@@ -111,30 +131,57 @@ pub(super) fn read(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<Packa
         packages: packages.clone(),
         blobs,
         broken: Vec::new(),
+        noted: Vec::new(),
         shared: Vec::new(),
     };
     let mut all: Vec<_> = groups.into_iter().map(package).collect();
     // An empty catalog is evaluated as well.
-    if !rest.is_empty() || !broken.is_empty() || !shared.is_empty() || all.is_empty() {
-        all.push(Package { broken, shared, ..package((String::new(), rest)) });
+    let has_files = !broken.is_empty() || !noted.is_empty() || !shared.is_empty();
+    if !rest.is_empty() || has_files || all.is_empty() {
+        all.push(Package { broken, noted, shared, ..package((String::new(), rest)) });
     }
     Ok(all.into_iter().map(Arc::new).collect())
 }
 
-/// A file, and the descriptions of its blobs.
-type Read = (File, Vec<Option<Head>>);
+/// A file, the descriptions of its blobs, and the line of its first empty document.
+type Read = (File, Vec<Option<Head>>, Option<u64>);
 
 fn file(path: &Path, reader: &Reader) -> Read {
     let shown = path.display().to_string();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    with_heads(File::read(At::Named(path), name, shown, Expect::Documents, reader))
+    let read = File::read(At::Named(path), name, shown, Expect::Documents, reader);
+    with_heads(read, reader)
 }
 
-fn with_heads(file: File) -> Read {
-    let file = unique::checked(file);
-    let documents = file.documents();
-    let heads = documents.map(|all| all.documents().map(|blob| Head::of(&blob)).collect());
-    (file, heads.unwrap_or_default())
+fn with_heads(file: File, reader: &Reader) -> Read {
+    let file = as_upstream(file, reader);
+    let Some(documents) = file.documents() else { return (file, Vec::new(), None) };
+    let line = |offset| line_and_column(&documents.text, offset);
+    match stream::empty_document(documents) {
+        Err((offset, why)) => {
+            let ((line, column), text) = (line(offset), Some((**documents.text).into()));
+            let content = Content::Broken(Broken { line, column, why, text });
+            (File { content, ..file }, Vec::new(), None)
+        }
+        Ok(empty) => {
+            let heads = documents.documents().map(|blob| Head::of(&blob)).collect();
+            let empty = empty.map(|offset| line(offset).0);
+            (file, heads, empty)
+        }
+    }
+}
+
+/// The file as `opm` reads it: the last member of a name counts, and the name of the file does not say
+/// whether it is JSON or YAML.
+fn as_upstream(file: File, reader: &Reader) -> File {
+    let file = unique::tolerated(file, reader);
+    let text = file.broken().and_then(|broken| broken.text.as_deref());
+    // Of another file the error is that of its own format already.
+    let text = text.filter(|_| file.path.to_ascii_lowercase().ends_with(".json"));
+    match text.and_then(|text| Documents::tolerant(text, reader)) {
+        Some(documents) => File { content: Content::Documents(documents), ..file },
+        None => file,
+    }
 }
 
 /// Every file that is not ignored, whatever its name, as in `opm`.
@@ -149,7 +196,8 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
     folder.files.retain(|entry| {
         entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores_entry(entry)
     });
-    let read = |entry: &folder::Entry| with_heads(entry.read(&folder, Expect::Documents, reader));
+    let read =
+        |entry: &folder::Entry| with_heads(entry.read(&folder, Expect::Documents, reader), reader);
     Ok(parallel::map(&folder.files, read))
 }
 
@@ -187,10 +235,18 @@ impl Package {
         if self.name.is_empty() {
             let out = &mut out.json;
             out.push_str(",\"files\":");
-            list(out, &self.broken, |out, file| {
+            let broken = self.broken.iter().map(|file| (file, None));
+            let noted = self.noted.iter().map(|noted| (&noted.file, noted.empty));
+            list(out, broken.chain(noted), |out, (file, empty)| {
                 let _ = write!(out, r#"{{"path":{}"#, quoted(&file.path));
                 if let Some(broken) = file.broken() {
                     problem(out, "error", broken);
+                }
+                if let Some(twice) = &file.twice {
+                    problem(out, "twice", twice);
+                }
+                if let Some(line) = empty {
+                    let _ = write!(out, r#","empty":{{"line":{line}}}"#);
                 }
                 out.push('}');
             });
@@ -217,7 +273,10 @@ impl Package {
                 Some(Step { file, document: Some(*index), tokens })
             }
             ("spec", "files") => {
-                Some(Step { file: self.broken.get(position)?, document: None, tokens: rest })
+                let noted = || self.noted.get(position.checked_sub(self.broken.len())?);
+                let file = self.broken.get(position);
+                let file = file.or_else(|| noted().map(|noted| &noted.file))?;
+                Some(Step { file, document: None, tokens: rest })
             }
             _ => None,
         }

@@ -34,6 +34,7 @@ pub mod parallel;
 mod recorded;
 mod repository;
 mod reviews;
+mod stream;
 mod template;
 #[cfg(test)]
 mod testing;

@@ -128,15 +128,17 @@ mod tests {
         let b = object(&subjects[1]);
         assert_eq!(b["object"]["spec"]["blobs"][0]["index"], 1);
         let rest = object(&subjects[2]);
-        assert_eq!(rest["object"]["spec"]["blobs"][0]["file"], "free.yaml");
+        let blobs = &rest["object"]["spec"]["blobs"];
+        assert_eq!(blobs[0]["value"], json!({"schema": "x", "value": {"a": 2}}));
+        assert_eq!(blobs[1]["file"], "free.yaml");
         let files = rest["object"]["spec"]["files"].as_array().unwrap();
         assert_eq!(files[0]["path"], "c/README.md");
         assert!(files[0]["error"]["message"].as_str().unwrap().starts_with("not a blob: "));
         assert_eq!(files[1]["path"], "c/bad.yaml");
         assert_eq!(
             files[2],
-            json!({"path": "c/twice.json", "error": {
-                "line": 2, "column": 20, "message": "not JSON: duplicate mapping key: a",
+            json!({"path": "c/twice.json", "twice": {
+                "line": 2, "column": 20, "message": "duplicate mapping key: a",
             }})
         );
         assert_eq!(files.len(), 3);
@@ -152,6 +154,55 @@ mod tests {
         assert_eq!((place.line, place.column), (2, 2));
         let mut places = Resolver::new(&subjects[2].requests[0].object);
         assert_eq!(places.place("spec.files[1]").unwrap().file, subjects[2].broken[1].shown);
+    }
+
+    #[test]
+    fn files_are_read_as_upstream_reads_them() {
+        let folder = Temporary::new(&[
+            ("a.json", "schema: olm.package\nname: a\n"),
+            ("a2.json", "{\"schema\": \"x\",\n\"name\": \"b\", \"name\": \"c\"}"),
+            ("a3.json", "{\"schema\": \"x\",}\n"),
+            ("b.json", "{\"schema\": \"olm.package\", \"name\": \"b\"}\n---\nschema: x\n"),
+            ("c.yaml", "# comment\n---\nschema: olm.package\nname: c\n---\n\n"),
+            ("d.yaml", "---\nschema: olm.package\nname: d\n---\n"),
+            ("e.yaml", "schema: x\n--- {schema: y}\n"),
+            ("f.yaml", "# comment\n---\nschema: olm.template.basic\nentries: []\n"),
+            ("g.yaml", "schema: x\nvalue: {a: 1, a: {b: 2}}\n"),
+        ]);
+        let subjects = load(folder.path(), None, &Reader::default()).unwrap();
+        let names: Vec<_> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c", "d", ""]);
+        let spec = object(&subjects[4])["object"]["spec"].clone();
+        let twice = |line: u64, column: u64, name: &str| {
+            let message = format!("duplicate mapping key: {name}");
+            json!({"line": line, "column": column, "message": message})
+        };
+        assert_eq!(
+            spec["files"],
+            json!([
+                {"path": "e.yaml", "error": {
+                    "line": 2, "column": 1,
+                    "message": "invalid Yaml document separator: {schema: y}",
+                }},
+                {"path": "a2.json", "twice": twice(2, 14, "name")},
+                {"path": "c.yaml", "empty": {"line": 1}},
+                {"path": "g.yaml", "twice": twice(2, 15, "a")},
+            ])
+        );
+        assert_eq!(spec["blobs"][4]["value"], json!({"schema": "x", "value": {"a": {"b": 2}}}));
+        assert_eq!(subjects[4].broken.len(), 1);
+        let mut places = Resolver::new(&subjects[4].requests[0].object);
+        for (field, name, line, column) in [
+            ("spec.files[0].error", "e.yaml", 2, 1),
+            ("spec.files[1].twice", "a2.json", 2, 14),
+            ("spec.files[2].text[0]", "c.yaml", 1, 1),
+            ("spec.files[3].twice", "g.yaml", 2, 15),
+        ] {
+            let place = places.place(field).unwrap();
+            assert!(place.file.ends_with(name), "{field}");
+            assert_eq!((place.line, place.column), (line, column), "{field}");
+        }
+        assert_eq!(places.place("spec.files[4].twice"), None);
     }
 
     #[test]
