@@ -76,10 +76,8 @@ impl Objects {
         }
         let is_json = is_json(&self.scratch);
         let Ok(text) = std::str::from_utf8(&self.scratch) else {
-            return match is_json {
-                true => Outcome::Object(None),
-                false => Outcome::NoObject("the data are not UTF-8".to_owned()),
-            };
+            let why = || "the data are not UTF-8".to_owned();
+            return if is_json { Outcome::Object(None) } else { Outcome::NoObject(why()) };
         };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let parsed = Document::parse(text).or_else(|_| from_yaml(text));
