@@ -11,6 +11,7 @@ use super::content::{Broken, Content, Documents, Expect, File};
 use super::field::Step;
 use super::ignore::{self, Ignore};
 use super::json::{GROUP, Out, VERSION, list, problem, quoted};
+use super::kinds::is_catalog_template;
 use super::{folder, parallel, stream, unique, waivers};
 use opgate_input::read::{At, Reader};
 use opgate_text::lines::line_and_column;
@@ -72,7 +73,7 @@ impl Head {
 
     /// Whether it is a template, from which `opm` renders a catalog.
     fn is_template(&self) -> bool {
-        self.schema == "olm.semver" || self.schema.starts_with("olm.template.")
+        is_catalog_template(&self.schema)
     }
 }
 

@@ -302,7 +302,8 @@ fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (St
             let (line, column) = opgate_text::lines::line_and_column(&text, offset);
             Err(Broken::at(line, column, "not a text: there is a byte 0 in it"))
         }
-        None if is_json => json(&text),
+        // As the tools of Kubernetes read it: by its content.
+        None if is_json && looks_like_json => json(&text),
         None => yaml(&text, reader),
     };
     match read {

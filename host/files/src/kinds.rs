@@ -172,8 +172,8 @@ pub(super) fn checked(json: &str) -> Option<As> {
 
 /// Whether a schema is that of a template from which opm makes a catalog:
 /// <https://olm.operatorframework.io/docs/reference/catalog-templates/>.
-fn is_catalog_template(schema: &str) -> bool {
-    schema.starts_with("olm.template.") || ["olm.semver", "olm.composite"].contains(&schema)
+pub(super) fn is_catalog_template(schema: &str) -> bool {
+    schema.starts_with("olm.template.") || schema == "olm.semver"
 }
 
 /// Entries of a list that are searched.

@@ -50,7 +50,10 @@ impl Bundles {
                 found.push((parent.to_owned(), As::Bundle));
             }
         }
-        let packages = folder.files.iter().filter(|file| file.path.ends_with(".package.yaml"));
+        let charts = charts(folder);
+        let packages = folder.files.iter().filter(|file| {
+            file.path.ends_with(".package.yaml") && chart_of(&charts, &file.path).is_none()
+        });
         found.extend(packages.map(|file| (parent(&file.path).to_owned(), As::Bundle)));
         found.retain(|(path, _)| !is_hidden(path));
         // The more specific result for a folder counts.
@@ -186,6 +189,24 @@ fn is_project(folder: &Folder, watches: &Entry, reader: &Reader) -> bool {
         || watches.refused.is_none() && looks()
 }
 
+/// The folders of Helm charts.
+fn charts(folder: &Folder) -> Vec<&str> {
+    let is_chart = |file: &&Entry| file.path.rsplit('/').next() == Some("Chart.yaml");
+    folder.files.iter().filter(is_chart).map(|file| parent(&file.path)).collect()
+}
+
+/// The chart of which a file is a template.
+fn chart_of<'c>(charts: &[&'c str], path: &str) -> Option<&'c str> {
+    let is_template = |chart: &&&str| {
+        let inside = match **chart {
+            "" => Some(path),
+            chart => path.strip_prefix(chart).and_then(|rest| rest.strip_prefix('/')),
+        };
+        inside.is_some_and(|inside| inside.starts_with("templates/"))
+    };
+    charts.iter().find(is_template).copied()
+}
+
 /// The type of a file that is in no bundle.
 enum Look {
     /// Its first blob is of this package.
@@ -211,9 +232,7 @@ pub(super) struct Search<'f> {
 impl<'f> Search<'f> {
     pub(super) fn new(folder: &'f Folder, bundles: Bundles, reader: &'f Reader) -> Self {
         let projects = bundles.projects(folder, reader);
-        let is_chart = |file: &&Entry| file.path.rsplit('/').next() == Some("Chart.yaml");
-        let charts = folder.files.iter().filter(is_chart).map(|file| parent(&file.path)).collect();
-        Self { folder, bundles, projects, charts, reader }
+        Self { folder, bundles, projects, charts: charts(folder), reader }
     }
 
     pub(super) fn run(self) -> Detection {
@@ -295,7 +314,7 @@ impl<'f> Search<'f> {
                 Look::Other(Reason::NotObjects)
             };
         }
-        if let Some(chart) = self.chart(&file.path) {
+        if let Some(chart) = chart_of(&self.charts, &file.path) {
             return Look::Other(Reason::HelmTemplate(self.folder.root.path().join(chart)));
         }
         if !has_documents(&file.path) || is_kustomization(&file.path) {
@@ -315,15 +334,6 @@ impl<'f> Search<'f> {
             Ok(_) => Look::Other(Reason::NotObjects),
             Err(_) => Look::Broken,
         }
-    }
-
-    /// The chart of which a file is a template.
-    fn chart(&self, path: &str) -> Option<&'f str> {
-        let is_template = |chart: &&&str| {
-            let slash = if chart.is_empty() { "" } else { "/" };
-            path.starts_with(&format!("{chart}{slash}templates/"))
-        };
-        self.charts.iter().find(is_template).copied()
     }
 
     /// Why a file that cannot be read is passed over; none if it should hold objects.

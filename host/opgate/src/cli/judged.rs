@@ -27,8 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Why rules about objects of a cluster are left out.
 const NO_CLUSTER: &str = "they need other objects of a cluster";
-/// Why rules about bundles and catalogs are: what they look at is there, but cannot be read.
-const UNREAD: &str = "they need content that cannot be read or is too large";
+/// Maximum number of lines about rules that were not evaluated.
+const LINES: usize = 20;
 
 /// What was found out about a subject.
 pub(super) struct Judged {
@@ -38,7 +38,7 @@ pub(super) struct Judged {
     /// Files that cannot be read and that no policy has told about, each with a line that says why.
     pub(super) unreported: Vec<(String, String)>,
     /// Rules that were not evaluated, each after the reason.
-    not_evaluated: Vec<(&'static str, String)>,
+    not_evaluated: Vec<(String, String)>,
 }
 
 /// Asks the policies.
@@ -88,9 +88,11 @@ impl<'s> Judge<'s> {
                 let explanation = Explanation::of(set.attention(&review), Some(&decision), &trace);
                 checked.explain(request.shown(), explanation);
             }
-            let why = if request.stands_for_files() { UNREAD } else { NO_CLUSTER };
-            let rules = decision.skipped.iter().map(|skipped| skipped.rule.clone());
-            not_evaluated.extend(rules.map(|rule| (why, rule)));
+            not_evaluated.extend(decision.skipped.iter().map(|skipped| {
+                let is_file = request.stands_for_files();
+                let why = if is_file { skipped.reason.as_str() } else { NO_CLUSTER };
+                (why.to_owned(), skipped.rule.clone())
+            }));
             checked.take(request, decision);
         }
         checked.took(started.elapsed());
@@ -124,7 +126,7 @@ pub(super) struct Findings<'s> {
     /// What to do about rules that need a cluster.
     pub(super) has_context: bool,
     outcome: Outcome,
-    left_out: BTreeMap<&'static str, BTreeSet<String>>,
+    left_out: BTreeMap<String, BTreeSet<String>>,
     unreported: Vec<Unread>,
     unseen: BTreeSet<String>,
 }
@@ -220,12 +222,16 @@ impl<'s> Findings<'s> {
                 "not judged: they are in {SYSTEM_NAMESPACE}, about which no webhook is asked"
             );
         }
-        for (why, rules) in self.left_out {
+        let more = self.left_out.len().saturating_sub(LINES);
+        for (why, rules) in self.left_out.into_iter().take(LINES) {
             let rules: Vec<_> = rules.iter().map(String::as_str).collect();
             let rules = explained::some(&rules);
             let is_cluster = why == NO_CLUSTER && !self.is_audit && !self.has_context;
             let with = if is_cluster { "; name files with --context" } else { "" };
             tracing::warn!(rules, "not evaluated: {why}{with}");
+        }
+        if more > 0 {
+            tracing::warn!("rules were not evaluated for {more} more reasons");
         }
         let outcome = self.fail_on.status(self.outcome);
         match self.report.end() {

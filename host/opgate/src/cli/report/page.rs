@@ -100,7 +100,16 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
         let what = if default == "off" { "Turned on by" } else { "Denies with" };
         let _ = writeln!(page, "* {what} the setting: {settings}");
     }
-    let _ = writeln!(page, "* Looks at: {} ({})", rule.kinds.join(", "), operations.join(", "));
+    let (files, requests): (Vec<_>, Vec<_>) =
+        rule.kinds.iter().partition(|kind| in_files(kind).is_some());
+    if !requests.is_empty() {
+        let requests = requests.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(page, "* Requests: {requests} ({})", operations.join(", "));
+    }
+    if !files.is_empty() {
+        let files = files.into_iter().filter_map(|kind| in_files(kind)).collect::<Vec<_>>();
+        let _ = writeln!(page, "* Files: {}", files.join(", "));
+    }
     let _ = writeln!(page, "* Source: {}", markdown(&rule.source));
     if !docs.is_empty() {
         page.push('\n');
@@ -114,6 +123,18 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
         }
     }
     page
+}
+
+/// The files that a kind of `opgate.dev` stands for; none for a kind of requests.
+fn in_files(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "RegistryBundle" => "registry+v1 bundles",
+        "PlainBundle" => "plain+v0 bundles",
+        "FileBasedCatalog" => "file-based catalogs",
+        "OperatorProject" => "projects (watches.yaml)",
+        "any manifest" => "manifests",
+        _ => return None,
+    })
 }
 
 /// What stands above the first heading, in one line.
