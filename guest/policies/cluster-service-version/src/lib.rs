@@ -62,6 +62,7 @@ opgate_sdk::policy! {
         webhooks::definitions::RULES,
         webhooks::names::RULES,
         webhooks::rules::RULES,
+        webhooks::values::RULES,
         neighbours::conversion::RULES,
         neighbours::dependants::RULES,
         neighbours::disconnected::RULES,

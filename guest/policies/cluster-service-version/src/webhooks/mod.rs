@@ -4,7 +4,8 @@
 //! spec.webhookdefinitions ─▶ Definition ─┬─ definitions  types, members, deployments
 //!                                        ├─ names        unique, subdomains
 //!                                        ├─ rules        what webhooks may intercept
-//!                                        └─ conversion   the CRDs of conversion webhooks
+//!                                        ├─ conversion   the CRDs of conversion webhooks
+//!                                        └─ values       what the API server refuses
 //! ```
 //!
 //! OLM checks one definition after the other: first whether its name is new, then its rules. The
@@ -16,6 +17,7 @@ mod intercepted;
 mod listed;
 pub(crate) mod names;
 pub(crate) mod rules;
+pub(crate) mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,6 +60,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     }
     names::subdomains(csv, &definitions);
     conversion::judge(csv, &definitions);
+    values::check(csv, &definitions);
 }
 
 /// One element of the list.

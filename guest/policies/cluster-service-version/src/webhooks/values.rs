@@ -1,0 +1,248 @@
+//! Values that OLM copies from a webhook definition into an object that the API server then refuses.
+//!
+//! ```text
+//! ValidatingAdmissionWebhook ─▶ ValidatingWebhookConfiguration ─┐
+//! MutatingAdmissionWebhook ───▶ MutatingWebhookConfiguration ───┴─▶ all values
+//! ConversionWebhook ──────────▶ spec.conversion of CRDs ──────────▶ path and versions
+//! ```
+//!
+//! A value of another type than the schema's is not evaluated here, and neither is a missing one:
+//! Kubernetes has defaults for those that are optional.
+
+use opgate_sdk::{Kind, Row, go, lists, names, rule, rules};
+
+use super::{Definition, Definitions, LIST};
+use crate::csv::Csv;
+use crate::entries::{Entries, Findings};
+use crate::targets::{CATALOG, CSV};
+
+rules![CSV_104];
+
+/// The values, each with its member. The order is that of the violations of one definition.
+const MEMBERS: [&str; 8] = [
+    "generateName",
+    "failurePolicy",
+    "matchPolicy",
+    "sideEffects",
+    "timeoutSeconds",
+    "reinvocationPolicy",
+    "webhookPath",
+    "admissionReviewVersions",
+];
+const COLUMNS: [&str; 8] = [
+    "/generateName",
+    "/failurePolicy",
+    "/matchPolicy",
+    "/sideEffects",
+    "/timeoutSeconds",
+    "/reinvocationPolicy",
+    "/webhookPath",
+    "/admissionReviewVersions",
+];
+/// Versions of `AdmissionReview` that every API server sends.
+const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+/// OLM labels the configuration with the name.
+const MAX_LABEL_BYTES: usize = 63;
+/// Bytes of a value that a message repeats.
+const MAX_SHOWN_BYTES: usize = 256;
+/// Versions that a message repeats.
+const MAX_SHOWN_VERSIONS: usize = 16;
+
+rule! {
+    /// the API server accepts what OLM makes of a webhook definition
+    ///
+    /// In each entry of `spec.webhookdefinitions` of type `ValidatingAdmissionWebhook` or
+    /// `MutatingAdmissionWebhook`:
+    ///
+    /// * `generateName` is a DNS-1123 subdomain of at least three labels, and has at most 63
+    ///   characters, because OLM also makes it the value of a label;
+    /// * `sideEffects` is `None` or `NoneOnDryRun`;
+    /// * `failurePolicy`, if set, is `Ignore` or `Fail`;
+    /// * `matchPolicy`, if set, is `Exact` or `Equivalent`;
+    /// * `timeoutSeconds`, if set, is 1 to 30;
+    /// * `reinvocationPolicy` of a `MutatingAdmissionWebhook`, if set, is `Never` or `IfNeeded`.
+    ///
+    /// In these and in each entry of type `ConversionWebhook`:
+    ///
+    /// * `webhookPath`, if set and not empty, begins with `/`, and the parts between its slashes are
+    ///   DNS-1123 subdomains;
+    /// * `admissionReviewVersions` has `v1` or `v1beta1`.
+    ///
+    /// OLM does not use the other values of a `ConversionWebhook`, so they are not evaluated. Missing
+    /// values are CSV-84, other types CSV-83. An UPDATE is evaluated for the values that it changes.
+    ///
+    /// # Why
+    ///
+    /// OLM copies these values into a webhook configuration, or into the CRDs that the webhook
+    /// converts (OpenShift 4.12, Operators, *Defining webhooks with Operator Lifecycle Manager*). The
+    /// API server refuses it after the Operator has been published and its deployments have been
+    /// created, and the CSV fails.
+    ///
+    /// # Repair
+    ///
+    /// Write one of the values that the message names. For `generateName`, write a name with three
+    /// parts, such as `vwebhooktest.kb.io`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec:
+    ///   webhookdefinitions:
+    ///   - type: ValidatingAdmissionWebhook
+    ///     generateName: vwebhooktest.kb.io
+    ///     sideEffects: None
+    ///     timeoutSeconds: 10
+    ///     webhookPath: /validate
+    ///     admissionReviewVersions: [v1]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec:
+    ///   webhookdefinitions:
+    ///   - type: ValidatingAdmissionWebhook
+    ///     generateName: vwebhooktest.kb.io
+    ///     sideEffects: Some
+    ///     admissionReviewVersions: [v1]
+    /// ```
+    ///
+    /// `message: spec.webhookdefinitions[0].sideEffects: Unsupported value: "Some": supported values:
+    /// "None", "NoneOnDryRun"`
+    CSV_104: Deny {
+        on: [CSV: Create | Update, CATALOG: Create | Update],
+        source: "OCP 4.12 L20129-20183, L20239-20250; kubernetes pkg/apis/admissionregistration/validation/validation.go; api pkg/operators/v1alpha1/clusterserviceversion_types.go",
+    }
+}
+
+pub(super) fn check(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
+    if !csv.is_on(&CSV_104) {
+        return;
+    }
+    let mut findings = Findings::of(&CSV_104);
+    let rows = Entries::all(csv.object, LIST, &COLUMNS);
+    for (definition, (_, row)) in definitions.list.iter().zip(rows.iter()) {
+        for (column, member) in MEMBERS.iter().enumerate() {
+            let Some(error) = error(csv, definition, row, column, member) else { continue };
+            // Another type makes another object.
+            let is_new = definitions.is_new(definition, |old| old.webhook != definition.webhook)
+                || definitions.is_new_at(csv, definition, &format!("/{member}"));
+            if is_new {
+                findings.add(csv, || {
+                    let field = definition.field(&format!(".{member}"));
+                    let message = format!("{field}: {error}");
+                    [field, message]
+                });
+            }
+        }
+    }
+}
+
+/// The error of the API server about a member, without its field.
+fn error(
+    csv: &Csv<'_, '_>,
+    definition: &Definition,
+    row: Row<'_>,
+    column: usize,
+    member: &str,
+) -> Option<String> {
+    let is_mutating = definition.webhook == "MutatingAdmissionWebhook";
+    let is_admission = is_mutating || definition.webhook == "ValidatingAdmissionWebhook";
+    if !is_admission && !definition.converts() {
+        return None;
+    }
+    match member {
+        "webhookPath" => path_error(row.text(column)?),
+        "admissionReviewVersions" => versions_error(csv, definition, row.length(column)?),
+        _ if !is_admission => None,
+        "generateName" => name_error(row.text(column)?),
+        // An empty one is missing (CSV-84).
+        "sideEffects" => unsupported(
+            row.text(column).filter(|value| !value.is_empty())?,
+            ["None", "NoneOnDryRun"],
+        ),
+        "failurePolicy" => unsupported(row.text(column)?, ["Fail", "Ignore"]),
+        "matchPolicy" => unsupported(row.text(column)?, ["Equivalent", "Exact"]),
+        "reinvocationPolicy" if is_mutating => {
+            unsupported(row.text(column)?, ["IfNeeded", "Never"])
+        }
+        "timeoutSeconds" if row.kind(column) == Kind::Number => {
+            timeout_error(csv.object.integer(&definition.pointer("/timeoutSeconds"))?)
+        }
+        _ => None,
+    }
+}
+
+fn invalid(value: &str, error: &str) -> String {
+    let value = go::quote(&go::shortened(value, MAX_SHOWN_BYTES));
+    format!("Invalid value: {value}: {error}")
+}
+
+fn unsupported(value: &str, supported: [&str; 2]) -> Option<String> {
+    if supported.contains(&value) {
+        return None;
+    }
+    let value = go::quote(&go::shortened(value, MAX_SHOWN_BYTES));
+    let [one, other] = supported.map(go::quote);
+    Some(format!("Unsupported value: {value}: supported values: {one}, {other}"))
+}
+
+fn name_error(name: &str) -> Option<String> {
+    // A missing one is CSV-84.
+    if name.is_empty() {
+        return None;
+    }
+    let errors = names::subdomain_errors(name);
+    if !errors.is_empty() {
+        return Some(invalid(name, &errors.join(",")));
+    }
+    if name.split('.').count() < 3 {
+        let error = "should be a domain with at least three segments separated by dots";
+        return Some(invalid(name, error));
+    }
+    let is_too_long = name.len() > MAX_LABEL_BYTES;
+    is_too_long.then(|| invalid(name, "must be no more than 63 characters"))
+}
+
+fn timeout_error(seconds: i64) -> Option<String> {
+    let is_wrong = !(1..=30).contains(&seconds);
+    is_wrong.then(|| {
+        format!("Invalid value: {seconds}: the timeout value must be between 1 and 30 seconds")
+    })
+}
+
+/// The first error of `ValidateWebhookService` about a path.
+fn path_error(path: &str) -> Option<String> {
+    if matches!(path, "" | "/") {
+        return None;
+    }
+    let Some(parts) = path.strip_prefix('/') else {
+        return Some(invalid(path, "must start with a '/'"));
+    };
+    let parts = parts.strip_suffix('/').unwrap_or(parts);
+    for (index, part) in parts.split('/').enumerate() {
+        if part.is_empty() {
+            return Some(invalid(path, &format!("segment[{index}] may not be empty")));
+        }
+        if let Some(error) = names::subdomain_errors(part).first() {
+            return Some(invalid(path, &format!("segment[{index}]: {error}")));
+        }
+    }
+    None
+}
+
+fn versions_error(csv: &Csv<'_, '_>, definition: &Definition, length: u32) -> Option<String> {
+    let versions = lists::texts(csv.object, &definition.pointer("/admissionReviewVersions"));
+    let is_accepted = versions.iter().any(|version| VERSIONS.contains(&version.as_str()));
+    // An empty list is CSV-84.
+    let are_texts = usize::try_from(length) == Ok(versions.len());
+    if versions.is_empty() || is_accepted || !are_texts {
+        return None;
+    }
+    let shown = versions.iter().take(MAX_SHOWN_VERSIONS);
+    let shown: Vec<_> =
+        shown.map(|version| go::quote(&go::shortened(version, MAX_SHOWN_BYTES))).collect();
+    let more = if versions.len() > MAX_SHOWN_VERSIONS { ",…" } else { "" };
+    let shown = shown.join(",");
+    Some(format!("Invalid value: [{shown}{more}]: must include at least one of v1, v1beta1"))
+}
