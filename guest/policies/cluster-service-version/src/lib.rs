@@ -43,6 +43,7 @@ opgate_sdk::policy! {
         about::header::RULES,
         install::MODES,
         install::STRATEGY,
+        install::CREATED,
         install::CRDS,
         install::DESCRIPTORS,
         install::SCORECARD,

@@ -3,6 +3,7 @@
 //! ```text
 //! spec.installModes ───────────▶ modes
 //! spec.install ────────────────▶ strategy      its deployments, and their volume mounts
+//!                    └─────────▶ created       what the API server refuses of it
 //! spec.customresourcedefinitions ─▶ crds ─┐
 //! spec.apiservicedefinitions ─────▶ apis ─┴─▶ descriptors
 //!                        alm-examples ──────▶ scorecard
@@ -10,6 +11,7 @@
 
 mod apis;
 mod crds;
+mod created;
 mod descriptors;
 mod modes;
 mod schema;
@@ -18,6 +20,7 @@ mod strategy;
 
 pub(crate) use apis::RULES as APIS;
 pub(crate) use crds::RULES as CRDS;
+pub(crate) use created::RULES as CREATED;
 pub(crate) use descriptors::RULES as DESCRIPTORS;
 pub(crate) use modes::{RULES as MODES, differ as modes_differ};
 pub(crate) use scorecard::RULES as SCORECARD;
@@ -29,6 +32,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     if !csv.is_unchanged("/spec") {
         modes::judge(csv);
         strategy::judge(csv);
+        created::check(csv);
         crds::judge(csv);
         apis::judge(csv);
     }
