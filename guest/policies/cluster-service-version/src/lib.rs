@@ -45,6 +45,7 @@ opgate_sdk::policy! {
         install::STRATEGY,
         install::CREATED,
         install::CRDS,
+        install::DUPLICATES,
         install::DESCRIPTORS,
         install::SCORECARD,
         install::APIS,

@@ -4,7 +4,7 @@
 //! spec.installModes ───────────▶ modes
 //! spec.install ────────────────▶ strategy      its deployments, and their volume mounts
 //!                    └─────────▶ created       what the API server refuses of it
-//! spec.customresourcedefinitions ─▶ crds ─┐
+//! spec.customresourcedefinitions ─▶ crds ─┐    duplicates
 //! spec.apiservicedefinitions ─────▶ apis ─┴─▶ descriptors
 //!                        alm-examples ──────▶ scorecard
 //! ```
@@ -13,6 +13,7 @@ mod apis;
 mod crds;
 mod created;
 mod descriptors;
+mod duplicates;
 mod modes;
 mod schema;
 mod scorecard;
@@ -22,6 +23,7 @@ pub(crate) use apis::RULES as APIS;
 pub(crate) use crds::RULES as CRDS;
 pub(crate) use created::RULES as CREATED;
 pub(crate) use descriptors::RULES as DESCRIPTORS;
+pub(crate) use duplicates::RULES as DUPLICATES;
 pub(crate) use modes::{RULES as MODES, differ as modes_differ};
 pub(crate) use scorecard::RULES as SCORECARD;
 pub(crate) use strategy::RULES as STRATEGY;
@@ -34,6 +36,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
         strategy::judge(csv);
         created::check(csv);
         crds::judge(csv);
+        duplicates::check(csv);
         apis::judge(csv);
     }
     scorecard::judge(csv);
