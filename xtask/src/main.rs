@@ -4,6 +4,7 @@ mod c_bindings;
 mod corpus;
 mod coverage;
 mod image;
+mod kinds;
 mod mutate;
 mod new_rule;
 mod source;
@@ -19,6 +20,7 @@ const USAGE: &str = "\
 Usage: cargo xtask new-rule POLICY ID [--in MODULE]
        cargo xtask coverage
        cargo xtask c-bindings
+       cargo xtask kinds
        cargo xtask mutate POLICY… [--sample N] [--seed N]
        cargo xtask corpus FOLDER… [--binary FILE] [-- ARGUMENT…]
        cargo xtask image [--arch ARCH]… [--output FOLDER] [--tag TAG] [--check]
@@ -33,6 +35,8 @@ new-rule starts a rule: its section in a module of the policy, and its case file
 coverage writes docs/coverage.md: which rules cite which chapters of the documents. It reads docs/rules.
 
 c-bindings writes guest/c/src/wit.h and wit.c: the contract, wit/policy.wit, for the SDK for C.
+
+kinds writes common/schema/src/table.rs: the fields and types of the kinds of Kubernetes and OLM. It reads the crate k8s-openapi.
 
 mutate deletes the lines of policies one by one, in a copy of the workspace, and says which of them no test misses.
 With --sample it tries so many lines of each policy, chosen by --seed.
@@ -80,10 +84,11 @@ fn run(arguments: &[&str]) -> Result<String> {
         }
         ["c-bindings"] => c_bindings::write(root),
         ["corpus", arguments @ ..] => corpus::run(root, &corpora(arguments)?),
+        ["kinds"] => kinds::write(root),
         ["mutate", arguments @ ..] => mutate::run(root, &mutated(arguments)?),
         ["image", arguments @ ..] => image::run(root, &pictured(arguments)?),
         _ => bail!(
-            "the tasks are new-rule, coverage, c-bindings, mutate, corpus and image\n\n{USAGE}"
+            "the tasks are new-rule, coverage, c-bindings, kinds, mutate, corpus and image\n\n{USAGE}"
         ),
     }
 }

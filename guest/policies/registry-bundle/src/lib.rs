@@ -9,6 +9,7 @@
 //!                           │                                          objects, removed
 //!                           ├─ scorecard     tests/scorecard/config.yaml
 //!                           └─ package       *.package.yaml with a directory per version
+//! manifest ─▶ fields   each object by itself, in a bundle or alone
 //! ```
 //!
 //! The host builds the document from a folder; fields are paths into it, which the host turns into
@@ -20,6 +21,7 @@ mod ascii;
 mod csv;
 mod dependencies;
 mod dockerfile;
+mod fields;
 mod folder;
 mod layout;
 mod manifests;
@@ -45,6 +47,7 @@ opgate_sdk::policy! {
         csv::RULES,
         dependencies::RULES,
         dockerfile::RULES,
+        fields::RULES,
         layout::RULES,
         manifests::RULES,
         objects::RULES,
@@ -53,7 +56,7 @@ opgate_sdk::policy! {
         removed::RULES,
         scorecard::RULES,
     ],
-    routes: [folder::BUNDLE => judge],
+    routes: [folder::BUNDLE => judge, fields::MANIFEST => fields::check],
     settings: include_str!("settings.json"),
 }
 

@@ -1,0 +1,376 @@
+//! An object along its type: one pass over its JSON, without recursion.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use opgate_upstream::go::shortened;
+use opgate_upstream::json::{self, Kind, Reading, Sink};
+
+use crate::decode::{Refusal, refusal};
+use crate::{Type, TypeId};
+
+/// Levels of objects and lists that are looked at: more than a host lets a document have.
+const MAX_DEPTH: usize = 1_024;
+
+/// What is found in an object. Places are read only where somebody asks for their texts.
+pub trait Findings {
+    /// A member that its type does not have. `of` is the type.
+    fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
+        let _ = (place, of, name);
+    }
+    /// A value that its type does not take.
+    fn mismatch(&mut self, place: &Place<'_>, mismatch: &Mismatch<'_>) {
+        let _ = (place, mismatch);
+    }
+}
+
+/// Looks at the JSON of an object of a type.
+pub fn walk(json: &[u8], of: TypeId, findings: &mut impl Findings) {
+    let levels = Vec::new();
+    let mut walk = Walk { json, of, levels, opaque: 0, findings };
+    // What is not JSON has no fields.
+    let _ = json::read(json, Reading { max_depth: MAX_DEPTH, trailing: false }, &mut walk);
+}
+
+/// An open object or list, and where in it the walk is.
+struct Level {
+    of: Parts,
+    /// The key of a member, with its quotes.
+    key: Range<usize>,
+    /// Elements of a list so far.
+    count: usize,
+    /// The type of the next value.
+    next: TypeId,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// Fields of a struct.
+    Fields(TypeId),
+    /// Members with any names.
+    Values,
+    /// Elements.
+    Items,
+}
+
+struct Walk<'w, F> {
+    json: &'w [u8],
+    /// The type of the whole.
+    of: TypeId,
+    levels: Vec<Level>,
+    /// Levels of a value that nobody looks into.
+    opaque: usize,
+    findings: &'w mut F,
+}
+
+/// Where a value is.
+pub struct Place<'p> {
+    json: &'p [u8],
+    levels: &'p [Level],
+}
+
+impl Place<'_> {
+    /// The path as violations have it: `spec.containers[0].image`.
+    #[must_use]
+    pub fn field(&self) -> String {
+        let mut field = String::new();
+        for level in self.levels {
+            // Writing to a text does not fail.
+            let _ = match level.of {
+                Parts::Items => write!(field, "[{}]", level.count.saturating_sub(1)),
+                Parts::Fields(_) | Parts::Values => {
+                    let name = self.name(level);
+                    if name.contains(['.', '/']) {
+                        write!(field, "[{name}]")
+                    } else if field.is_empty() {
+                        write!(field, "{name}")
+                    } else {
+                        write!(field, ".{name}")
+                    }
+                }
+            };
+        }
+        field
+    }
+
+    /// The types of the structs on the way and the names in them, without elements: what Go's errors show. Empty
+    /// outside of structs.
+    fn go(&self) -> String {
+        let (mut path, mut of) = (String::new(), "");
+        for level in self.levels {
+            if let Parts::Fields(id) = level.of {
+                of = id.name().rsplit('.').next().unwrap_or_default();
+                let _ = write!(path, ".{}", self.name(level));
+            }
+        }
+        format!("{of}{path}")
+    }
+
+    /// The innermost struct, and the name of the field in it that leads here.
+    #[must_use]
+    pub fn innermost(&self) -> Option<(TypeId, String)> {
+        self.levels.iter().rev().find_map(|level| match level.of {
+            Parts::Fields(id) => Some((id, self.name(level))),
+            _ => None,
+        })
+    }
+
+    fn name(&self, level: &Level) -> String {
+        let key = self.json.get(level.key.clone()).unwrap_or_default();
+        shortened(&json::decoded(key), 256)
+    }
+}
+
+/// A value of another type.
+pub struct Mismatch<'m> {
+    of: TypeId,
+    kind: Kind,
+    /// A number as it is written.
+    number: &'m str,
+    refusal: Refusal,
+}
+
+impl Mismatch<'_> {
+    /// The words of Go's decoder.
+    #[must_use]
+    pub fn message(&self, place: &Place<'_>) -> String {
+        let number = match self.refusal {
+            Refusal::Type(true) => format!(" {}", shortened(self.number, 64)),
+            _ => String::new(),
+        };
+        let found = self.kind.word();
+        match &self.refusal {
+            Refusal::Own(why) => why.clone(),
+            Refusal::Value(wanted) => {
+                format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+            }
+            Refusal::Type(_) => format!(
+                "json: cannot unmarshal {found}{number} into Go struct field {} of type {}",
+                place.go(),
+                self.of.go()
+            ),
+        }
+    }
+}
+
+impl<F: Findings> Walk<'_, F> {
+    /// The type of the value that begins. An element is counted.
+    fn expected(&mut self) -> TypeId {
+        let Some(level) = self.levels.last_mut() else { return self.of };
+        if level.of == Parts::Items {
+            level.count = level.count.saturating_add(1);
+        }
+        level.next
+    }
+
+    fn mismatch(&mut self, of: TypeId, kind: Kind, number: &str, refusal: Refusal) {
+        let place = Place { json: self.json, levels: &self.levels };
+        self.findings.mismatch(&place, &Mismatch { of, kind, number, refusal });
+    }
+}
+
+impl<F: Findings> Sink for Walk<'_, F> {
+    fn key(&mut self, key: Range<usize>) {
+        if self.opaque > 0 {
+            return;
+        }
+        let Some(level) = self.levels.last_mut() else { return };
+        level.key = key;
+        let Parts::Fields(of) = level.of else { return };
+        let name = json::decoded(self.json.get(level.key.clone()).unwrap_or_default());
+        if let Some(next) = of.field(&name) {
+            level.next = next;
+            return;
+        }
+        // Go takes it for the field nonetheless; an API server does not.
+        level.next = of.folded(&name).unwrap_or(TypeId(0));
+        let place = Place { json: self.json, levels: &self.levels };
+        self.findings.unknown(&place, of, &name);
+    }
+
+    fn open(&mut self, kind: Kind, _: usize) {
+        if self.opaque > 0 {
+            self.opaque = self.opaque.saturating_add(1);
+            return;
+        }
+        let of = self.expected();
+        let resolved = match of.get() {
+            Type::Either(inner) if kind == Kind::List => Some((Parts::Items, TypeId(inner))),
+            Type::Either(inner) => match TypeId(inner).get() {
+                Type::Struct(..) => Some((Parts::Fields(TypeId(inner)), TypeId(0))),
+                _ => None,
+            },
+            Type::List(inner) if kind == Kind::List => Some((Parts::Items, TypeId(inner))),
+            Type::Map(inner) if kind == Kind::Object => Some((Parts::Values, TypeId(inner))),
+            Type::Struct(..) if kind == Kind::Object => Some((Parts::Fields(of), TypeId(0))),
+            _ => None,
+        };
+        if let Some((of, next)) = resolved {
+            self.levels.push(Level { of, key: 0..0, count: 0, next });
+            return;
+        }
+        self.opaque = 1;
+        let refusal = match of.get() {
+            Type::List(_) | Type::Map(_) | Type::Struct(..) => Some(Refusal::Type(false)),
+            scalar => refusal(scalar, kind, ""),
+        };
+        if let Some(refusal) = refusal {
+            self.mismatch(of, kind, "", refusal);
+        }
+    }
+
+    fn close(&mut self, _: Kind, _: usize) {
+        if self.opaque > 0 {
+            self.opaque = self.opaque.saturating_sub(1);
+        } else {
+            self.levels.pop();
+        }
+    }
+
+    fn scalar(&mut self, kind: Kind, range: Range<usize>) {
+        if self.opaque > 0 {
+            return;
+        }
+        let of = self.expected();
+        let wanted = of.get();
+        // Most values are texts in the place of texts.
+        if matches!(wanted, Type::Any) || wanted == Type::String && kind == Kind::Text {
+            return;
+        }
+        let text = json::decoded(self.json.get(range).unwrap_or_default());
+        if let Some(refusal) = refusal(wanted, kind, &text) {
+            self.mismatch(of, kind, &text, refusal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct All(Vec<String>);
+
+    impl Findings for All {
+        fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
+            let meant = of.nearest(name).map(|name| format!(", {name}?")).unwrap_or_default();
+            self.0.push(format!("{}: unknown{meant}", place.field()));
+        }
+        fn mismatch(&mut self, place: &Place<'_>, mismatch: &Mismatch<'_>) {
+            self.0.push(format!("{}: {}", place.field(), mismatch.message(place)));
+        }
+    }
+
+    fn found(api_version: &str, kind: &str, json: &str) -> Vec<String> {
+        let mut all = All::default();
+        walk(json.as_bytes(), TypeId::of_kind(api_version, kind).unwrap(), &mut all);
+        all.0
+    }
+
+    #[test]
+    fn unknown_fields_are_found_with_the_nearest_name() {
+        for (json, expected) in [
+            (
+                r#"{"spec":{"template":{"spec":{"contianers":[{"nmae":1}]}}}}"#,
+                &["spec.template.spec.contianers: unknown, containers?"][..],
+            ),
+            (
+                r#"{"spec":{"Replicas":"x"}}"#,
+                &[
+                    "spec.Replicas: unknown, replicas?",
+                    "spec.Replicas: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.Replicas of type int32",
+                ],
+            ),
+            (
+                r#"{"metadata":{"labels":{"any.thing/x":"y"}},"spec":{"template":{"spec":{"containers":[{},{"env":[{"nam":"A"}]}]}}}}"#,
+                &["spec.template.spec.containers[1].env[0].nam: unknown, name?"],
+            ),
+            (r#"{"a.b":{"c":[{}]},"spec":null}"#, &["[a.b]: unknown"]),
+        ] {
+            assert_eq!(found("apps/v1", "Deployment", json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn schemas_of_crds_are_looked_into() {
+        let json = r#"{"spec":{"versions":[{"schema":{"openAPIV3Schema":{
+            "properties":{"a":{"typ":"string"},"b":{"items":[{"typo":1},{"type":"string"}],"default":{"typ":1},"x-kubernetes-preserve-unknown-fields":true}},
+            "additionalProperties":{"formt":"x"},"allOf":[{"additionalProperties":false}]
+        }}}]}}"#;
+        assert_eq!(
+            found("apiextensions.k8s.io/v1", "CustomResourceDefinition", json),
+            [
+                "spec.versions[0].schema.openAPIV3Schema.properties.a.typ: unknown, type?",
+                "spec.versions[0].schema.openAPIV3Schema.properties.b.items[0].typo: unknown, type?",
+                "spec.versions[0].schema.openAPIV3Schema.additionalProperties.formt: unknown, format?",
+            ]
+        );
+    }
+
+    #[test]
+    fn values_of_other_types_are_told_as_go_tells_them() {
+        let spec = |rest: &str| {
+            format!(r#"{{"spec":{{"install":{{"spec":{{"deployments":[{{"spec":{rest}}}]}}}}}}}}"#)
+        };
+        for (rest, field, message) in [
+            (
+                r#"{"paused":"no"}"#,
+                "paused",
+                "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.install.spec.deployments.spec.paused of type bool",
+            ),
+            (
+                r#"{"replicas":1.5}"#,
+                "replicas",
+                "json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.install.spec.deployments.spec.replicas of type int32",
+            ),
+            (
+                r#"{"template":{"spec":{"containers":{}}}}"#,
+                "template.spec.containers",
+                "json: cannot unmarshal object into Go struct field PodSpec.spec.install.spec.deployments.spec.template.spec.containers of type []v1.Container",
+            ),
+            (
+                r#"{"template":{"spec":{"containers":[{"resources":{"limits":{"memory":"64 Mi"}}}]}}}"#,
+                "template.spec.containers[0].resources.limits.memory",
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            ),
+            (
+                r#"{"template":{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":true}}}]}}}"#,
+                "template.spec.containers[0].livenessProbe.httpGet.port",
+                "json: cannot unmarshal bool into Go value of type int32",
+            ),
+            (
+                r#"{"template":{"spec":{"containers":["x"]}}}"#,
+                "template.spec.containers[0]",
+                "json: cannot unmarshal string into Go struct field PodSpec.spec.install.spec.deployments.spec.template.spec.containers of type v1.Container",
+            ),
+            (
+                r#"{"template":{"metadata":{"labels":{"a.b/c":1}}}}"#,
+                "template.metadata.labels[a.b/c]",
+                "json: cannot unmarshal number into Go struct field ObjectMeta.spec.install.spec.deployments.spec.template.metadata.labels of type string",
+            ),
+            (
+                r#"{"template":{"metadata":{"creationTimestamp":"today"}}}"#,
+                "template.metadata.creationTimestamp",
+                "parsing time \"today\" as \"2006-01-02T15:04:05Z07:00\": cannot parse it",
+            ),
+        ] {
+            let expected = format!("spec.install.spec.deployments[0].spec.{field}: {message}");
+            let found =
+                found("operators.coreos.com/v1alpha1", "ClusterServiceVersion", &spec(rest));
+            assert_eq!(found, [expected], "{rest}");
+        }
+        let fits = r#"{"paused":null,"replicas":1.0,"template":{"metadata":{"creationTimestamp":null},"spec":{"containers":[null,{"resources":{"limits":{"cpu":1,"memory":"64Mi"}},"readinessProbe":{"httpGet":{"port":"http"}}}]}}}"#;
+        assert_eq!(
+            found("operators.coreos.com/v1alpha1", "ClusterServiceVersion", &spec(fits)),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn deep_and_broken_texts_end() {
+        let deep = "[".repeat(100_000);
+        for json in [&*deep, "", "{", "1", r#"{"spec":"#, r#"{"spec":{"x":{"#] {
+            found("v1", "ConfigMap", json);
+        }
+    }
+}

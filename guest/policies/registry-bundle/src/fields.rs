@@ -1,0 +1,184 @@
+//! Fields that no API has, in every manifest of a kind that the table of types holds.
+//!
+//! ```text
+//! manifest in a file or a bundle ─▶ walk along its type ─▶ Unknown: by type and name, with the first place
+//! ```
+//!
+//! Files only: an API server drops what it does not know before it asks anybody.
+
+use std::collections::BTreeMap;
+
+use opgate_schema::{Findings, Place, TypeId, walk};
+use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::{InputType, Report, Review, Target, rule, rules};
+
+use crate::manifests::MAX_SIZE;
+
+rules![RBF_34];
+
+/// Objects of the kinds in the table, in files.
+pub(crate) static MANIFEST: Target = Target {
+    groups: &[
+        "",
+        "apiextensions.k8s.io",
+        "apps",
+        "batch",
+        "catalogd.operatorframework.io",
+        "core.rukpak.io",
+        "networking.k8s.io",
+        "olm.operatorframework.io",
+        "operators.coreos.com",
+        "operators.operatorframework.io",
+        "platform.openshift.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "scheduling.k8s.io",
+    ],
+    versions: &["v1", "v1alpha1", "v1alpha2", "v1beta1", "v2"],
+    resources: &[
+        "bundledeployments",
+        "bundles",
+        "catalogs",
+        "catalogsources",
+        "clustercatalogs",
+        "clusterextensions",
+        "clusterrolebindings",
+        "clusterroles",
+        "clusterserviceversions",
+        "configmaps",
+        "cronjobs",
+        "customresourcedefinitions",
+        "daemonsets",
+        "deployments",
+        "installplans",
+        "jobs",
+        "namespaces",
+        "networkpolicies",
+        "olmconfigs",
+        "operatorconditions",
+        "operatorgroups",
+        "operators",
+        "persistentvolumeclaims",
+        "platformoperators",
+        "poddisruptionbudgets",
+        "pods",
+        "priorityclasses",
+        "rolebindings",
+        "roles",
+        "secrets",
+        "serviceaccounts",
+        "services",
+        "statefulsets",
+        "subscriptions",
+    ],
+    kind: "any manifest",
+    advisory: true,
+    enabled_by: &["/files"],
+    ..Target::EMPTY
+};
+
+rule! {
+    /// fields are those that the API of the kind knows
+    ///
+    /// Each field of a manifest is one that its API has, down to pod templates, probes and the schemas of
+    /// CRDs. Evaluated are ClusterServiceVersion, CustomResourceDefinition and the other kinds of Kubernetes
+    /// that a bundle may hold, Deployment, DaemonSet, StatefulSet, Job, CronJob, Pod, Namespace and
+    /// PersistentVolumeClaim, and OLM's kinds, such as Subscription, CatalogSource, OperatorGroup,
+    /// OperatorCondition and ClusterExtension. The fields are those of Kubernetes 1.33 to 1.37, with those
+    /// that versions from 1.11 on had before. Letters matter: `Replicas` is not `replicas`. What an API
+    /// does not look into is not evaluated: the data of a ConfigMap, defaults in a schema, examples. A field
+    /// that is wrong in several objects of a list is reported once, at its first place.
+    ///
+    /// Only manifests in files are evaluated, in bundles and alone: an API server drops unknown fields before
+    /// admission.
+    ///
+    /// # Why
+    ///
+    /// An unknown field is ignored without an error: a Subscription with `chanel` follows the default
+    /// channel, and a container with `livenesProbe` has no probe. `kubectl --validate=strict` refuses
+    /// such an object.
+    ///
+    /// # Repair
+    ///
+    /// Write the name as the message suggests. Without a suggestion, look the field up in the reference of
+    /// the API: it may belong to another level. Remove what no API has.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// apiVersion: operators.coreos.com/v1alpha1
+    /// kind: Subscription
+    /// spec: {channel: stable, name: etcd}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// apiVersion: operators.coreos.com/v1alpha1
+    /// kind: Subscription
+    /// spec: {chanel: stable, name: etcd}
+    /// ```
+    ///
+    /// `message: unknown field "chanel", did you mean "channel"?`
+    ///
+    /// Where no name is near: `message: unknown field "replicasCount"`
+    RBF_34: Warn {
+        on: [MANIFEST: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L20798; kubernetes OpenAPI",
+    }
+}
+
+/// Longest name that a message shows, in bytes.
+const SHOWN: usize = 128;
+
+/// Unknown fields, by their type and their name, in the order of their first places.
+#[derive(Default)]
+struct Unknown {
+    known: BTreeMap<(TypeId, String), usize>,
+    /// The first ones: the field, the message, and the number of places.
+    first: Vec<(String, String, usize)>,
+    more: usize,
+}
+
+impl Findings for Unknown {
+    fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
+        let name = shortened(name, SHOWN);
+        let key = (of, name);
+        if let Some((_, _, count)) = self.known.get(&key).and_then(|at| self.first.get_mut(*at)) {
+            *count = count.saturating_add(1);
+            return;
+        }
+        if self.first.len() >= Report::ROOM {
+            self.more = self.more.saturating_add(1);
+            return;
+        }
+        let (of, name) = &key;
+        let meant = of.nearest(name).map(|near| format!(", did you mean {}?", quote(near)));
+        let message = format!("unknown field {}{}", quote(name), meant.unwrap_or_default());
+        let at = self.first.len();
+        self.first.push((place.field(), message, 1));
+        self.known.insert(key, at);
+    }
+}
+
+pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
+    if !matches!(review.input_type(), InputType::Manifest | InputType::Bundle) {
+        return;
+    }
+    let Some(object) = review.subject().filter(|_| report.is_on(&RBF_34)) else { return };
+    let [api_version, kind] = ["/apiVersion", "/kind"].map(|member| object.text_or_empty(member));
+    let Some(of) = TypeId::of_kind(&api_version, &kind) else { return };
+    if object.size("").is_some_and(|size| size > MAX_SIZE) {
+        return report.skip_part(&RBF_34, "", "the manifest is too large to be evaluated");
+    }
+    let mut unknown = Unknown::default();
+    walk(&object.raw("").unwrap_or_default(), of, &mut unknown);
+    for (field, mut message, count) in unknown.first {
+        if count > 1 {
+            message.push_str(&format!(" ({count} places)"));
+        }
+        report.add(&RBF_34, field, message);
+    }
+    report.add_more(&RBF_34, unknown.more);
+}
