@@ -6,6 +6,8 @@ use crate::Type;
 
 const FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const UNITS: [&str; 16] =
+    ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const SUFFIX: &str = "unable to parse quantity's suffix";
 
 /// What Go says of a value.
@@ -97,8 +99,6 @@ pub fn quantity_error(text: &str) -> Option<&'static str> {
     if digits(exponent) != exponent.len() {
         return Some(FORMAT);
     }
-    const UNITS: [&str; 16] =
-        ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let is_unit = power.is_empty() && UNITS.contains(&unit);
     let is_exponent = matches!(unit, "e" | "E") && power.parse::<i64>().is_ok();
     (!is_unit && !is_exponent).then_some(SUFFIX)

@@ -42,6 +42,11 @@ enum Type {
     Struct(&'static str, &'static [(&'static str, u16)]),
 }
 
+/// The kinds of the table, each with its apiVersion.
+pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    table::KINDS.iter().map(|(api_version, kind, _)| (*api_version, *kind))
+}
+
 /// A type of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TypeId(u16);

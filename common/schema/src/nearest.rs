@@ -33,14 +33,14 @@ fn distance(from: &str, to: &str, limit: usize) -> Option<usize> {
         let mut row = vec![i + 1];
         for (j, b) in to.iter().enumerate() {
             let replaced = get(&last, j) + usize::from(a != b);
-            let mut least = replaced.min(get(&last, j + 1) + 1).min(get(&row, j) + 1);
+            let mut cost = replaced.min(get(&last, j + 1) + 1).min(get(&row, j) + 1);
             let is_swap = i > 0 && j > 0 && from.get(i - 1) == Some(b) && to.get(j - 1) == Some(a);
             if is_swap {
-                least = least.min(get(&before, j - 1) + 1);
+                cost = cost.min(get(&before, j - 1) + 1);
             }
-            row.push(least);
+            row.push(cost);
         }
-        if row.iter().all(|least| *least > limit) {
+        if row.iter().all(|cost| *cost > limit) {
             return None;
         }
         (before, last) = (last, row);

@@ -1,6 +1,9 @@
 //! Kinds and types, made by `cargo xtask kinds`: see `docs/adr/0034-kinds.md`.
 
-use crate::Type::{self, *};
+use crate::Type::{
+    self, Any, Boolean, Bytes, Either, Int32, Int64, IntOrString, List, Map, Number, Quantity,
+    String, Struct, Time,
+};
 
 /// By apiVersion and kind, in byte order: the number of the type.
 #[rustfmt::skip]

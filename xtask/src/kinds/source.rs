@@ -39,7 +39,7 @@ pub(super) fn add(version: &Path, wanted: &[String], types: &mut Types) -> Resul
             continue;
         }
         // A version need not have all definitions.
-        let Some(path) = file(version, &name)? else { continue };
+        let Some(path) = file(version, &name) else { continue };
         let text = std::fs::read_to_string(&path)?;
         let fields = fields(version, &text).with_context(|| path.display().to_string())?;
         todo.extend(fields.values().filter_map(definition));
@@ -55,15 +55,14 @@ fn place(definition: &str) -> Option<(String, &str)> {
 }
 
 /// The file of a definition: the module says which one.
-fn file(version: &Path, definition: &str) -> Result<Option<PathBuf>> {
-    let Some((module, name)) = place(definition) else { return Ok(None) };
+fn file(version: &Path, definition: &str) -> Option<PathBuf> {
+    let (module, name) = place(definition)?;
     let folder = version.join(module);
-    let index = folder.join("mod.rs");
-    let Ok(text) = std::fs::read_to_string(&index) else { return Ok(None) };
+    let text = std::fs::read_to_string(folder.join("mod.rs")).ok()?;
     let end = format!("::{name};");
     let used =
         text.lines().find_map(|line| line.strip_prefix("pub use self::")?.strip_suffix(&end));
-    Ok(used.map(|module| folder.join(format!("{module}.rs"))))
+    used.map(|module| folder.join(format!("{module}.rs")))
 }
 
 /// The fields of the one type in a file.
@@ -132,7 +131,7 @@ fn converted(version: &Path, rust: &str) -> Result<Type> {
             let schema = definition.replace(name, "JSONSchemaProps");
             Type::Either(Box::new(Type::Struct(schema)))
         }
-        _ => match file(version, &definition)? {
+        _ => match file(version, &definition) {
             Some(path)
                 if std::fs::read_to_string(&path)?.contains("(pub crate::serde_json::Value)") =>
             {

@@ -63,7 +63,7 @@ pub(super) fn text(kinds: &[Kind], types: &Types) -> Result<String> {
         next += 1;
     }
     let mut text = String::from(
-        "//! Kinds and types, made by `cargo xtask kinds`: see `docs/adr/0034-kinds.md`.\n\nuse crate::Type::{self, *};\n\n",
+        "//! Kinds and types, made by `cargo xtask kinds`: see `docs/adr/0034-kinds.md`.\n\nuse crate::Type::{\n    self, Any, Boolean, Bytes, Either, Int32, Int64, IntOrString, List, Map, Number, Quantity,\n    String, Struct, Time,\n};\n\n",
     );
     text.push_str("/// By apiVersion and kind, in byte order: the number of the type.\n");
     text.push_str("#[rustfmt::skip]\npub(crate) static KINDS: &[(&str, &str, u16)] = &[\n");

@@ -7,6 +7,7 @@
 //! Files only: an API server drops what it does not know before it asks anybody.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use opgate_schema::{Findings, Place, TypeId, walk};
 use opgate_sdk::go::{quote, shortened};
@@ -87,7 +88,8 @@ rule! {
     /// OperatorCondition and ClusterExtension. The fields are those of Kubernetes 1.33 to 1.37, with those
     /// that versions from 1.11 on had before. Letters matter: `Replicas` is not `replicas`. What an API
     /// does not look into is not evaluated: the data of a ConfigMap, defaults in a schema, examples. A field
-    /// that is wrong in several objects of a list is reported once, at its first place.
+    /// that is wrong in several places of one kind, such as in all containers, is reported once, at the
+    /// first one, and so are annotations or labels that stand a level too high.
     ///
     /// Only manifests in files are evaluated, in bundles and alone: an API server drops unknown fields before
     /// admission.
@@ -132,7 +134,7 @@ rule! {
 /// Longest name that a message shows, in bytes.
 const SHOWN: usize = 128;
 
-/// Unknown fields, by their type and their name, in the order of their first places.
+/// Unknown fields, by the type that does not have them and their name, in the order of their first places.
 #[derive(Default)]
 struct Unknown {
     known: BTreeMap<(TypeId, String), usize>,
@@ -144,7 +146,9 @@ struct Unknown {
 impl Findings for Unknown {
     fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
         let name = shortened(name, SHOWN);
-        let key = (of, name);
+        // Keys of annotations or labels a level too high are one mistake.
+        let is_key = name.contains(['.', '/']);
+        let key = (of, if is_key { "/".to_owned() } else { name.clone() });
         if let Some((_, _, count)) = self.known.get(&key).and_then(|at| self.first.get_mut(*at)) {
             *count = count.saturating_add(1);
             return;
@@ -153,9 +157,8 @@ impl Findings for Unknown {
             self.more = self.more.saturating_add(1);
             return;
         }
-        let (of, name) = &key;
-        let meant = of.nearest(name).map(|near| format!(", did you mean {}?", quote(near)));
-        let message = format!("unknown field {}{}", quote(name), meant.unwrap_or_default());
+        let meant = of.nearest(&name).map(|near| format!(", did you mean {}?", quote(near)));
+        let message = format!("unknown field {}{}", quote(&name), meant.unwrap_or_default());
         let at = self.first.len();
         self.first.push((place.field(), message, 1));
         self.known.insert(key, at);
@@ -176,7 +179,8 @@ pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     walk(&object.raw("").unwrap_or_default(), of, &mut unknown);
     for (field, mut message, count) in unknown.first {
         if count > 1 {
-            message.push_str(&format!(" ({count} places)"));
+            // Writing to a text does not fail.
+            let _ = write!(message, " (and {} more)", count.saturating_sub(1));
         }
         report.add(&RBF_34, field, message);
     }

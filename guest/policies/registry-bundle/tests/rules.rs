@@ -1,6 +1,8 @@
 //! What the policy answers: the cases of its rules, and what no case can show.
 #![expect(clippy::expect_used, reason = "tests may panic")]
 
+use std::collections::BTreeSet;
+
 use opgate_registry_bundle::POLICY;
 use opgate_sdk::{Document, Operation, Parts, Request, Verdict};
 use serde_json::{Map, Value, json};
@@ -31,8 +33,9 @@ fn an_update_is_judged_like_a_new_folder_and_a_removal_is_not() {
 #[test]
 fn fields_lead_to_files_of_the_document() {
     for case in opgate_cases::native::cases(&POLICY, FOLDER) {
-        let document = case.object.as_ref().expect("a folder");
-        let files = document["spec"]["files"].as_array().expect("files");
+        let document = case.object.as_ref().expect("an object");
+        // Other objects are manifests of their own.
+        let Some(files) = document["spec"]["files"].as_array() else { continue };
         for violation in opgate_cases::native::verdict(&POLICY, &case).violations {
             let Some(rest) = violation.field.strip_prefix("spec.files[") else { continue };
             let index: usize = rest.split_once(']').expect("an index").0.parse().expect("a number");
@@ -161,4 +164,55 @@ fn very_many_wrong_things_are_reported_in_part() {
     let bundle = json!({"spec": {"files": files, "directories": directories}});
     let found = judge(Operation::Create, &bundle, &json!({}));
     assert!(found.violations.len() <= 256, "{}", found.violations.len());
+}
+
+/// The kinds of the table reach the rule, and none beside them.
+#[test]
+fn kinds_of_the_table_match_the_rule() {
+    let rule = POLICY.all_rules().into_iter().find(|rule| rule.id == "RBF-34").expect("a rule");
+    let [(target, _)] = rule.on else { panic!("{:?}", rule.on) };
+    let mut seen = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
+    for (api_version, kind) in opgate_schema::kinds() {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        for (seen, word) in seen.iter_mut().zip([group, version, &opgate_cases::plural(kind)]) {
+            seen.insert(word.to_owned());
+        }
+    }
+    for (seen, matched) in seen.iter().zip([target.groups, target.versions, target.resources]) {
+        let matched: BTreeSet<_> = matched.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(seen, &matched);
+    }
+    assert_eq!(target.enabled_by, ["/files"]);
+}
+
+fn manifest(object: &Value) -> Verdict {
+    let mut parts = Parts::default();
+    "opgate:check".clone_into(&mut parts.user.username);
+    let request = Request::from(parts);
+    let route = 2;
+    POLICY.validate(&request, route, Some(&parsed(object)), None, &json_files())
+}
+
+fn json_files() -> Document {
+    parsed(&json!({"files": true}))
+}
+
+#[test]
+fn unknown_fields_are_counted_and_large_manifests_are_skipped() {
+    let mut deployment =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}});
+    let names: Map<_, _> = (0..1_000).map(|n| (format!("replicas{n}"), json!(1))).collect();
+    deployment["spec"] = names.into();
+    let verdict = manifest(&deployment);
+    assert_eq!(verdict.violations.len(), 256);
+    let last = &verdict.violations.last().expect("violations").message;
+    assert!(last.starts_with("744 more findings of this rule are left out; "), "{last}");
+    // Long names have no suggestion, and are not repeated whole.
+    let name = "x".repeat(100_000);
+    deployment["spec"] = json!({name: 1});
+    let verdict = manifest(&deployment);
+    assert!(verdict.violations.first().expect("a violation").message.len() < 200);
+    deployment["metadata"]["annotations"] = json!({"a": "x".repeat(3 << 20)});
+    let verdict = manifest(&deployment);
+    assert_eq!((verdict.violations.len(), verdict.skipped.len()), (0, 1));
 }
