@@ -6,8 +6,8 @@
 //!                                                              └─ "hostIP" => Field::Key_host_ip  the name
 //! ```
 //!
-//! The code is read as text: to compile it for each version, with its schemas, takes minutes, and its types are nearer
-//! to those of Go than the schemas are (`int32`, `[]byte`).
+//! The code is read as text: one build of the crate holds one version, and its types are nearer to
+//! those of Go than the schemas are (`int32`, `[]byte`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
