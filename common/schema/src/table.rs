@@ -373,7 +373,7 @@ pub(crate) static TYPES: &[Type] = &[
     Struct("v1alpha1.RegistryPoll", &[("interval", 8)]),
     Struct("v1alpha1.APIServiceDescription", &[("actionDescriptors", 428), ("containerPort", 4), ("deploymentName", 8), ("description", 8), ("displayName", 8), ("group", 8), ("kind", 8), ("name", 8), ("resources", 430), ("specDescriptors", 432), ("statusDescriptors", 434), ("version", 8)]),
     List(315),
-    Struct("v1alpha1.CRDDescription", &[("actionDescriptors", 428), ("description", 8), ("displayName", 8), ("kind", 8), ("name", 8), ("resources", 430), ("specDescriptors", 432), ("statusDescriptors", 434), ("version", 8)]),
+    Struct("v1alpha1.CRDDescription", &[("actionDescriptors", 428), ("description", 8), ("displayName", 8), ("group", 8), ("kind", 8), ("name", 8), ("resources", 430), ("specDescriptors", 432), ("statusDescriptors", 434), ("version", 8)]),
     List(317),
     Struct("v1alpha1.StrategyDetailsDeployment", &[("clusterPermissions", 436), ("deployments", 438), ("permissions", 436)]),
     Struct("v1.RuleWithOperations", &[("apiGroups", 115), ("apiVersions", 115), ("operations", 115), ("resources", 115), ("scope", 8)]),
