@@ -14,6 +14,7 @@ use opgate_sdk::{Document, Kind, Report, Review};
 use opgate_upstream::json::{self, Child};
 
 use crate::about::header::{self, CSV_27};
+use crate::annotations::maximum;
 use crate::csv::{Csv, IN_METADATA, Source};
 use crate::judge;
 use crate::object::Object;
@@ -55,7 +56,12 @@ impl Package<'_> {
     fn bundle(&mut self, index: usize, report: &mut Report<'_>) {
         let blob = format!("/spec/blobs/{index}/value");
         let field = format!("spec.blobs[{index}].value");
-        let types = self.catalog.rows(&format!("{blob}/properties"), &["/type"]);
+        let properties = format!("{blob}/properties");
+        let types = self.catalog.rows(&properties, &["/type"]);
+        let place = format!("{field}.properties");
+        let maxima = maximum::in_document(self.catalog, &properties, &place);
+        maximum::report(&maxima, report);
+        let has_maximum = !maxima.is_empty();
         let (mut metadata, mut is_found) = (None, false);
         for (property, row) in types.iter().enumerate() {
             match row.text(0) {
@@ -68,7 +74,7 @@ impl Package<'_> {
                         for (member, message) in header::missing(&object, "") {
                             report.add(&CSV_27, format!("{place}.{member}"), message);
                         }
-                        self.judge(&object, Source::Object(place), report);
+                        self.judge(&object, Source::Object(place), has_maximum, report);
                     }
                 }
                 Some("olm.csv.metadata") => metadata = metadata.or(Some(property)),
@@ -79,7 +85,7 @@ impl Package<'_> {
             let value = format!("{blob}/properties/{property}/value");
             if let Some(object) = self.metadata(&value, &format!("{blob}/name")) {
                 let value = format!("{field}.properties[{property}].value");
-                self.judge(&object, Source::Metadata { blob: field, value }, report);
+                self.judge(&object, Source::Metadata { blob: field, value }, has_maximum, report);
             }
         }
     }
@@ -101,11 +107,14 @@ impl Package<'_> {
         Document::parse(std::str::from_utf8(&self.bytes).ok()?).ok()
     }
 
-    fn judge(&self, object: &Document, source: Source, report: &mut Report<'_>) {
+    fn judge(&self, object: &Document, source: Source, has_maximum: bool, report: &mut Report<'_>) {
         let object = Object::of(object);
         let mut csv = Csv::of(&self.review, &object, source, report);
         // The request has the name of the package.
         csv.name = object.text_or_empty("/metadata/name");
+        if has_maximum {
+            csv.set_catalog_maximum();
+        }
         judge::all(&mut csv);
     }
 }

@@ -49,6 +49,9 @@ pub(crate) const IN_METADATA: [(&str, &str); 12] = [
     ("provider", "provider"),
 ];
 
+/// A rule that a mistake breaks, and the function that makes its field and message.
+pub(crate) type Broken<'t> = (&'static Rule, &'t dyn Fn() -> [String; 2]);
+
 /// A ClusterServiceVersion, and the report about it.
 pub(crate) struct Csv<'a, 'r> {
     /// The request. Its old object is one that was evaluated before.
@@ -68,6 +71,8 @@ pub(crate) struct Csv<'a, 'r> {
     unchanged: Vec<&'static str>,
     /// [`Review::spares`].
     spares: Option<&'a Document>,
+    /// Whether the catalog itself has the property `olm.maxOpenShiftVersion`.
+    has_catalog_maximum: bool,
 }
 
 impl<'a, 'r> Csv<'a, 'r> {
@@ -88,7 +93,19 @@ impl<'a, 'r> Csv<'a, 'r> {
             labels: object.keys(LABELS),
             unchanged: Vec::new(),
             spares: review.spares(),
+            has_catalog_maximum: false,
         }
+    }
+
+    /// Notes that the catalog has the property `olm.maxOpenShiftVersion`, of which an annotation is the
+    /// source.
+    pub(crate) fn set_catalog_maximum(&mut self) {
+        self.has_catalog_maximum = true;
+    }
+
+    /// Whether the catalog has the property `olm.maxOpenShiftVersion`.
+    pub(crate) fn has_catalog_maximum(&self) -> bool {
+        self.has_catalog_maximum
     }
 
     /// Names values that an UPDATE does not change: nobody asks again about what is in them.
@@ -115,6 +132,23 @@ impl<'a, 'r> Csv<'a, 'r> {
     pub(crate) fn add(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>) {
         let field = self.field(field);
         self.report.add(rule, field, message);
+    }
+
+    /// Adds one violation for a mistake that breaks several rules, see [`Report::add_once`]. Each rule has
+    /// the field and message that count if the violation is the rule's.
+    pub(crate) fn add_once(&mut self, broken: &[Broken<'_>]) {
+        let is_on = |(rule, _): &&Broken<'_>| self.report.is_on(rule);
+        let denies = |(rule, _): &&Broken<'_>| self.report.denies(rule);
+        let strictest = broken.iter().filter(is_on).find(denies);
+        let Some((rule, texts)) = strictest.or_else(|| broken.iter().find(is_on)) else { return };
+        if self.report.is_full(rule) {
+            return self.report.add_more(rule, 1);
+        }
+        let [field, message] = texts();
+        let others = broken.iter().filter(|(other, _)| !std::ptr::eq(*other, *rule));
+        let others = others.map(|(other, _)| (*other, String::new()));
+        let field = self.field(&field);
+        self.report.add_once(field, std::iter::once((*rule, message)).chain(others));
     }
 
     /// [`Csv::add`] with another level than the rule's, if none is configured.
@@ -162,15 +196,6 @@ impl<'a, 'r> Csv<'a, 'r> {
             Source::Object(_) => true,
             Source::Metadata { .. } => IN_METADATA.iter().any(|(name, _)| *name == member),
         }
-    }
-
-    /// Whether it is in a bundle or in a catalog, not in a cluster or in a file of its own.
-    pub(crate) fn is_packaged(&self) -> bool {
-        let is_part = match &self.source {
-            Source::Object(place) => !place.is_empty(),
-            Source::Metadata { .. } => true,
-        };
-        is_part || self.review.is_in_bundle()
     }
 
     /// Whether a rule must evaluate the value at the pointer, see [`Review::touches`].

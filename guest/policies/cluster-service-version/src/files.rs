@@ -1,8 +1,9 @@
 //! What only the files of a bundle show. The manifest is a request of its own ([`crate::judge`]).
 
-use opgate_sdk::{Kind, Report, Review, Row};
+use opgate_sdk::{Document, Kind, Report, Review, Row, Rows};
 
 use crate::about::header::{self, CSV_27};
+use crate::annotations::maximum;
 use crate::csv::{Csv, Source};
 use crate::neighbours::{conversion, required};
 use crate::object::Object;
@@ -34,10 +35,25 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
         required::in_bundle(&mut csv, &crds);
         conversion::in_bundle(&mut csv, &preserving);
     }
+    properties(folder, &files, report);
     // What is meant to be one may have no kind.
     for (object, place, file) in manifests(header::KIND).chain(manifests("")) {
         for (member, message) in header::missing(&object, file.text_or_empty(0)) {
             report.add(&CSV_27, format!("{place}.{member}"), message);
         }
+    }
+}
+
+/// The property `olm.maxOpenShiftVersion` in the files of `metadata/`. The registry finds properties in a
+/// file of any name.
+fn properties(folder: &Document, files: &Rows, report: &mut Report<'_>) {
+    let is_wanted = |(_, file): &(usize, Row<'_>)| {
+        let name = file.text_or_empty(0).strip_prefix("metadata/");
+        file.kind(2) == Kind::Object && name.is_some_and(|name| !name.contains('/'))
+    };
+    for (index, _) in files.iter().enumerate().filter(is_wanted) {
+        let list = format!("/spec/files/{index}/documents/0/properties");
+        let place = format!("spec.files[{index}].documents[0].properties");
+        maximum::report(&maximum::in_document(folder, &list, &place), report);
     }
 }

@@ -54,6 +54,7 @@ opgate_sdk::policy! {
         annotations::templates::RULES,
         annotations::features::RULES,
         annotations::properties::RULES,
+        annotations::maximum::RULES,
         images::architectures::RULES,
         images::credentials::RULES,
         images::disconnected::RULES,

@@ -1,10 +1,11 @@
 //! The Kubernetes that an Operator needs.
 
-use opgate_sdk::{Shape, rule, rules};
+use opgate_sdk::{InputType, Shape, rule, rules};
 use opgate_upstream::version::Version;
 
 use super::LONGEST;
 use crate::csv::Csv;
+use crate::neighbours::server_version;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_21, CSV_22];
@@ -44,7 +45,7 @@ rule! {
     /// projects.`
     CSV_21: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "api pkg/validation/internal/csv.go",
+        source: "api pkg/validation/internal/csv.go, pkg/validation/internal/operatorhub.go",
     }
 }
 
@@ -52,18 +53,21 @@ rule! {
     /// spec.minKubeVersion is a strict semantic version
     ///
     /// `spec.minKubeVersion`, where it is not blank, is `MAJOR.MINOR.PATCH` with an optional
-    /// pre-release and optional build metadata, without a `v` and without spaces. Copies that OLM
-    /// makes are exempt. An UPDATE is judged where it changes the field.
+    /// pre-release and optional build metadata, without spaces. In a bundle it is strict, without a
+    /// `v` before it and without leading zeros, as `operator-sdk bundle validate` asks. At admission, in
+    /// catalogs and in single manifests it is what OLM reads: OLM removes one `v`, and tolerates
+    /// leading zeros. Copies that OLM makes are exempt. An UPDATE is evaluated where it changes the
+    /// field.
     ///
     /// # Why
     ///
     /// OLM compares the version with that of the cluster. One that it cannot read keeps the
-    /// ClusterServiceVersion from being installed, and the validators of operator-framework/api
-    /// refuse it.
+    /// ClusterServiceVersion from being installed. The validators of operator-framework/api refuse the
+    /// bundle.
     ///
     /// # Repair
     ///
-    /// Write all three numbers. Quote a version in YAML that looks like a number.
+    /// Write all three numbers, without a `v` before them: `1.21.0` for `1.21` and for `v1.21.0`.
     ///
     /// # Accepted
     ///
@@ -78,6 +82,9 @@ rule! {
     /// ```
     ///
     /// `message: csv.Spec.MinKubeVersion has an invalid value: 1.21`
+    ///
+    /// In a bundle, for `v1.21.0`: `message: csv.Spec.MinKubeVersion has an invalid value: v1.21.0;
+    /// remove the v`
     CSV_22: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go",
@@ -100,8 +107,18 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     };
     if text.trim().is_empty() {
         csv.add(&CSV_21, "spec.minKubeVersion", UNSET);
-    } else if !is_text || text.len() > LONGEST || Version::parse(&text).is_err() {
-        let message = format!("csv.Spec.MinKubeVersion has an invalid value: {text}");
+    } else if !is_text || text.len() > LONGEST || !is_read(csv.review.input_type(), &text) {
+        let has_v = text.strip_prefix('v').is_some_and(|rest| Version::parse(rest).is_ok());
+        let hint = if has_v { "; remove the v" } else { "" };
+        let message = format!("csv.Spec.MinKubeVersion has an invalid value: {text}{hint}");
         csv.add(&CSV_22, "spec.minKubeVersion", message);
+    }
+}
+
+/// Whether the reader of the object takes the version: operator-sdk of a bundle, OLM of any other.
+fn is_read(input: InputType, version: &str) -> bool {
+    match input {
+        InputType::Bundle => Version::parse(version).is_ok(),
+        _ => server_version::is_read_by_olm(version),
     }
 }

@@ -1,7 +1,7 @@
 //! Annotations of a ClusterServiceVersion that say what it is.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{rule, rules};
+use opgate_sdk::{InputType, rule, rules};
 use opgate_upstream::range::Range;
 
 use super::{LONGEST, add_each, is_selected, start};
@@ -67,7 +67,11 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
         let message = "found olm.properties annotation, please define these properties in metadata/properties.yaml instead";
         csv.add(&CSV_26, &field(PROPERTIES), message);
     }
-    if csv.has_annotation(SKIP_RANGE) && csv.touches_annotation(SKIP_RANGE) {
+    // In a catalog the entry of the channel has the range that OLM reads.
+    if csv.review.input_type() != InputType::Catalog
+        && csv.has_annotation(SKIP_RANGE)
+        && csv.touches_annotation(SKIP_RANGE)
+    {
         skip_range(csv);
     }
 }
@@ -82,7 +86,7 @@ rule! {
     /// The annotation `capabilities` is there, and is `Basic Install`, `Seamless Upgrades`, `Full
     /// Lifecycle`, `Deep Insights` or `Auto Pilot`. The documents call it `metadata.capabilities`.
     /// The setting `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes are
-    /// exempt. An UPDATE is judged where it changes the annotation.
+    /// exempt. An UPDATE is evaluated where it changes the annotation.
     ///
     /// # Why
     ///
@@ -107,6 +111,10 @@ rule! {
     /// ```
     ///
     /// `message: csv.Metadata.Annotations.Capabilities "Level 5" is not a valid capabilities level`
+    ///
+    /// Without the annotation: `message: csv.Metadata.Annotations.Capabilities is absent: set the
+    /// annotation capabilities to Basic Install, Seamless Upgrades, Full Lifecycle, Deep Insights or
+    /// Auto Pilot`
     CSV_15: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
@@ -115,7 +123,10 @@ rule! {
 }
 
 fn capabilities(csv: &mut Csv<'_, '_>) {
-    let level = csv.annotation(CAPABILITIES).unwrap_or_default();
+    let Some(level) = csv.annotation(CAPABILITIES) else {
+        let message = "csv.Metadata.Annotations.Capabilities is absent: set the annotation capabilities to Basic Install, Seamless Upgrades, Full Lifecycle, Deep Insights or Auto Pilot";
+        return csv.add(&CSV_15, &field(CAPABILITIES), message);
+    };
     if !LEVELS.contains(&level.as_str()) {
         let level = quote(&level);
         let message = format!(
@@ -261,7 +272,7 @@ rule! {
     /// There is no annotation `olm.properties`. The rule is off: the documents tell authors to set
     /// the annotation for `olm.maxOpenShiftVersion` (OpenShift 4.12, Operators, *Controlling
     /// Operator compatibility with OpenShift Container Platform versions*). A configured level
-    /// turns it on. Copies that OLM makes are exempt. An UPDATE is judged where it changes the
+    /// turns it on. Copies that OLM makes are exempt. An UPDATE is evaluated where it changes the
     /// annotation.
     ///
     /// # Why
@@ -271,7 +282,13 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Move the properties to `metadata/properties.yaml`.
+    /// Remove the annotation, and write each element of its list below `properties` in
+    /// `metadata/properties.yaml` of the bundle. CSV-80 evaluates `olm.maxOpenShiftVersion` there, too.
+    ///
+    /// ```yaml
+    /// properties:
+    /// - {type: olm.maxOpenShiftVersion, value: "4.9"}
+    /// ```
     ///
     /// # Accepted
     ///
@@ -290,7 +307,7 @@ rule! {
     CSV_26: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         off_until: [],
-        source: "OCP 4.12 L21700-21721; api pkg/validation/internal/csv.go",
+        source: "OCP 4.12 L21700-21721; api pkg/validation/internal/annotations.go",
     }
 }
 
@@ -299,18 +316,20 @@ rule! {
     ///
     /// The annotation `olm.skipRange`, where it is there and not empty, is a range that the library
     /// `blang/semver` parses: comparators such as `>=4.1.0 <4.1.2`, and alternatives between `||`.
-    /// CON-10 warns of ranges that do not mean what they say. Copies that OLM makes are exempt. An
-    /// UPDATE is judged where it changes the annotation.
+    /// CON-10 warns of ranges that do not mean what they say. A ClusterServiceVersion in a catalog is
+    /// not evaluated: there the entry of the channel has the range (FBC-22). Copies that OLM makes are
+    /// exempt. An UPDATE is evaluated where it changes the annotation.
     ///
     /// # Why
     ///
-    /// OLM updates every version in the range directly to this one. A range that it cannot parse
-    /// skips nothing, or breaks the channel (OpenShift 4.12, Operators, *Skipping multiple
-    /// Operators*).
+    /// OLM updates every version in the range directly to this one (OpenShift 4.12, Operators,
+    /// *Skipping multiple Operators*). OLM ignores a range that it cannot parse: the Operator is
+    /// installed, but skips nothing.
     ///
     /// # Repair
     ///
-    /// Write versions with three numbers, each after an operator.
+    /// Write versions with three numbers, each after an operator and without a `v`: `<1.4.0` for
+    /// `<v1.4.0`.
     ///
     /// # Accepted
     ///
@@ -325,8 +344,11 @@ rule! {
     /// ```
     ///
     /// `message: invalid olm.skipRange "4.1.x to 4.1.2": Could not get version from string: "to"`
-    CSV_28: Deny {
-        on: [CSV: Create | Update, CATALOG: Create | Update],
+    ///
+    /// For `<v1.4.0`: `message: invalid olm.skipRange "<v1.4.0": Could not parse Range "<v1.4.0": Could
+    /// not parse comparator "<v" in "<v1.4.0"; remove the v`
+    CSV_28: Warn {
+        on: [CSV: Create | Update],
         source: "OCP 4.12 L2478-2482, L2508-2514; OCP 4.15 L1742-1850",
     }
 }
@@ -341,7 +363,24 @@ fn skip_range(csv: &mut Csv<'_, '_>) {
         return csv.add(&CSV_28, &field(SKIP_RANGE), message);
     }
     if let Err(why) = Range::parse(&range) {
-        let message = format!("invalid olm.skipRange {}: {why}", quote(&range));
+        let is_readable = Range::parse(&without_v(&range)).is_ok();
+        let hint = if is_readable { "; remove the v" } else { "" };
+        let message = format!("invalid olm.skipRange {}: {why}{hint}", quote(&range));
         csv.add(&CSV_28, &field(SKIP_RANGE), message);
     }
+}
+
+/// The range without each `v` that is directly before the first digit of a version.
+fn without_v(range: &str) -> String {
+    let mut rest = range.chars().peekable();
+    let mut text = String::with_capacity(range.len());
+    let mut is_start = true;
+    while let Some(character) = rest.next() {
+        let has_number = rest.peek().is_some_and(char::is_ascii_digit);
+        if !(character == 'v' && is_start && has_number) {
+            text.push(character);
+        }
+        is_start = matches!(character, ' ' | '<' | '>' | '=' | '!' | '|');
+    }
+    text
 }

@@ -18,8 +18,8 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
         let message = "spec.description is required: A short description of the functionality of the Operator";
         csv.add(&CSV_10, "spec.description", message);
     }
-    for member in ["keywords", "labels"] {
-        if is_missing(csv, member) {
+    for (member, is_asked) in [("keywords", true), ("labels", requires_labels(csv))] {
+        if is_asked && is_missing(csv, member) {
             let field = format!("spec.{member}");
             csv.add(&CSV_11, &field, format!("{field} is required"));
         }
@@ -30,6 +30,11 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     {
         csv.add(&CSV_13, "spec.provider.name", "csv.Spec.Provider.Name not specified");
     }
+}
+
+/// Whether the setting asks for `spec.labels`: no tool does, and no generator writes the field.
+fn requires_labels(csv: &Csv<'_, '_>) -> bool {
+    csv.review.settings.boolean("/csv/requireLabels") == Some(true)
 }
 
 /// Whether a member of the spec is missing or empty, and was not so before.
@@ -43,9 +48,10 @@ fn is_missing(csv: &Csv<'_, '_>, member: &str) -> bool {
 rule! {
     /// spec.displayName is set
     ///
-    /// `spec.displayName` is there and is not empty. The setting `csv.requiredFields: deny` makes
-    /// this rule deny. Copies that OLM makes are exempt. An UPDATE is judged where it changes the
-    /// field.
+    /// `spec.displayName` is there and is not empty. A bundle without it is denied, as `operator-sdk
+    /// bundle validate` does; elsewhere this is a warning, because OLM and opm accept it. The setting
+    /// `csv.requiredFields: deny` makes this rule deny everywhere. Copies that OLM makes are exempt. An
+    /// UPDATE is evaluated where it changes the field.
     ///
     /// # Why
     ///
@@ -72,9 +78,10 @@ rule! {
     /// ```
     ///
     /// `message: required field missing: Spec.DisplayName`
-    CSV_09: Warn {
+    CSV_09: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
+        denies_in: [Bundle],
         source: "OCP 4.12 L19185, L19211-19215, L20102-20183; OCP 4.15 L14273, L14282; api pkg/validation/internal/csv.go, crds/operators.coreos.com_clusterserviceversions.yaml",
     }
 }
@@ -117,21 +124,23 @@ rule! {
 }
 
 rule! {
-    /// spec.keywords and spec.labels are set
+    /// spec.keywords is set, and spec.labels if asked for
     ///
-    /// `spec.keywords` has at least one keyword, and `spec.labels` at least one label. The setting
-    /// `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes are exempt. An UPDATE
-    /// is judged by those of the two fields that it changes.
+    /// `spec.keywords` has at least one keyword. If the setting `csv.requireLabels` is `true`,
+    /// `spec.labels` has at least one label; by default the rule does not evaluate the labels. The
+    /// setting `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes are exempt. An
+    /// UPDATE is evaluated by those of the two fields that it changes.
     ///
     /// # Why
     ///
     /// The documents list both fields as required (OpenShift 4.12, Operators, *Manually-defined CSV
-    /// fields*). People find an Operator in the console by its keywords. The labels are for the
-    /// Operator itself.
+    /// fields*). Users find an Operator in the console by its keywords. No tool asks for the labels,
+    /// and no generator writes them: most published Operators have none.
     ///
     /// # Repair
     ///
-    /// Add the words that people search for, and a label with the name of the Operator.
+    /// Add the words that users search for. If `csv.requireLabels` is set, add a label with the name of
+    /// the Operator.
     ///
     /// # Accepted
     ///

@@ -2,7 +2,7 @@
 //! and one annotation for each feature.
 
 use opgate_sdk::go::{quote, shortened};
-use opgate_sdk::{Report, Rule, rule, rules};
+use opgate_sdk::{rule, rules};
 use opgate_upstream::json::Kind;
 
 use super::lists;
@@ -30,6 +30,11 @@ const FEATURES: [&str; 10] = [
     "csi",
 ];
 
+/// Wrong values of a list that a message names.
+const LISTED: usize = 16;
+/// Bytes of each of them.
+const LONGEST: usize = 128;
+
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     infrastructure(csv);
     features(csv);
@@ -40,13 +45,15 @@ rule! {
     ///
     /// The annotation `operators.openshift.io/infrastructure-features` is a JSON array, and each
     /// element is exactly one of the strings `disconnected`, `cnf`, `cni`, `csi`, `fips` and
-    /// `proxy-aware`. What differs from one of them only in case is for CSV-63. Copies are exempt.
-    /// An UPDATE is judged by the annotation.
+    /// `proxy-aware`. The violation names all other values. Values that differ from one of these only
+    /// in case are for CSV-63; beside other wrong values, the violation of this rule names them, too.
+    /// Copies are exempt. An UPDATE is evaluated by the annotation.
     ///
     /// # Why
     ///
     /// The console filters Operators by these values. An Operator with another one is not found,
-    /// for example in a search for Operators that work in a disconnected cluster.
+    /// for example in a search for Operators that work in a disconnected cluster. Only the console
+    /// reads the annotation, and it ignores unknown values, so the rule warns.
     ///
     /// # Repair
     ///
@@ -66,7 +73,7 @@ rule! {
     ///
     /// `message: operators.openshift.io/infrastructure-features: Unsupported value: "foo": valid,
     /// case-sensitive values are disconnected, cnf, cni, csi, fips, proxy-aware`
-    CSV_62: Deny {
+    CSV_62: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L19401-19433, L19465, L19489, L19785; OCP 4.15 L14375-14394",
     }
@@ -76,8 +83,9 @@ rule! {
     /// infrastructure features are written in lower case
     ///
     /// No element of the annotation `operators.openshift.io/infrastructure-features` equals a valid
-    /// value only if case is ignored. This is a warning because the documentation of OpenShift 4.5
-    /// prints `Disconnected`. Copies are exempt. An UPDATE is judged by the annotation.
+    /// value only if case is ignored. One violation names all such values. This is a warning because
+    /// the documentation of OpenShift 4.5 prints `Disconnected`. Copies are exempt. An UPDATE is
+    /// evaluated by the annotation.
     ///
     /// # Why
     ///
@@ -85,7 +93,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Write the value as the message says.
+    /// Write each value as the message says.
     ///
     /// # Accepted
     ///
@@ -110,10 +118,11 @@ rule! {
 rule! {
     /// infrastructure features are in annotations of their own
     ///
-    /// The annotation `operators.openshift.io/infrastructure-features` is absent. The rule is off
-    /// unless the configuration names the profile `ocp-4.15` or a level of the rule. Both kinds of
-    /// annotations may be used together, so it only warns. Copies are exempt. An UPDATE is judged
-    /// by the annotation.
+    /// The annotation `operators.openshift.io/infrastructure-features` is absent, or each feature that it
+    /// lists has an annotation `features.operators.openshift.io/…` as well (`fips-compliant` for
+    /// `fips`): both kinds may be used together. The rule is off unless the configuration names the
+    /// profile `ocp-4.15` or a level of the rule. Copies are exempt. An UPDATE is evaluated by the
+    /// older annotation.
     ///
     /// # Why
     ///
@@ -122,8 +131,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Write an annotation for each feature. Keep the old one while the Operator is also for older
-    /// versions, and leave the rule off.
+    /// Write an annotation for each feature of the list. Keep the list while the Operator is also for
+    /// older versions of OpenShift, or else remove it.
     ///
     /// # Accepted
     ///
@@ -155,67 +164,100 @@ fn infrastructure(csv: &mut Csv<'_, '_>) {
     let deprecated = "operators.openshift.io/infrastructure-features is deprecated; use the \
                       features.operators.openshift.io annotations";
     let profile = csv.review.settings.text_or_empty("/profile");
-    if profile == "ocp-4.15" || csv.report.is_configured(&CSV_64) {
-        csv.add(&CSV_64, &at, deprecated);
-    }
-    let unsupported = |value: &str| {
-        let value = quote(&shortened(value, SHOWN));
+    let is_asked = profile == "ocp-4.15" || csv.report.is_configured(&CSV_64);
+    let unsupported = |values: &str| {
         let valid = VALUES.join(", ");
         format!(
-            "{INFRASTRUCTURE}: Unsupported value: {value}: valid, case-sensitive values are {valid}"
+            "{INFRASTRUCTURE}: Unsupported value: {values}: valid, case-sensitive values are {valid}"
         )
     };
-    let (mut unknown, mut other_case) = (Several::default(), Several::default());
+    let (mut unknown, mut other_case) = (WrongValues::default(), WrongValues::default());
+    let mut lacks_own = false;
     let kind = lists::each(&text, [], |element| {
         let value = element.part.text(&text);
         let known = |value: &str| VALUES.iter().find(|known| known.eq_ignore_ascii_case(value));
-        match value.as_deref().and_then(known) {
-            Some(known) if value.as_deref() == Some(known) => {}
-            Some(_) => other_case.push(element),
-            None => unknown.push(element),
+        let known = value.as_deref().and_then(known);
+        lacks_own |= known.is_none_or(|known| !csv.has_annotation(&own_annotation(known)));
+        match (known, value.as_deref()) {
+            (Some(known), Some(value)) if *known == value => {}
+            (Some(known), Some(value)) => {
+                let shown = || format!("value {} must be written {}", quote(value), quote(known));
+                other_case.push(element.index, shown);
+            }
+            (_, value) => {
+                let value = value.unwrap_or_else(|| element.part.raw(&text));
+                unknown.push(element.index, || quote(&shortened(value, LONGEST)));
+            }
         }
     });
-    if kind != Ok(Kind::List) {
-        return csv.add(&CSV_62, &at, unsupported(&text));
+    if is_asked && (lacks_own || kind != Ok(Kind::List)) {
+        csv.add(&CSV_64, &at, deprecated);
     }
-    unknown.report(csv, &CSV_62, &at, |part| {
-        let value = part.text(&text);
-        unsupported(value.as_deref().unwrap_or_else(|| part.raw(&text)))
-    });
-    other_case.report(csv, &CSV_63, &at, |part| {
-        let value = part.text(&text).unwrap_or_default();
-        let (value, known) = (quote(&value), quote(&value.to_ascii_lowercase()));
-        format!("{INFRASTRUCTURE} value {value} must be written {known} (case-sensitive)")
-    });
+    if kind != Ok(Kind::List) {
+        let value = quote(&shortened(&text, SHOWN));
+        return csv.add(&CSV_62, &at, unsupported(&value));
+    }
+    let other = (!other_case.is_empty())
+        .then(|| format!("{INFRASTRUCTURE} {} (case-sensitive)", other_case.list()));
+    if unknown.is_empty() {
+        let Some(message) = other else { return };
+        csv.add(&CSV_63, &other_case.field(&at), message);
+    } else {
+        let mut message = unsupported(&unknown.list());
+        let Some(other) = other else {
+            return csv.add(&CSV_62, &unknown.field(&at), message);
+        };
+        if csv.is_on(&CSV_63) {
+            message = format!("{message}; {}", other_case.list());
+        }
+        csv.add_once(&[
+            (&CSV_62, &|| [at.clone(), message.clone()]),
+            (&CSV_63, &|| [at.clone(), other.clone()]),
+        ]);
+    }
 }
 
-/// Elements of a list, as many as a verdict has room for. Only when the whole list is read, it is
-/// one.
+/// The annotation of a feature of the list.
+fn own_annotation(value: &str) -> String {
+    let feature = if value == "fips" { "fips-compliant" } else { value };
+    format!("{FEATURE}{feature}")
+}
+
+/// Wrong values of one list: the first with their texts.
 #[derive(Default)]
-struct Several {
-    first: Vec<lists::Element<0>>,
+struct WrongValues {
+    texts: Vec<String>,
+    index: usize,
     count: usize,
 }
 
-impl Several {
-    fn push(&mut self, element: lists::Element<0>) {
+impl WrongValues {
+    fn push(&mut self, index: usize, text: impl FnOnce() -> String) {
+        if self.count == 0 {
+            self.index = index;
+        }
         self.count = self.count.saturating_add(1);
-        if self.first.len() < Report::ROOM {
-            self.first.push(element);
+        if self.texts.len() < LISTED {
+            self.texts.push(text());
         }
     }
 
-    fn report(
-        self,
-        csv: &mut Csv<'_, '_>,
-        rule: &'static Rule,
-        at: &str,
-        message: impl Fn(&lists::Part) -> String,
-    ) {
-        csv.report.add_more(rule, self.count.saturating_sub(self.first.len()));
-        for element in self.first {
-            csv.add(rule, &format!("{at}[{}]", element.index), message(&element.part));
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// `"a", "b" and 3 more`
+    fn list(&self) -> String {
+        let texts = self.texts.join(", ");
+        match self.count.saturating_sub(self.texts.len()) {
+            0 => texts,
+            more => format!("{texts} and {more} more"),
         }
+    }
+
+    /// The field of the only value, or of the list.
+    fn field(&self, list: &str) -> String {
+        if self.count == 1 { format!("{list}[{}]", self.index) } else { list.to_owned() }
     }
 }
 
@@ -224,13 +266,14 @@ rule! {
     ///
     /// The annotations `features.operators.openshift.io/disconnected`, `fips-compliant`,
     /// `proxy-aware`, `tls-profiles`, `token-auth-aws`, `token-auth-azure`, `token-auth-gcp`,
-    /// `cnf`, `cni` and `csi` are exactly `true` or `false`. Copies are exempt. An UPDATE is judged
+    /// `cnf`, `cni` and `csi` are exactly `true` or `false`. Copies are exempt. An UPDATE is evaluated
     /// by the annotation.
     ///
     /// # Why
     ///
     /// The console compares the value with these two words. An Operator with `yes` is not among
-    /// those that support the feature.
+    /// those that support the feature. Only the console reads the annotation, and it ignores other
+    /// values, so the rule warns.
     ///
     /// # Repair
     ///
@@ -250,7 +293,7 @@ rule! {
     ///
     /// `message: features.operators.openshift.io/disconnected: Unsupported value: "yes": supported
     /// values: "true", "false"`
-    CSV_65: Deny {
+    CSV_65: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.15 L14318-14360",
     }

@@ -4,7 +4,7 @@
 //! Csv ─┬─▶ examples ─▶ example_apis   alm-examples: JSON, objects, and the APIs that they are of
 //!      ├─▶ templates                  resources and namespaces to create
 //!      ├─▶ features                   what infrastructure the Operator supports
-//!      └─▶ properties ─▶ openshift    lists of strings, olm.properties, the last OpenShift version
+//!      └─▶ properties ─▶ maximum      lists of strings, olm.properties, the last OpenShift version
 //! ```
 //!
 //! The text of an annotation can have more than a megabyte. Lists in it are read in one pass
@@ -14,6 +14,7 @@ pub(crate) mod example_apis;
 pub(crate) mod examples;
 pub(crate) mod features;
 mod lists;
+pub(crate) mod maximum;
 pub(crate) mod openshift;
 pub(crate) mod properties;
 pub(crate) mod templates;
@@ -96,7 +97,6 @@ mod tests {
     #[test]
     fn what_a_verdict_has_no_room_for_is_counted() {
         let annotated = |name: &str, list: serde_json::Value| json!({"metadata": {"annotations": {name: list.to_string()}}});
-        let features = "operators.openshift.io/infrastructure-features";
         let kinds: Vec<_> =
             (0..1_000).map(|n| json!({"apiVersion": "a.b/v1", "kind": format!("K{n}")})).collect();
         let mut strangers = annotated("alm-examples", json!(kinds));
@@ -106,8 +106,6 @@ mod tests {
         let mut missing = annotated("alm-examples", json!([]));
         missing["spec"] = json!({"customresourcedefinitions": {"owned": owned}});
         for (rule, object, count) in [
-            ("CSV-62", annotated(features, json!(vec!["x"; 1_000])), 1_000),
-            ("CSV-63", annotated(features, json!(vec!["FIPS"; 1_000])), 1_000),
             ("CSV-56", annotated("alm-examples", json!(kinds)), 2_000),
             ("CSV-57", strangers, 1_000),
             ("CSV-58", missing, 1_000),

@@ -13,11 +13,16 @@ use super::{SHOWN, field};
 use crate::csv::annotation;
 
 /// The type of the property.
-const PROPERTY: &str = "olm.maxOpenShiftVersion";
+pub(super) const PROPERTY: &str = "olm.maxOpenShiftVersion";
 
+/// The annotation that authors write: a list of properties.
+pub(super) const AUTHORS: &str = "olm.properties";
+/// The annotation that OLM writes and reads: an object with the list as [`MEMBER`].
+pub(super) const OLMS: &str = "operatorframework.io/properties";
+/// The member of the annotation that OLM writes.
+const MEMBER: &str = "properties";
 /// The annotations, and where their list of properties is.
-const ANNOTATIONS: [(&str, Option<&str>); 2] =
-    [("olm.properties", None), ("operatorframework.io/properties", Some("properties"))];
+const ANNOTATIONS: [(&str, Option<&str>); 2] = [(AUTHORS, None), (OLMS, Some(MEMBER))];
 
 /// The members of a property.
 pub(super) const MEMBERS: [&str; 2] = ["type", "value"];
@@ -102,6 +107,11 @@ pub(crate) fn maximum(csv: &Document) -> Option<Maximum> {
         let _ = lists::each(list, MEMBERS, visit);
     }
     lowest
+}
+
+/// The list of properties in the annotation that OLM writes.
+pub(super) fn list_of_olm(text: &str) -> Option<&str> {
+    member_of(text, MEMBER)
 }
 
 /// The JSON of a member.

@@ -1,28 +1,27 @@
 //! Annotations that hold lists: of strings, and of properties.
 
-use opgate_sdk::go::{quote, shortened};
-use opgate_sdk::{Level, rule, rules};
+use opgate_sdk::{rule, rules};
 use opgate_upstream::json::Kind;
-use opgate_upstream::version::{Identifier, Version};
 
-use super::lists::{self, Element, Part};
-use super::{SHOWN, field, openshift};
+use super::lists::{self, Element};
+use super::{field, maximum, openshift};
 use crate::csv::Csv;
 use crate::targets::{CATALOG, CSV};
 
-rules![CSV_78, CSV_79, CSV_80];
+rules![CSV_78, CSV_79];
 
 const STRINGS: [&str; 2] = [
     "operators.openshift.io/valid-subscription",
     "operators.operatorframework.io/internal-objects",
 ];
-const PROPERTIES: &str = "olm.properties";
+const PROPERTIES: &str = openshift::AUTHORS;
 
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     for name in STRINGS {
         strings(csv, name);
     }
     properties(csv);
+    maximum::judge(csv);
 }
 
 rule! {
@@ -127,24 +126,18 @@ fn properties(csv: &mut Csv<'_, '_>) {
         return;
     }
     let mut not_one = None;
-    let mut maxima = Vec::new();
     let read = lists::each(&text, openshift::MEMBERS, |element| {
         if not_one.is_none() {
             not_one = why_not(&element, &text).map(|why| (element.index, why));
         }
-        // The third says no more than the second.
-        if maxima.len() < 2 && openshift::is_maximum(&element, &text) {
-            maxima.push(element);
-        }
     });
     match (read, not_one) {
-        (Err(error), _) => return wrong(csv, "", &error.to_string()),
+        (Err(error), _) => wrong(csv, "", &error.to_string()),
         (Ok(Kind::List), None) => {}
         // One is enough: the list cannot be read.
         (Ok(Kind::List), Some((index, why))) => wrong(csv, &format!("[{index}]"), why),
-        (Ok(kind), _) => return wrong(csv, "", is_a(kind)),
+        (Ok(kind), _) => wrong(csv, "", is_a(kind)),
     }
-    maximum(csv, &maxima, &text);
 }
 
 /// Why an element is not a property.
@@ -177,94 +170,4 @@ fn is_a(kind: Kind) -> &'static str {
         Kind::List => "it is an array",
         Kind::Object => "it is an object",
     }
-}
-
-rule! {
-    /// olm.maxOpenShiftVersion is a version, and there is at most one
-    ///
-    /// The value of a property `olm.maxOpenShiftVersion` in the annotation `olm.properties` is a
-    /// string that OLM can read as a version: `4.9`, `4.13.0`, `v4.9`. There is at most one such
-    /// property. A version with another patch number than 0, or a pre-release, only warns, as the
-    /// validators of operator-framework/api do, because only major and minor number count. Copies
-    /// are exempt. An UPDATE is judged by the annotation.
-    ///
-    /// # Why
-    ///
-    /// OLM stops updates of the cluster that the installed Operator does not support. With a value
-    /// that it cannot read it stops every update to another minor version.
-    ///
-    /// # Repair
-    ///
-    /// Write the last supported version as a string, such as `"4.9"`, in one property.
-    ///
-    /// # Accepted
-    ///
-    /// ```yaml
-    /// olm.properties: '[{"type": "olm.maxOpenShiftVersion", "value": "4.9"}]'
-    /// ```
-    ///
-    /// # Rejected
-    ///
-    /// ```yaml
-    /// olm.properties: '[{"type": "olm.maxOpenShiftVersion", "value": "four"}]'
-    /// ```
-    ///
-    /// `message: olm.maxOpenShiftVersion value "four" is not a cluster version`
-    CSV_80: Deny {
-        on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L21700-21721; OCP 4.15 L15828-15874; \
-                 api pkg/validation/internal/community.go",
-    }
-}
-
-fn maximum(csv: &mut Csv<'_, '_>, maxima: &[Element<2>], text: &str) {
-    let [first, more @ ..] = maxima else { return };
-    let at = |element: &Element<2>| format!("{}[{}]", field(PROPERTIES), element.index);
-    if let Some(part) = first.member(openshift::VALUE) {
-        value(csv, &format!("{}.value", at(first)), part, text);
-    }
-    if let [second, ..] = more {
-        let message = "more than one olm.maxOpenShiftVersion property";
-        csv.add(&CSV_80, &at(second), message);
-    }
-}
-
-fn value(csv: &mut Csv<'_, '_>, at: &str, part: &Part, text: &str) {
-    let value = part.text(text).filter(|value| !value.trim().is_empty());
-    let version = value.as_ref().and_then(|value| Version::parse_tolerant(value).ok());
-    if let (Some(value), Some(version)) = (&value, version) {
-        truncated(csv, at, value, &version);
-    } else {
-        let said = part.text(text);
-        let shown = said.as_deref().unwrap_or_else(|| part.raw(text));
-        let shown = quote(&shortened(shown, SHOWN));
-        let message = format!("olm.maxOpenShiftVersion value {shown} is not a cluster version");
-        csv.add(&CSV_80, at, message);
-    }
-}
-
-/// Warns about more than a major and a minor number, in upstream's words.
-fn truncated(csv: &mut Csv<'_, '_>, at: &str, value: &str, version: &Version) {
-    let Version { major, minor, patch, pre, .. } = version;
-    if *patch == 0 && pre.is_empty() {
-        return;
-    }
-    let mut shown = format!("{major}.{minor}.{patch}");
-    for (index, identifier) in pre.iter().enumerate() {
-        shown.push(if index == 0 { '-' } else { '.' });
-        match identifier {
-            Identifier::Number(number) => shown.push_str(&number.to_string()),
-            Identifier::Text(text) => shown.push_str(text),
-        }
-    }
-    if let Some((_, build)) = value.trim_end().split_once('+') {
-        shown.push('+');
-        shown.push_str(build);
-    }
-    let shown = shortened(&shown, SHOWN);
-    let message = format!(
-        "csv.Annotations.olm.properties has an invalid value. olm.maxOpenShiftVersion must specify \
-         only major.minor versions, {shown} will be truncated to {major}.{minor}.0"
-    );
-    csv.add_as(Level::Warn, &CSV_80, at, message);
 }

@@ -72,8 +72,9 @@ rule! {
     ///
     /// The annotation `operatorframework.io/initialization-resource` is one object in JSON or YAML
     /// with the strings `apiVersion`, `kind` and `metadata.name`. In YAML it is one document. More
-    /// than 64 KiB of YAML are not read, and the rule is reported as not evaluated. Copies are
-    /// exempt. An UPDATE is judged by the annotation.
+    /// than 64 KiB of YAML are not read, and the rule is reported as not evaluated. Before it is
+    /// published, a wrong template is denied; at admission and in catalogs it is a warning, because OLM
+    /// does not read the annotation. Copies are exempt. An UPDATE is evaluated by the annotation.
     ///
     /// # Why
     ///
@@ -102,6 +103,7 @@ rule! {
     /// a complete YAML definition: it is not an object`
     CSV_59: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle, Manifest],
         may_skip: true,
         source: "OCP 4.12 L19383-19387, L20824-20892; OCP 4.15 L14405, L15216-15342",
     }

@@ -6,17 +6,20 @@
 //!     └──▶ relatedImages ─────────────────────────── by digest?                CSV-68
 //! ```
 //!
+//! One image can break all of these rules, and CSV-71. The violation at its first use names them all;
+//! if the list has it as no valid reference, the violation of CSV-71 does ([`AlsoBroken`]).
+//!
 //! On UPDATE an image counts that the old object does not use, or all of them if the claim is new.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
 use opgate_sdk::image;
 use opgate_sdk::pods::PodSpec;
-use opgate_sdk::{Document, Level, Rule, pods, rule, rules};
+use opgate_sdk::{Document, pods, rule, rules};
 
-use super::{add, features};
-use crate::csv::Csv;
+use super::{features, related};
+use crate::csv::{Broken, Csv};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_67, CSV_68, CSV_69];
@@ -45,10 +48,11 @@ rule! {
     /// `csv.disconnected: true`, every CSV counts. Then each `image` of `containers` and
     /// `initContainers` in the pod templates of `spec.install.spec.deployments`, and each value of
     /// an `env` entry whose name starts with `RELATED_IMAGE_`, is a reference to an image with a
-    /// digest. A tag beside the digest is allowed. Without deployments there is nothing to judge,
-    /// and an entry without a value is not judged. On UPDATE, an image that the old object used is
-    /// not judged unless the claim is new. In bundles and catalogs this is a warning, unless the
-    /// setting is `true`: many are published with the claim and with tags, and upstream takes them.
+    /// digest. A tag beside the digest is allowed. Without deployments there is nothing to evaluate,
+    /// and an entry without a value is not evaluated. On UPDATE, an image that the old object used is
+    /// not evaluated unless the claim is new. This is a warning everywhere: many Operators are published
+    /// with the claim and with tags, and can be installed. The violation at the first use of an image
+    /// names CSV-68 and CSV-69, if the image breaks them, too.
     ///
     /// # Why
     ///
@@ -58,8 +62,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Name each image by its digest; `make bundle USE_IMAGE_DIGESTS=true` does that in an Operator
-    /// SDK project. Or remove the claim.
+    /// Name each image by its digest, in the deployments and in `spec.relatedImages`; `make bundle
+    /// USE_IMAGE_DIGESTS=true` does that in an Operator SDK project. Or remove the claim.
     ///
     /// # Accepted
     ///
@@ -78,7 +82,7 @@ rule! {
     ///
     /// `message: image "quay.io/etcdoperator/operator:v0.9.4" of container "etcd-operator" must be
     /// referenced by a digest (SHA) and not by a tag`
-    CSV_67: Deny {
+    pub(crate) CSV_67: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L9829-9835, L19409, L19529-19535, L19776-19787, L19844; OCP 4.15 L7004-7007, L14331, L14441-14453, L14678; OCP 4.5 L6343-6432",
     }
@@ -89,8 +93,9 @@ rule! {
     ///
     /// In a CSV that claims disconnected support, as in CSV-67, each `spec.relatedImages[].image`
     /// that is not empty is a reference to an image with a digest. A tag beside the digest is
-    /// allowed. CSV-71 reports empty ones. On UPDATE, an image that the old object listed is not
-    /// judged unless the claim is new. In bundles and catalogs this is a warning, as for CSV-67.
+    /// allowed. CSV-71 reports empty ones. An image that a deployment names by a tag, too, is a
+    /// violation of CSV-67, which names this rule. On UPDATE, an image that the old object listed is not
+    /// evaluated unless the claim is new. This is a warning everywhere, as CSV-67.
     ///
     /// # Why
     ///
@@ -118,7 +123,7 @@ rule! {
     ///
     /// `message: spec.relatedImages[0].image "quay.io/etcdoperator/etcd:v3.4" must be referenced by
     /// a digest (SHA) and not by a tag`
-    CSV_68: Deny {
+    pub(crate) CSV_68: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L9829-9835, L19529-19535; OCP 4.15 L14331, L14449-14451; OCP 4.5 L6348-6370",
     }
@@ -130,8 +135,9 @@ rule! {
     /// In a CSV that claims disconnected support, as in CSV-67, `spec.relatedImages` lists each
     /// image of `containers` and `initContainers` of its deployments and each value of a variable
     /// `RELATED_IMAGE_*`, written in the same way. An image that several containers use is reported
-    /// once, at the first one. On UPDATE, an image is judged that the old object did not use or
-    /// that is no longer listed, and all images are if the claim is new.
+    /// once, at the first one; for an image without a digest the violation of CSV-67 names this rule. On
+    /// UPDATE, an image is evaluated that the old object did not use or that is no longer listed, and
+    /// all images are if the claim is new.
     ///
     /// # Why
     ///
@@ -161,83 +167,122 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec], are_deployments_new: bool) {
+/// What else is wrong with an image that CSV-71 reports.
+#[derive(Default)]
+pub(super) struct AlsoBroken {
+    /// Field and message of CSV-67, for the first use.
+    pub(super) used: Option<[String; 2]>,
+    /// Whether the list has it by a tag, CSV-68.
+    pub(super) is_listed_by_tag: bool,
+}
+
+/// The images that CSV-71 reports.
+pub(super) type Invalid = BTreeMap<String, AlsoBroken>;
+
+/// Returns the images that CSV-71 reports, with the rules of this module that they break. Those are not
+/// reported here.
+pub(super) fn judge(
+    csv: &mut Csv<'_, '_>,
+    specs: &[PodSpec],
+    are_deployments_new: bool,
+) -> Invalid {
     let rules = [&CSV_67, &CSV_68, &CSV_69];
     let settings = csv.review.settings;
     if !rules.into_iter().any(|rule| csv.is_on(rule)) || !is_claimed(csv.object, settings) {
-        return;
+        return Invalid::new();
     }
     // If the claim is new, everything is.
     let old = csv.spares().filter(|old| is_claimed(old, settings));
     if old.is_some() && !are_deployments_new && !csv.touches_json(RELATED_IMAGES) {
-        return;
+        return Invalid::new();
     }
-    let listed = related_images(csv.object);
-    let used_before = old.map(used_images).unwrap_or_default();
-    let listed_before = old.map(related_images).unwrap_or_default();
-    deployments(csv, specs, &used_before, (&listed, &listed_before));
-    for (index, row) in csv.object.rows(RELATED_IMAGES, &["/image"]).iter().enumerate() {
-        let image = row.text_or_empty(0);
-        if !image.is_empty() && !listed_before.contains(image) && image::digest(image).is_none() {
-            add_by_digest(csv, &CSV_68, || {
-                let field = format!("spec.relatedImages[{index}].image");
-                let message = format!(
-                    "{field} {} must be referenced by a digest (SHA) and not by a tag",
-                    quote(image)
-                );
-                (field, message)
-            });
+    let mut images = Images {
+        used_before: old.map(used_images).unwrap_or_default(),
+        listed: related_images(csv.object),
+        listed_before: old.map(related_images).unwrap_or_default(),
+        reported: BTreeSet::new(),
+        unlisted: BTreeSet::new(),
+        invalid: related::invalid(csv),
+    };
+    let object = csv.object;
+    each_image(object, specs, |image, used| images.used(csv, image, used));
+    for (index, row) in object.rows(RELATED_IMAGES, &["/image"]).iter().enumerate() {
+        images.listed(csv, index, row.text_or_empty(0));
+    }
+    images.invalid
+}
+
+/// The images of a ClusterServiceVersion, by where they are named.
+struct Images {
+    used_before: BTreeSet<String>,
+    /// The images of the list, each with its first index.
+    listed: BTreeMap<String, usize>,
+    listed_before: BTreeMap<String, usize>,
+    /// Those of which a violation of CSV-67 names the other rules.
+    reported: BTreeSet<String>,
+    /// Those that CSV-69 has reported.
+    unlisted: BTreeSet<String>,
+    invalid: Invalid,
+}
+
+impl Images {
+    /// Evaluates an image of a container.
+    fn used(&mut self, csv: &mut Csv<'_, '_>, image: &str, used: &Used<'_>) {
+        let was_used = self.used_before.contains(image);
+        let has_tag = image::digest(image).is_none();
+        let by_tag = || {
+            let by = used.by();
+            let image = quote(image);
+            let why = "must be referenced by a digest (SHA) and not by a tag";
+            [used.field(), format!("image {image} of {by} {why}")]
+        };
+        if has_tag
+            && !was_used
+            && let Some(also) = self.invalid.get_mut(image)
+        {
+            also.used.get_or_insert_with(by_tag);
+            return;
+        }
+        let is_unlisted = !self.listed.contains_key(image)
+            && (!was_used || self.listed_before.contains_key(image))
+            && self.unlisted.insert(image.to_owned());
+        let not_listed = || {
+            let message = format!("image {} is not listed in spec.relatedImages", quote(image));
+            [used.field(), message]
+        };
+        let is_first = has_tag && !was_used && self.reported.insert(image.to_owned());
+        let place = self.listed.get(image).copied();
+        let is_listed_by_tag = is_first && !self.listed_before.contains_key(image);
+        let listed_by_tag = || listed_by_tag(place.unwrap_or_default(), image);
+        let broken: [(bool, Broken<'_>); 3] = [
+            (has_tag && !was_used, (&CSV_67, &by_tag)),
+            (is_listed_by_tag && place.is_some() && csv.is_on(&CSV_67), (&CSV_68, &listed_by_tag)),
+            (is_unlisted, (&CSV_69, &not_listed)),
+        ];
+        let broken: Vec<_> = broken.into_iter().filter(|(is, _)| *is).map(|(_, it)| it).collect();
+        csv.add_once(&broken);
+    }
+
+    /// Evaluates an image of the list.
+    fn listed(&mut self, csv: &mut Csv<'_, '_>, index: usize, image: &str) {
+        let is_new = !image.is_empty() && !self.listed_before.contains_key(image);
+        if !is_new || image::digest(image).is_some() {
+            return;
+        }
+        if let Some(also) = self.invalid.get_mut(image) {
+            also.is_listed_by_tag = true;
+        } else if !(csv.is_on(&CSV_67) && self.reported.contains(image)) {
+            csv.add_once(&[(&CSV_68, &|| listed_by_tag(index, image))]);
         }
     }
 }
 
-/// Adds a finding about a tag: in a bundle and in a catalog a warning, unless the setting says that all of
-/// them are for disconnected clusters.
-fn add_by_digest(
-    csv: &mut Csv<'_, '_>,
-    rule: &'static Rule,
-    texts: impl FnOnce() -> (String, String),
-) {
-    let is_set = csv.review.settings.boolean("/csv/disconnected") == Some(true);
-    if !csv.is_packaged() || is_set {
-        add(csv, rule, texts);
-    } else if csv.report.is_full(rule) {
-        csv.report.add_more_as(Level::Warn, rule, 1);
-    } else {
-        let (field, message) = texts();
-        csv.add_as(Level::Warn, rule, &field, message);
-    }
-}
-
-/// The images of the deployments. `listed` has the related images of the object, and those of the
-/// old one.
-fn deployments(
-    csv: &mut Csv<'_, '_>,
-    specs: &[PodSpec],
-    used_before: &BTreeSet<String>,
-    listed: (&BTreeSet<String>, &BTreeSet<String>),
-) {
-    let mut unlisted = BTreeSet::new();
-    each_image(csv.object, specs, |image, used| {
-        let was_used = used_before.contains(image);
-        if !was_used && image::digest(image).is_none() {
-            add_by_digest(csv, &CSV_67, || {
-                let message = format!(
-                    "image {} of {} must be referenced by a digest (SHA) and not by a tag",
-                    quote(image),
-                    used.by()
-                );
-                (used.field(), message)
-            });
-        }
-        let is_new = !was_used || listed.1.contains(image);
-        if is_new && !listed.0.contains(image) && unlisted.insert(image.to_owned()) {
-            add(csv, &CSV_69, || {
-                let message = format!("image {} is not listed in spec.relatedImages", quote(image));
-                (used.field(), message)
-            });
-        }
-    });
+/// Field and message of CSV-68.
+pub(super) fn listed_by_tag(index: usize, image: &str) -> [String; 2] {
+    let field = format!("spec.relatedImages[{index}].image");
+    let image = quote(image);
+    let message = format!("{field} {image} must be referenced by a digest (SHA) and not by a tag");
+    [field, message]
 }
 
 /// Where an image is used.
@@ -299,7 +344,15 @@ fn used_images(csv: &Document) -> BTreeSet<String> {
     images
 }
 
-fn related_images(csv: &Document) -> BTreeSet<String> {
+fn related_images(csv: &Document) -> BTreeMap<String, usize> {
     let rows = csv.rows(RELATED_IMAGES, &["/image"]);
-    rows.iter().filter_map(|row| row.text(0).map(str::to_owned)).collect()
+    let mut images = BTreeMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        if let Some(image) = row.text(0)
+            && !images.contains_key(image)
+        {
+            images.insert(image.to_owned(), index);
+        }
+    }
+    images
 }

@@ -27,8 +27,8 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     let specs = pods::in_csv(csv.object);
     // Most updates are about something else.
     let are_deployments_new = csv.touches_json(DEPLOYMENTS);
-    disconnected::judge(csv, &specs, are_deployments_new);
-    related::judge(csv);
+    let invalid = disconnected::judge(csv, &specs, are_deployments_new);
+    related::judge(csv, &invalid);
     architectures::judge(csv);
     credentials::judge(csv);
     if are_deployments_new {

@@ -7,7 +7,8 @@ use opgate_sdk::image;
 use opgate_sdk::{Document, Kind, rule, rules};
 
 use super::add;
-use crate::csv::Csv;
+use super::disconnected::{self, AlsoBroken, CSV_67, CSV_68, Invalid};
+use crate::csv::{Broken, Csv};
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_71, CSV_72];
@@ -20,14 +21,16 @@ rule! {
     /// Each `spec.relatedImages[].image` is not empty, and is a reference as container tools write
     /// it: `[DOMAIN/]PATH[:TAG][@DIGEST]` in the grammar of the distribution project. Tag, digest,
     /// both or none are accepted, and so is a name without a domain. Names of repositories are
-    /// lower case; digests are sha256, sha384 or sha512 of full length. On UPDATE, an image that
-    /// the old object listed is not judged.
+    /// lower case; digests are sha256, sha384 or sha512 of full length. In a bundle the rule denies, as
+    /// `operator-sdk bundle validate` does; elsewhere it warns, because OLM and opm accept any text. On
+    /// UPDATE, an image that the old object listed is not evaluated.
     ///
     /// # Why
     ///
     /// Tools that mirror catalogs read the list, and one reference that they cannot parse stops
     /// them. The validator of bundles refuses it with the same text
-    /// (`pkg/validation/internal/bundle.go` of operator-framework/api).
+    /// (`pkg/validation/internal/bundle.go` of operator-framework/api). OLM does not read the list: a
+    /// ClusterServiceVersion with a wrong entry can be installed.
     ///
     /// # Repair
     ///
@@ -49,8 +52,9 @@ rule! {
     ///
     /// `message: relatedImages[1] has an invalid image pullspec "quay.io/Org/Img with spaces":
     /// invalid reference format: repository name must be lowercase`
-    CSV_71: Deny {
+    pub(crate) CSV_71: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle],
         source: "api pkg/validation/internal/bundle.go, pkg/validation/internal/bundle_test.go",
     }
 }
@@ -88,7 +92,21 @@ rule! {
     }
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>) {
+/// The images that [`judge`] will report as no valid references.
+pub(super) fn invalid(csv: &Csv<'_, '_>) -> Invalid {
+    if !csv.is_on(&CSV_71) || csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
+        return Invalid::new();
+    }
+    let before: BTreeSet<String> = csv.spares().map(images).unwrap_or_default();
+    let rows = csv.object.rows(LIST, &["/image"]);
+    let listed = rows.iter().filter_map(|row| row.text(0));
+    let is_invalid = |image: &&str| {
+        !image.is_empty() && !before.contains(*image) && image::error(image).is_some()
+    };
+    listed.filter(is_invalid).map(|image| (image.to_owned(), AlsoBroken::default())).collect()
+}
+
+pub(super) fn judge(csv: &mut Csv<'_, '_>, invalid: &Invalid) {
     // Most have no related images at all.
     if csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
         return;
@@ -103,7 +121,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
         if matches!(row.kind(0), Kind::Text | Kind::Missing | Kind::Null) {
             let image = row.text_or_empty(0);
             if !images_before.contains(image) {
-                reference(csv, index, image);
+                reference(csv, index, image, invalid.get(image));
             }
         }
         let name = row.text_or_empty(1);
@@ -121,10 +139,10 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     }
 }
 
-fn reference(csv: &mut Csv<'_, '_>, index: usize, image: &str) {
+fn reference(csv: &mut Csv<'_, '_>, index: usize, image: &str, also: Option<&AlsoBroken>) {
     let wrong = if image.is_empty() { Some(String::new()) } else { image::error(image) };
     let Some(why) = wrong else { return };
-    add(csv, &CSV_71, || {
+    let is_invalid = || {
         let field = format!("spec.relatedImages[{index}].image");
         let message = if image.is_empty() {
             format!("relatedImages[{index}] has an empty image field")
@@ -132,8 +150,19 @@ fn reference(csv: &mut Csv<'_, '_>, index: usize, image: &str) {
             let image = quote(image);
             format!("relatedImages[{index}] has an invalid image pullspec {image}: {why}")
         };
-        (field, message)
-    });
+        [field, message]
+    };
+    let used = also.and_then(|also| also.used.as_ref());
+    let used_by_tag = || used.cloned().unwrap_or_default();
+    let listed_by_tag = || disconnected::listed_by_tag(index, image);
+    let mut broken: Vec<Broken<'_>> = vec![(&CSV_71, &is_invalid)];
+    if used.is_some() {
+        broken.push((&CSV_67, &used_by_tag));
+    }
+    if also.is_some_and(|also| also.is_listed_by_tag) {
+        broken.push((&CSV_68, &listed_by_tag));
+    }
+    csv.add_once(&broken);
 }
 
 /// The images, with an empty one for an entry without.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Kind, Shape, rule, rules};
+use opgate_sdk::{InputType, Kind, Shape, rule, rules};
 
 use super::schema::{required, type_error};
 use crate::csv::Csv;
@@ -44,9 +44,11 @@ rule! {
     /// each install mode has one of the four types, and says whether it is supported
     ///
     /// Each entry of `spec.installModes` has the `type` `OwnNamespace`, `SingleNamespace`,
-    /// `MultiNamespace` or `AllNamespaces`, and a boolean `supported`. Copies are exempt where OLM
-    /// writes them or the original is there. An UPDATE is judged by the entries that were not there
-    /// before.
+    /// `MultiNamespace` or `AllNamespaces`, and a boolean `supported`. In a bundle and in a catalog
+    /// `supported` may be missing: their readers take that as `false`, and OLM writes it out. Before it
+    /// is published, a wrong entry is denied; at admission and in catalogs it is a warning, because OLM
+    /// ignores the entry and installs the Operator. Copies are exempt where OLM writes them or the
+    /// original is there. An UPDATE is evaluated by the entries that were not there before.
     ///
     /// # Why
     ///
@@ -76,12 +78,15 @@ rule! {
     /// "OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"`
     CSV_29: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle, Manifest],
         source: "OCP 4.12 L3275-3311, L20120-20128; OCP 4.15 L2339-2642; OCP 4.5 L901-1246; api crds/operators.coreos.com_clusterserviceversions.yaml",
     }
 }
 
 fn known(csv: &mut Csv<'_, '_>, modes: &Changed) {
     let object = csv.object;
+    // Go's decoder takes a boolean that is missing for false; the API server requires it.
+    let is_decoded = matches!(csv.review.input_type(), InputType::Bundle | InputType::Catalog);
     let mut wrong = Findings::of(&CSV_29);
     let list = type_error(object, POINTER, FIELD, object.kind(POINTER), Kind::List);
     if let Some(message) = list {
@@ -115,7 +120,8 @@ fn known(csv: &mut Csv<'_, '_>, modes: &Changed) {
                 [field, message]
             }),
         }
-        if mode.kind(SUPPORTED) != Kind::Boolean {
+        let is_absent = matches!(mode.kind(SUPPORTED), Kind::Missing | Kind::Null);
+        if mode.kind(SUPPORTED) != Kind::Boolean && !(is_absent && is_decoded) {
             wrong.add(csv, || invalid("supported", mode.kind(SUPPORTED), Kind::Boolean));
         }
     }
@@ -180,15 +186,16 @@ fn distinct(csv: &mut Csv<'_, '_>, modes: &Changed) {
 rule! {
     /// a ClusterServiceVersion has install modes
     ///
-    /// `spec.installModes` has an entry. Copies are exempt where OLM writes them or the original is
-    /// there. An UPDATE is judged where it changes the list.
+    /// `spec.installModes` has an entry. A bundle without any is denied, as `operator-sdk bundle
+    /// validate` does; elsewhere this is a warning, because ClusterServiceVersions in the documents
+    /// have no modes, for example the one in OpenShift 4.12, Operators, *Skipping updates*. Copies are
+    /// exempt where OLM writes them or the original is there. An UPDATE is evaluated where it changes
+    /// the list.
     ///
     /// # Why
     ///
     /// A mode that is not listed is not supported, so an Operator without modes supports no
-    /// OperatorGroup at all. The validators of operator-framework/api refuse it. This is only a
-    /// warning, because ClusterServiceVersions in the documents have no modes, for example the one
-    /// in OpenShift 4.12, Operators, *Skipping updates*.
+    /// OperatorGroup at all. The validators of operator-framework/api refuse it.
     ///
     /// # Repair
     ///
@@ -207,8 +214,9 @@ rule! {
     /// ```
     ///
     /// `message: install modes not found`
-    CSV_31: Warn {
+    CSV_31: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle],
         source: "OCP 4.12 L2436-2447, L20102-20128; api pkg/validation/internal/csv.go",
     }
 }

@@ -29,16 +29,17 @@ rule! {
     ///
     /// `spec.install` is present, with a `strategy` and, under `spec`, `deployments`. An empty list
     /// of deployments is accepted. In a catalog this is judged where the object itself is there,
-    /// and not of `olm.csv.metadata`, which leaves it out. Copies are exempt where OLM writes them
-    /// or the original is there. An UPDATE is judged where it takes the field away. With the
-    /// setting `csv.requiredFields: deny` the rule denies.
+    /// and not of `olm.csv.metadata`, which leaves it out. A bundle without it is denied, as
+    /// `operator-sdk bundle validate` does; elsewhere this is a warning, because fragments in the
+    /// documents have no strategy. With the setting `csv.requiredFields: deny` the rule denies
+    /// everywhere. Copies are exempt where OLM writes them or the original is there. An UPDATE is
+    /// evaluated where it takes the field away.
     ///
     /// # Why
     ///
     /// OLM installs the deployments of the strategy, see OpenShift 4.12, Operators, *Defining
     /// cluster service versions*. Without a strategy the ClusterServiceVersion fails. The
-    /// validators of operator-framework/api refuse it. This is only a warning, because fragments in
-    /// the documents have no strategy.
+    /// validators of operator-framework/api refuse it.
     ///
     /// # Repair
     ///
@@ -61,9 +62,10 @@ rule! {
     /// Where a part of it is there: `message: required field missing:
     /// Spec.InstallStrategy.StrategyName` or `message: required field missing:
     /// Spec.InstallStrategy.StrategySpec.DeploymentSpecs`
-    CSV_33: Warn {
+    CSV_33: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
+        denies_in: [Bundle],
         source: "OCP 4.12 L2508-2514, L20112-20119, L20798-20804; api pkg/validation/internal/csv.go",
     }
 }

@@ -83,6 +83,11 @@ fn server(review: &Review<'_>, report: &mut Report<'_>) -> Option<String> {
     version
 }
 
+/// Whether OLM can compare a version with that of the cluster.
+pub(crate) fn is_read_by_olm(version: &str) -> bool {
+    Version::parse(without_v(version)).is_some()
+}
+
 fn without_v(text: &str) -> &str {
     text.strip_prefix('v').unwrap_or(text)
 }
