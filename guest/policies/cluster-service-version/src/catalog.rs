@@ -71,8 +71,8 @@ impl Package<'_> {
                     if let Some(object) = object.filter(header::is_csv) {
                         let place = format!("{field}.properties[{property}].value.data");
                         is_found = true;
-                        for (member, message) in header::missing(&object, "") {
-                            report.add(&CSV_27, format!("{place}.{member}"), message);
+                        if header::lacks_version(&object) {
+                            report.add(&CSV_27, format!("{place}.apiVersion"), header::MESSAGE);
                         }
                         self.judge(&object, Source::Object(place), has_maximum, report);
                     }

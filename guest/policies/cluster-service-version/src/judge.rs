@@ -61,7 +61,8 @@ pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
 pub(crate) fn all(csv: &mut Csv<'_, '_>) {
     about::judge(csv);
     install::judge(csv);
-    annotations::judge(csv);
+    let without_example = annotations::judge(csv);
+    install::presentation(csv, &without_example);
     images::judge(csv);
     webhooks::judge(csv);
 }

@@ -20,6 +20,8 @@ rules![CSV_56, CSV_57, CSV_58];
 
 const CRDS: &str = "/spec/customresourcedefinitions/owned";
 const SERVICES: &str = "/spec/apiservicedefinitions/owned";
+const CRDS_FIELD: &str = "spec.customresourcedefinitions.owned";
+const SERVICES_FIELD: &str = "spec.apiservicedefinitions.owned";
 
 const OWNED_CRDS: Shape = Shape::List(&Shape::Struct(&[
     ("name", Shape::Scalar),
@@ -37,7 +39,8 @@ pub(super) fn are_touched(csv: &Csv<'_, '_>) -> bool {
     csv.touches(CRDS, &OWNED_CRDS) || csv.touches(SERVICES, &OWNED_SERVICES)
 }
 
-pub(super) fn judge(csv: &mut Csv<'_, '_>, examples: &Examples) {
+/// Returns the indexes of owned CRDs without an example.
+pub(super) fn judge(csv: &mut Csv<'_, '_>, examples: &Examples) -> Vec<usize> {
     if examples.is_new {
         blocks(csv, examples);
     }
@@ -45,7 +48,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, examples: &Examples) {
     let services = Entries::all(csv.object, SERVICES, &["/group", "/version", "/kind"]);
     let mut provided = Provided::of(&crds, &services);
     strangers(csv, examples, &mut provided);
-    missing(csv, provided);
+    missing(csv, provided)
 }
 
 rule! {
@@ -127,15 +130,13 @@ impl<'a> Provided<'a> {
             // A name without a group is for another rule.
             if let Some((_, group)) = row.text_or_empty(0).split_once('.') {
                 let api = (row.text_or_empty(2), group, row.text_or_empty(1));
-                let list = "spec.customresourcedefinitions.owned";
-                apis.push(Owned { api, list, index, has_example: false });
+                apis.push(Owned { api, list: CRDS_FIELD, index, has_example: false });
             }
         }
         for (index, row) in services.iter() {
             are_declared = true;
             let api = (row.text_or_empty(2), row.text_or_empty(0), row.text_or_empty(1));
-            let list = "spec.apiservicedefinitions.owned";
-            apis.push(Owned { api, list, index, has_example: false });
+            apis.push(Owned { api, list: SERVICES_FIELD, index, has_example: false });
         }
         // A stable sort: of several entries for an API the first stays.
         apis.sort_by_key(|owned| owned.api);
@@ -215,8 +216,9 @@ rule! {
     /// every provided API has an example
     ///
     /// There is an example for each owned custom resource definition and API service: one with its
-    /// group, version and kind. Without `alm-examples` and `olm.examples` only CSV-52 applies.
-    /// Copies are exempt. An UPDATE is judged by the annotation, and by name, version and kind (or
+    /// group, version and kind. Without `alm-examples` and `olm.examples` only CSV-52 applies. An owned
+    /// definition without a display name or a description is one violation of CSV-40 or CSV-41, which
+    /// names this rule. Copies are exempt. An UPDATE is judged by the annotation, and by name, version and kind (or
     /// group, version and kind) of what is owned.
     ///
     /// # Why
@@ -237,23 +239,26 @@ rule! {
     /// `EtcdBackup` is owned, too.
     ///
     /// `message: provided API should have an example annotation`
-    CSV_58: Warn {
+    pub(crate) CSV_58: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L20764, L22577-22592; api pkg/validation/internal/csv.go",
     }
 }
 
-fn missing(csv: &mut Csv<'_, '_>, provided: Provided<'_>) {
+/// Reports API services without an example, and returns the indexes of such definitions.
+fn missing(csv: &mut Csv<'_, '_>, provided: Provided<'_>) -> Vec<usize> {
     let mut missing = provided.apis;
     missing.retain(|owned| !owned.has_example);
-    // As they stand in the object; the list of definitions comes first.
-    missing.sort_by(|one, other| (other.list, one.index).cmp(&(one.list, other.index)));
+    missing.sort_by_key(|owned| owned.index);
+    let (crds, services): (Vec<_>, Vec<_>) =
+        missing.into_iter().partition(|owned| owned.list == CRDS_FIELD);
     let mut found = Many::of(&CSV_58);
-    for Owned { list, index, .. } in missing {
+    for Owned { list, index, .. } in services {
         found.add(csv, || {
             let message = "provided API should have an example annotation";
             (format!("{list}[{index}]"), message.to_owned())
         });
     }
     found.finish(csv);
+    crds.into_iter().map(|owned| owned.index).collect()
 }

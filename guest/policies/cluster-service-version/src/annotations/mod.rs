@@ -23,14 +23,15 @@ use opgate_sdk::{Report, Rule};
 
 use crate::csv::Csv;
 
-pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
+/// Returns the indexes of owned CRDs that lack an example: those are reported with what else they lack.
+pub(crate) fn judge(csv: &mut Csv<'_, '_>) -> Vec<usize> {
     let apis_are_new = example_apis::are_touched(csv);
-    if let Some(examples) = examples::judge(csv, apis_are_new) {
-        example_apis::judge(csv, &examples);
-    }
+    let examples = examples::judge(csv, apis_are_new);
+    let without_example = examples.map(|examples| example_apis::judge(csv, &examples));
     templates::judge(csv);
     features::judge(csv);
     properties::judge(csv);
+    without_example.unwrap_or_default()
 }
 
 /// Bytes of a value that a message repeats.

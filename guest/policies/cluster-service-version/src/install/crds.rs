@@ -1,11 +1,14 @@
 //! Custom resource definitions that an Operator owns or requires.
 
-use opgate_sdk::go::quote;
+use std::collections::BTreeMap;
+
+use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{rule, rules};
 
 use super::descriptors;
 use super::schema::{Complete, lacks};
-use crate::csv::Csv;
+use crate::annotations::example_apis::CSV_58;
+use crate::csv::{Broken, Csv};
 use crate::entries::{Changed, Findings};
 use crate::targets::{CATALOG, CSV};
 
@@ -27,6 +30,9 @@ const DESCRIPTION: usize = 3;
 const DESCRIPTORS: usize = 4;
 const IDENTITY: [&str; 3] = ["name", "version", "kind"];
 
+/// Bytes of a name that a message repeats.
+const SHOWN: usize = 256;
+
 const OWNED: &str = "/spec/customresourcedefinitions/owned";
 const OWNED_FIELD: &str = "spec.customresourcedefinitions.owned";
 const REQUIRED: &str = "/spec/customresourcedefinitions/required";
@@ -37,13 +43,10 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     complete_required(csv);
     if let Some(owned) = Changed::first(csv, OWNED, &COLUMNS) {
         grouped(csv, &owned);
-        shown(csv, &owned, OWNED_FIELD, &[(DISPLAY_NAME, "displayName")]);
-        described(csv, &owned);
         descriptors::judge(csv, OWNED, OWNED_FIELD, &owned, [NAME, DESCRIPTORS]);
     }
     if let Some(required) = Changed::first(csv, REQUIRED, &COLUMNS) {
-        let members = [(DISPLAY_NAME, "displayName"), (DESCRIPTION, "description")];
-        shown(csv, &required, REQUIRED_FIELD, &members);
+        presented_required(csv, &required);
         descriptors::judge(csv, REQUIRED, REQUIRED_FIELD, &required, [NAME, DESCRIPTORS]);
     }
 }
@@ -248,10 +251,10 @@ rule! {
     /// owned CRDs have a display name, and required ones also a description
     ///
     /// Each entry of `spec.customresourcedefinitions.owned` has a `displayName`, and each entry of
-    /// `required` has a `displayName` and a `description`; none is empty. The description of an
-    /// owned CRD is CSV-41. Copies are exempt where OLM writes them or the original is there. An
-    /// UPDATE is judged by the entries whose name or text is new. With the setting
-    /// `csv.requiredFields: deny` the rule denies.
+    /// `required` has a `displayName` and a `description`; none is empty. There is one violation for
+    /// each entry: it names CSV-41 and CSV-58 if an owned CRD has no description or no example, either.
+    /// Copies are exempt where OLM writes them or the original is there. An UPDATE is evaluated by the
+    /// entries whose name or text is new. With the setting `csv.requiredFields: deny` the rule denies.
     ///
     /// # Why
     ///
@@ -261,7 +264,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Add the text that the message names.
+    /// Add the texts that the message names.
     ///
     /// # Accepted
     ///
@@ -286,27 +289,30 @@ rule! {
     }
 }
 
-fn shown(csv: &mut Csv<'_, '_>, crds: &Changed, place: &str, members: &[(usize, &str)]) {
+fn presented_required(csv: &mut Csv<'_, '_>, required: &Changed) {
+    let members = [(DISPLAY_NAME, "displayName"), (DESCRIPTION, "description")];
     let mut missing = Findings::of(&CSV_40);
-    let mut columns = vec![NAME];
-    columns.extend(members.iter().map(|(column, _)| *column));
-    for (index, crd) in crds.new_by(&columns) {
-        for (_, member) in members.iter().filter(|(column, _)| lacks(crd, *column)) {
-            missing.add(csv, || {
-                let field = format!("{place}[{index}].{member}");
-                let message = format!("{field} is required");
-                [field, message]
-            });
-        }
+    for (index, crd) in required.new_by(&[NAME, DISPLAY_NAME, DESCRIPTION]) {
+        let lacking = members.iter().filter(|(column, _)| lacks(crd, *column));
+        let mut fields = lacking.map(|(_, member)| format!("{REQUIRED_FIELD}[{index}].{member}"));
+        let Some(first) = fields.next() else { continue };
+        missing.add(csv, || {
+            let message = match fields.next() {
+                Some(second) => format!("{first} is required; {second} is required"),
+                None => format!("{first} is required"),
+            };
+            [first, message]
+        });
     }
 }
 
 rule! {
     /// owned CRDs have a description
     ///
-    /// `description` of each entry of `spec.customresourcedefinitions.owned` is not empty. Copies
-    /// are exempt where OLM writes them or the original is there. An UPDATE is judged by the
-    /// entries whose name or description is new.
+    /// `description` of each entry of `spec.customresourcedefinitions.owned` is not empty. An entry
+    /// without a display name is one violation of CSV-40, which names this rule. Copies are exempt where
+    /// OLM writes them or the original is there. An UPDATE is evaluated by the entries whose name or
+    /// description is new.
     ///
     /// # Why
     ///
@@ -339,15 +345,56 @@ rule! {
     }
 }
 
-fn described(csv: &mut Csv<'_, '_>, owned: &Changed) {
-    let mut missing = Findings::of(&CSV_41);
-    for (index, crd) in owned.new_by(&[NAME, DESCRIPTION]) {
-        if lacks(crd, DESCRIPTION) {
-            missing.add(csv, || {
-                let name = quote(crd.text_or_empty(NAME));
-                let message = format!("owned CRD {name} has an empty description");
-                [format!("{OWNED_FIELD}[{index}].description"), message]
-            });
+/// What an owned CRD lacks of what users see of it.
+#[derive(Default)]
+struct Lacking {
+    display_name: bool,
+    /// The name of the CRD, if it has no description.
+    description: Option<String>,
+    example: bool,
+}
+
+/// Reports owned CRDs without a display name, a description or an example: one violation for each CRD.
+/// `without_example` has their indexes.
+pub(super) fn presented_owned(csv: &mut Csv<'_, '_>, without_example: &[usize]) {
+    let mut crds: BTreeMap<usize, Lacking> = BTreeMap::new();
+    if !csv.is_unchanged("/spec")
+        && let Some(owned) = Changed::first(csv, OWNED, &COLUMNS)
+    {
+        for (index, crd) in owned.new_by(&[NAME, DISPLAY_NAME]) {
+            if lacks(crd, DISPLAY_NAME) {
+                crds.entry(index).or_default().display_name = true;
+            }
         }
+        for (index, crd) in owned.new_by(&[NAME, DESCRIPTION]) {
+            if lacks(crd, DESCRIPTION) {
+                let name = quote(&shortened(crd.text_or_empty(NAME), SHOWN));
+                crds.entry(index).or_default().description = Some(name);
+            }
+        }
+    }
+    for index in without_example {
+        crds.entry(*index).or_default().example = true;
+    }
+    for (index, lacking) in crds {
+        let at = format!("{OWNED_FIELD}[{index}]");
+        let not_shown = || {
+            let field = format!("{at}.displayName");
+            let message = format!("{field} is required");
+            [field, message]
+        };
+        let not_described = || {
+            let name = lacking.description.as_deref().unwrap_or_default();
+            [format!("{at}.description"), format!("owned CRD {name} has an empty description")]
+        };
+        let no_example =
+            || [at.clone(), "provided API should have an example annotation".to_owned()];
+        let rules: [(bool, Broken<'_>); 3] = [
+            (lacking.display_name, (&CSV_40, &not_shown)),
+            (lacking.description.is_some(), (&CSV_41, &not_described)),
+            (lacking.example, (&CSV_58, &no_example)),
+        ];
+        let broken: Vec<_> = rules.into_iter().filter(|(is, _)| *is).map(|(_, it)| it).collect();
+        csv.add_once(&broken);
     }
 }

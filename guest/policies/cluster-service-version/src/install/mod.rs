@@ -41,3 +41,8 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     }
     scorecard::judge(csv);
 }
+
+/// Evaluates what users see of the owned CRDs, which is in the CRDs and in their examples.
+pub(crate) fn presentation(csv: &mut Csv<'_, '_>, without_example: &[usize]) {
+    crds::presented_owned(csv, without_example);
+}
