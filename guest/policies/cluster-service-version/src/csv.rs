@@ -231,7 +231,7 @@ impl<'a, 'r> Csv<'a, 'r> {
     }
 
     /// The text of an annotation. In a file it can be written as a list or an object: its JSON
-    /// counts then (decision E-9). `null` is none.
+    /// counts then, because documents print such annotations (MSC-20 warns). `null` is none.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         if !self.has_annotation(name) {
             return None;

@@ -17,7 +17,8 @@ const API: &[(&str, Shape)] =
 const WEBHOOK: &[(&str, Shape)] =
     &[("type", Shape::Scalar), ("conversionCRDs", Shape::List(&Shape::Scalar))];
 
-/// Copies are exempt from all rules of the policy (decision A-4).
+/// Copies are exempt from all rules of the policy: only OLM can correct them, and the original was
+/// evaluated. The mark of a copy alone exempts nothing, because any user can write it.
 static COPIES: Comparison = Comparison {
     read: &CSVS,
     kept: &[

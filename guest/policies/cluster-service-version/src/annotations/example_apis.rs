@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use opgate_sdk::go::shortened;
 use opgate_sdk::{Report, Shape, rule, rules};
 
 use super::examples::{EXAMPLES, Examples};
@@ -17,6 +18,9 @@ use crate::entries::Entries;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_56, CSV_57, CSV_58];
+
+/// Bytes of a kind, and of an API version, that a message repeats.
+const SHOWN: usize = 256;
 
 const CRDS: &str = "/spec/customresourcedefinitions/owned";
 const SERVICES: &str = "/spec/apiservicedefinitions/owned";
@@ -159,8 +163,8 @@ rule! {
     ///
     /// If the ClusterServiceVersion owns custom resource definitions or API services, the group,
     /// version and kind of each example are those of one of them. The group of a definition is what
-    /// follows the first dot of its name. The finding is at the first example of an API. Copies are
-    /// exempt. An UPDATE is judged by the annotation, and by name, version and kind (or group,
+    /// follows the first dot of its name. The violation is at the first example of an API. Copies are
+    /// exempt. An UPDATE is evaluated by the annotation, and by name, version and kind (or group,
     /// version and kind) of what is owned.
     ///
     /// # Why
@@ -182,7 +186,7 @@ rule! {
     ///
     /// An example of kind `Foo` where only `EtcdCluster` is owned.
     ///
-    /// `message: example must have a provided API`
+    /// `message: example must have a provided API: Foo of etcd.database.coreos.com/v1beta2 is not owned`
     CSV_57: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L20764-20775; api pkg/validation/internal/csv.go",
@@ -199,13 +203,14 @@ fn strangers(csv: &mut Csv<'_, '_>, examples: &Examples, provided: &mut Provided
             continue;
         }
         // Each API once, as upstream does, while there is room for findings.
-        if seen.len() < Report::ROOM && !seen.insert((kind.into(), api_version.into())) {
+        if seen.len() < Report::ROOM && !seen.insert((kind.to_string(), api_version.to_string())) {
             continue;
         }
         found.add(csv, || {
+            let [kind, api_version] = [&kind, &api_version].map(|text| shortened(text, SHOWN));
             (
-                format!("{}[{index}]", field(examples.name)),
-                "example must have a provided API".into(),
+                format!("{}[{index}].kind", field(examples.name)),
+                format!("example must have a provided API: {kind} of {api_version} is not owned"),
             )
         });
     }

@@ -24,10 +24,8 @@ pub(super) const EXAMPLES: &str = "alm-examples";
 /// Read where the first is absent.
 const OTHER_EXAMPLES: &str = "olm.examples";
 
-/// Longer messages are cut at 4,096 bytes, and the end of this one is its point.
-const LONGEST: usize = 4_000;
-/// Bytes before the mark that stay of a long text.
-const TAIL: usize = 1_000;
+/// Characters before the mark that a message shows.
+const SHOWN: usize = 60;
 
 /// Examples that can be read.
 pub(super) struct Examples {
@@ -170,14 +168,14 @@ rule! {
     /// examples are JSON
     ///
     /// The annotation `alm-examples`, or `olm.examples` if that is absent, is empty or JSON. The
-    /// message has the number of bytes up to and with the first wrong one, and the text up to
-    /// there; of more than 4,000 bytes the last 1,000. Copies are exempt. An UPDATE is judged by
-    /// the annotation.
+    /// message has the number of bytes up to and with the first wrong one, its line and column in the
+    /// text of the annotation, and the end of that line up to it. Copies are exempt. An UPDATE is
+    /// evaluated by the annotation.
     ///
     /// # Why
     ///
     /// Neither the console nor OLM can read the examples. The validators of operator-framework/api
-    /// refuse the bundle with this message.
+    /// refuse the bundle with a message that begins in the same way, and repeats the whole text.
     ///
     /// # Repair
     ///
@@ -196,8 +194,8 @@ rule! {
     /// metadata: {annotations: {alm-examples: '[{"apiVersion":"a/v1",}]'}}
     /// ```
     ///
-    /// `message: invalid character at 23\n [{"apiVersion":"a/v1",}<--(see the invalid character)`,
-    /// where `\n` is a line break
+    /// `message: invalid character at 23: line 1, column 23: [{"apiVersion":"a/v1",}<--(see the invalid
+    /// character)`
     CSV_54: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L19374-19378, L20764-20775; OCP 4.15 L14404, L15216-15342; \
@@ -225,7 +223,8 @@ fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<V
         Ok(kind) => kind,
         Err(error) => {
             if is_new {
-                csv.add(&CSV_54, &field(name), invalid(text, error.offset));
+                let at = format!("{}.error", field(name));
+                csv.add(&CSV_54, &at, invalid(text, error.offset));
             }
             return None;
         }
@@ -243,21 +242,29 @@ fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<V
     None
 }
 
-/// Upstream's text. Its offset counts the wrong byte, unless the text ends too soon.
+/// The beginning of upstream's text, and the place on one line. The offset counts the wrong byte, unless
+/// the text ends too soon.
 fn invalid(text: &str, at: usize) -> String {
     let offset = text.len().min(at.saturating_add(1));
-    let shown = text.as_bytes().get(..offset).unwrap_or_default();
-    let (cut, shown) = match shown.len().checked_sub(LONGEST) {
-        Some(_) => {
-            let start = shown.len().saturating_sub(TAIL);
-            let is_start = |at: &usize| text.is_char_boundary(*at);
-            let start = (start..shown.len()).find(is_start).unwrap_or(start);
-            ("…", shown.get(start..).unwrap_or_default())
-        }
-        None => ("", shown),
-    };
-    let shown = String::from_utf8_lossy(shown);
-    format!("invalid character at {offset}\n {cut}{shown}<--(see the invalid character)")
+    let before = text.as_bytes().get(..offset).unwrap_or_default();
+    // A text that ends too soon often has a line break at its end: the line before is the point.
+    let trimmed = before.trim_ascii_end();
+    let shown = if offset > at || trimmed.is_empty() { before } else { trimmed };
+    // The wrong byte can be a line break.
+    let (_, whole) = shown.split_last().unwrap_or((&0, &[]));
+    let start = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at.saturating_add(1));
+    let lines = whole.iter().filter(|byte| **byte == b'\n').count();
+    let line = shown.get(start..).unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let column = line.chars().count();
+    let skipped = column.saturating_sub(SHOWN);
+    let cut = if skipped > 0 { "…" } else { "" };
+    let end: String = line.chars().skip(skipped).filter(|c| !c.is_control()).collect();
+    format!(
+        "invalid character at {offset}: line {}, column {column}: {cut}{}<--(see the invalid character)",
+        lines.saturating_add(1),
+        end.trim_start()
+    )
 }
 
 rule! {
@@ -359,25 +366,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_long_text_stays() {
-        for (text, at, starts, ends) in [
-            ("[1,]", 3, "invalid character at 4\n [1,]<--(", "[1,]<--(see the invalid character)"),
-            ("[", 1, "invalid character at 1\n [<--(", "\n [<--(see the invalid character)"),
-            (
-                "é",
-                0,
-                "invalid character at 1\n \u{fffd}<",
-                "\u{fffd}<--(see the invalid character)",
-            ),
+    fn syntax_error_is_shown_on_one_line() {
+        for (text, at, expected) in [
+            ("[1,]", 3, "4: line 1, column 4: [1,]<--"),
+            ("[", 1, "1: line 1, column 1: [<--"),
+            ("[\n  {\n", 6, "6: line 2, column 3: {<--"),
+            ("[\n  {},\n]", 8, "9: line 3, column 1: ]<--"),
+            ("[\"a\n", 3, "4: line 1, column 4: [\"a<--"),
+            ("  ", 2, "2: line 1, column 2: <--"),
+            ("[\r\n\t,]", 4, "5: line 2, column 2: ,<--"),
+            ("é", 0, "1: line 1, column 1: \u{fffd}<--"),
         ] {
-            let message = invalid(text, at);
-            assert!(message.starts_with(starts) && message.ends_with(ends), "{message:?}");
+            let message = format!("invalid character at {expected}(see the invalid character)");
+            assert_eq!(invalid(text, at), message, "{text:?}");
         }
         let text = format!("[\"{}\",]", "é".repeat(5_000));
         let message = invalid(&text, text.len() - 1);
-        assert!(message.starts_with("invalid character at 10005\n …é"), "{message}");
+        assert!(message.starts_with("invalid character at 10005: line 1, column 5005: …é"));
         assert!(message.ends_with("é\",]<--(see the invalid character)"), "{message}");
-        assert!(message.len() < 1_100);
+        assert!(message.len() < 300);
     }
 
     #[test]

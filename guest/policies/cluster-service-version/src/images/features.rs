@@ -1,8 +1,8 @@
 //! Features that a `ClusterServiceVersion` claims in its annotations.
 //!
 //! Two spellings exist: a list of all features as JSON, and one annotation for each feature. In a
-//! file, both can be written without quotes; then the list or the boolean itself counts
-//! (decision E-9).
+//! file, both can be written without quotes, as documents print them; then the list or the boolean
+//! itself counts, and MSC-20 warns.
 
 use opgate_sdk::{Document, Kind, Row};
 

@@ -13,7 +13,7 @@
 //!
 //! Not prevented: a CSV steps aside and returns. It does not count as a rival while it is being
 //! deleted, which a finalizer can prolong, or while its status says `Replacing` or `Deleting`,
-//! because upgrades need that (decision E-21). Another CSV may then convert the CRD. Recent
+//! because during an upgrade the old and the new CSV both define the webhook. Another CSV may then convert the CRD. Recent
 //! releases of OLM install nothing from a CSV that is being deleted. Who brings back a status by
 //! hand has two webhooks for one CRD, and the one that OLM writes last wins.
 

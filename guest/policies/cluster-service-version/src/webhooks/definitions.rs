@@ -15,6 +15,8 @@ const TYPES: [&str; 3] =
     ["ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"];
 /// Bytes of a value that a message repeats.
 const SHOWN: usize = 256;
+/// Deployments that a message names.
+const LISTED: usize = 8;
 
 rule! {
     /// a webhook definition has a type that OLM knows
@@ -185,7 +187,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Name the deployment that serves the webhook.
+    /// Name the deployment that serves the webhook: one of those that the message lists.
     ///
     /// # Accepted
     ///
@@ -203,7 +205,8 @@ rule! {
     ///   webhookdefinitions: [{generateName: v.kb.io, deploymentName: x}]
     /// ```
     ///
-    /// `message: strategyDetailsDeployment is missing deployment x for WebhookDescription v.kb.io`
+    /// `message: strategyDetailsDeployment is missing deployment x for WebhookDescription v.kb.io; there is
+    /// webhook-operator-webhook`
     CSV_85: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
         source: "OCP 4.12 L20244-20250; OCP 4.15 L14861-15012; OCP 4.5 L2147-2148; OLM pkg/controller/operators/olm/apiservices.go",
@@ -277,11 +280,25 @@ pub(super) fn deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) 
                 )
             } else {
                 format!(
-                    "strategyDetailsDeployment is missing deployment {deployment} for WebhookDescription {name}"
+                    "strategyDetailsDeployment is missing deployment {deployment} for WebhookDescription {name}; there is {}",
+                    listed(&known)
                 )
             };
             [definition.field(".deploymentName"), message]
         });
+    }
+}
+
+/// Names of deployments, for people.
+fn listed(names: &[&str]) -> String {
+    let shown = names.iter().take(LISTED).map(|name| match *name {
+        "" => "one without a name".to_owned(),
+        name => go::shortened(name, SHOWN),
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

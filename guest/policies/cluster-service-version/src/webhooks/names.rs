@@ -43,7 +43,7 @@ rule! {
     /// `message: CSV contains repeated WebhookDescription name`
     CSV_90: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OLM pkg/controller/install/webhook.go, test/e2e/webhook_e2e_test.go",
+        source: "OLM pkg/controller/operators/olm/operator.go, test/e2e/webhook_e2e_test.go",
     }
 }
 
