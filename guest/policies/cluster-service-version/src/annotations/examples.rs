@@ -253,7 +253,7 @@ fn invalid(text: &str, at: usize) -> String {
     // The wrong byte can be a line break.
     let (_, whole) = shown.split_last().unwrap_or((&0, &[]));
     let start = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at.saturating_add(1));
-    let lines = whole.iter().filter(|byte| **byte == b'\n').count();
+    let lines = whole.split(|byte| *byte == b'\n').count();
     let line = shown.get(start..).unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let column = line.chars().count();
@@ -261,8 +261,7 @@ fn invalid(text: &str, at: usize) -> String {
     let cut = if skipped > 0 { "…" } else { "" };
     let end: String = line.chars().skip(skipped).filter(|c| !c.is_control()).collect();
     format!(
-        "invalid character at {offset}: line {}, column {column}: {cut}{}<--(see the invalid character)",
-        lines.saturating_add(1),
+        "invalid character at {offset}: line {lines}, column {column}: {cut}{}<--(see the invalid character)",
         end.trim_start()
     )
 }
