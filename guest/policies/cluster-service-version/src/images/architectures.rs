@@ -109,7 +109,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Use `linux` or `zos`, or add the operating system to the setting.
+    /// Use `linux` or `zos`, or add the operating system to the setting `csv.oses`.
     ///
     /// # Accepted
     ///
