@@ -20,25 +20,26 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
                 && name.is_some_and(|name| !name.contains('/'))
         };
         let files = files.iter().enumerate().filter(is_wanted);
-        files.filter_map(move |(index, _)| {
+        files.filter_map(move |(index, file)| {
             let document = folder.at(&format!("/spec/files/{index}/documents/0"))?;
-            Some((document, format!("spec.files[{index}].documents[0]")))
+            Some((document, format!("spec.files[{index}].documents[0]"), file))
         })
     };
     let crds: Vec<_> =
         manifests("CustomResourceDefinition").map(|(crd, ..)| required::Crd::of(&crd)).collect();
     let preserving =
         conversion::preserving(manifests("CustomResourceDefinition").map(|(crd, ..)| crd));
-    for (object, place) in manifests(header::KIND) {
+    for (object, place, _) in manifests(header::KIND) {
         let object = Object::of(&object);
         let mut csv = Csv::of(review, &object, Source::Object(place), report);
         required::in_bundle(&mut csv, &crds);
         conversion::in_bundle(&mut csv, &preserving);
     }
     properties(folder, &files, report);
-    for (object, place) in manifests(header::KIND) {
-        if header::has_api_version(&object) && header::lacks_version(&object) {
-            report.add(&CSV_27, format!("{place}.apiVersion"), header::MESSAGE);
+    // What is meant to be one may have no kind.
+    for (object, place, file) in manifests(header::KIND).chain(manifests("")) {
+        for (member, message) in header::missing(&object, file.text_or_empty(0)) {
+            report.add(&CSV_27, format!("{place}.{member}"), message);
         }
     }
 }

@@ -13,17 +13,24 @@ rules![CSV_27];
 pub(crate) const KIND: &str = "ClusterServiceVersion";
 /// The group.
 const GROUP: &str = "operators.coreos.com";
-
-/// The message of CSV-27.
-pub(crate) const MESSAGE: &str = "'apiVersion' is missing";
+/// What no other kind of the group has in its spec.
+const MEMBERS: [&str; 5] = [
+    "/spec/install",
+    "/spec/installModes",
+    "/spec/customresourcedefinitions",
+    "/spec/apiservicedefinitions",
+    "/spec/webhookdefinitions",
+];
 
 rule! {
     /// a ClusterServiceVersion in a file has apiVersion and kind
     ///
-    /// A manifest of kind `ClusterServiceVersion` has an `apiVersion` with a version in it: `GROUP/VERSION`
-    /// or `VERSION`. In a bundle the first document of each file in `manifests/` is evaluated (RBF-32),
-    /// in a catalog each object of that kind. In a bundle, a manifest without `kind`, and one without any
-    /// `apiVersion`, is a violation of RBF-12, and not of this rule as well.
+    /// A manifest that is meant to be a ClusterServiceVersion has an `apiVersion` with a version in
+    /// it, and a `kind`. It is meant to be one if its kind is `ClusterServiceVersion`, or if it has
+    /// no kind but the name of its file contains `clusterserviceversion`, or its spec has members
+    /// that only a ClusterServiceVersion has. In a bundle the first document of each file in
+    /// `manifests/` is evaluated (RBF-32), in a catalog the objects of kind ClusterServiceVersion. In a
+    /// bundle such a manifest is a violation of this rule, and not of RBF-12 as well.
     ///
     /// # Why
     ///
@@ -45,7 +52,6 @@ rule! {
     /// # Rejected
     ///
     /// ```yaml
-    /// apiVersion: operators.coreos.com/
     /// kind: ClusterServiceVersion
     /// metadata: {name: etcdoperator.v0.9.4}
     /// ```
@@ -57,14 +63,37 @@ rule! {
     }
 }
 
+/// The message about a missing version.
+pub(crate) const MESSAGE: &str = "'apiVersion' is missing";
+
 /// Whether an object has no version in its `apiVersion`.
 pub(crate) fn lacks_version(object: &Document) -> bool {
     parse(&object.text_or_empty("/apiVersion")).1.is_empty()
 }
 
-/// Whether a manifest has an `apiVersion` at all: RBF-12 reports those that have none.
-pub(crate) fn has_api_version(manifest: &Document) -> bool {
-    !manifest.text_or_empty("/apiVersion").is_empty()
+/// What is missing in a manifest: the member, and the message.
+pub(crate) fn missing(manifest: &Document, path: &str) -> Vec<(&'static str, &'static str)> {
+    let api_version = manifest.text_or_empty("/apiVersion");
+    let (group, version) = parse(&api_version);
+    let kind = manifest.text_or_empty("/kind");
+    let mut missing = Vec::new();
+    if kind != KIND && !(kind.is_empty() && is_meant(manifest, group, path)) {
+        return missing;
+    }
+    if version.is_empty() {
+        missing.push(("apiVersion", MESSAGE));
+    }
+    if kind.is_empty() {
+        missing.push(("kind", "'kind' is missing"));
+    }
+    missing
+}
+
+/// Whether a manifest without a kind is meant to be a ClusterServiceVersion.
+fn is_meant(manifest: &Document, group: &str, path: &str) -> bool {
+    (group.is_empty() || group == GROUP)
+        && (path.to_ascii_lowercase().contains("clusterserviceversion")
+            || MEMBERS.iter().any(|member| manifest.has(member)))
 }
 
 /// `schema.ParseGroupVersion`: group and version, both empty where there are more parts.
