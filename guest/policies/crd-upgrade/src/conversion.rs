@@ -1,18 +1,26 @@
 //! The conversion of a CRD: what a webhook needs of it.
 
+use std::collections::BTreeSet;
+
 use opgate_sdk::cluster::{Match, Query};
-use opgate_sdk::{Kind, Report, Review, rule, rules};
+use opgate_sdk::go::quote;
+use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
+use opgate_upstream::names::dns1035_errors;
 
 use crate::crd::Crd;
 use crate::owners::is_installed;
 use crate::reads::CSVS;
 use crate::targets::CRD;
 
-rules![CRD_08, CRD_16];
+rules![CRD_08, CRD_16, CRD_30, CRD_31];
 
 pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
-    if review.creates() {
-        webhook(crd, report);
+    if review.creates() || review.is_of_a_file() {
+        webhook(review, crd, report);
+    }
+    if review.is_of_a_file() && !crd.is_v1beta1 {
+        known(crd, report);
+        open(crd, report);
     }
     preserving(review, crd, report);
 }
@@ -54,15 +62,24 @@ rule! {
     /// Without an address: `message: spec.conversion.webhookClientConfig: Required value: required
     /// when strategy is set to Webhook`
     CRD_08: Deny {
-        on: [CRD: Create],
+        on: [CRD: Create | Update],
         source: "api pkg/validation/internal/crd.go, pkg/validation/internal/crd_test.go",
     }
 }
 
-fn webhook(crd: &Crd<'_>, report: &mut Report<'_>) {
+/// CRD-08 and CRD-30.
+fn webhook(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     if crd.is_v1beta1 || !crd.has_webhook() {
         return;
     }
+    let mut add = |member: &str, message: String| {
+        let field = format!("spec.conversion.webhook.{member}");
+        if review.is_of_a_file() {
+            report.add_once(field, [(&CRD_08, message.clone()), (&CRD_30, message)]);
+        } else {
+            report.add(&CRD_08, field, message);
+        }
+    };
     let document = crd.document;
     let config = "/spec/conversion/webhook/clientConfig";
     let why = if document.kind(config) != Kind::Object {
@@ -74,12 +91,194 @@ fn webhook(crd: &Crd<'_>, report: &mut Report<'_>) {
     };
     if let Some(why) = why {
         let message = format!("spec.conversion.webhookClientConfig: Required value: {why}");
-        report.add(&CRD_08, "spec.conversion.webhook.clientConfig", message);
+        add("clientConfig", message);
     }
-    let versions = "/spec/conversion/webhook/conversionReviewVersions";
-    if document.kind(versions) != Kind::List || document.length(versions) == Some(0) {
+    if document.kind(REVIEW_VERSIONS) != Kind::List || document.length(REVIEW_VERSIONS) == Some(0) {
         let message = "spec.conversion.conversionReviewVersions: Required value";
-        report.add(&CRD_08, "spec.conversion.webhook.conversionReviewVersions", message);
+        add("conversionReviewVersions", message.to_owned());
+    }
+}
+
+rule! {
+    /// the conversion of a CRD is one that the API server knows
+    ///
+    /// In a file, `spec.conversion.strategy` of a CRD of `apiextensions.k8s.io/v1` is `None` or `Webhook`. With
+    /// `Webhook`, `webhook.clientConfig` has either a `url`, of the scheme `https`, with a host and without user,
+    /// query and fragment, or a `service` with `name` and `namespace`; `webhook.conversionReviewVersions` has `v1` or
+    /// `v1beta1`, and no version twice. With `None`, there is neither. Of an address or versions that are missing,
+    /// CRD-08 is reported, which names this rule. A request for a CRD is not evaluated, because the API server has
+    /// checked it.
+    ///
+    /// # Why
+    ///
+    /// The API server refuses the CRD when it is created, so an install of the Operator fails.
+    ///
+    /// # Repair
+    ///
+    /// Write `strategy: None` and remove `webhook`, or write `strategy: Webhook` and complete `webhook`. OLM writes
+    /// the webhook into the CRD if the ClusterServiceVersion has a webhook definition of type `ConversionWebhook`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {conversion: {strategy: None}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {conversion: {strategy: Webhooks}}
+    /// ```
+    ///
+    /// `message: spec.conversion.strategy: Unsupported value: "Webhooks": supported values: "None", "Webhook"`
+    CRD_30: Deny {
+        on: [CRD: Create | Update],
+        source: "apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go; OCP 4.12 L20120-20128",
+    }
+}
+
+const REVIEW_VERSIONS: &str = "/spec/conversion/webhook/conversionReviewVersions";
+
+fn known(crd: &Crd<'_>, report: &mut Report<'_>) {
+    let document = crd.document;
+    if !document.has("/spec/conversion") {
+        return;
+    }
+    let mut add = |field: &str, why: &str| {
+        let field = format!("spec.conversion.{field}");
+        let message = format!("{field}: {why}");
+        report.add(&CRD_30, field, message);
+    };
+    match document.text_or_empty("/spec/conversion/strategy").as_str() {
+        "" => add("strategy", "Required value"),
+        "Webhook" => {
+            address(document, &mut add);
+            review_versions(document, &mut add);
+        }
+        "None" => {
+            for member in ["clientConfig", "conversionReviewVersions"] {
+                let at = format!("/spec/conversion/webhook/{member}");
+                if document.has(&at) && document.length(&at) != Some(0) {
+                    let why = "Forbidden: should not be set when strategy is not set to Webhook";
+                    add(&format!("webhook.{member}"), why);
+                }
+            }
+        }
+        other => {
+            let other = quote(other);
+            add(
+                "strategy",
+                &format!("Unsupported value: {other}: supported values: \"None\", \"Webhook\""),
+            );
+        }
+    }
+}
+
+/// The URL or the service of a webhook. That there is exactly one of them is up to CRD-08.
+fn address(document: &Document, add: &mut impl FnMut(&str, &str)) {
+    const FIELD: &str = "webhook.clientConfig";
+    let config = "/spec/conversion/webhook/clientConfig";
+    if let Some(url) = document.text(&format!("{config}/url")) {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", &url));
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let why = if scheme != "https" {
+            "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        } else if host.is_empty() {
+            "host must be specified; desired format: https://host[/path]"
+        } else if host.contains('@') {
+            "user information is not permitted in the URL"
+        } else if rest.split_once('#').is_some_and(|(_, fragment)| !fragment.is_empty()) {
+            "fragments are not permitted in the URL"
+        } else if rest.split_once('?').is_some_and(|(_, query)| !query.is_empty()) {
+            "query parameters are not permitted in the URL"
+        } else {
+            return;
+        };
+        add(&format!("{FIELD}.url"), &format!("Invalid value: {}: {why}", quote(&url)));
+        return;
+    }
+    if !document.has(&format!("{config}/service")) {
+        return;
+    }
+    for member in ["name", "namespace"] {
+        if document.text_or_empty(&format!("{config}/service/{member}")).is_empty() {
+            add(&format!("{FIELD}.service.{member}"), "Required value");
+        }
+    }
+    let port = document.integer(&format!("{config}/service/port"));
+    if let Some(port) = port.filter(|port| !(1..=65_535).contains(port)) {
+        let why = "port is not valid: must be between 1 and 65535, inclusive";
+        add(&format!("{FIELD}.service.port"), &format!("Invalid value: {port}: {why}"));
+    }
+    let path = document.text_or_empty(&format!("{config}/service/path"));
+    if !path.is_empty() && !path.starts_with('/') {
+        let why = format!("Invalid value: {}: must start with a '/'", quote(&path));
+        add(&format!("{FIELD}.service.path"), &why);
+    }
+}
+
+fn review_versions(document: &Document, add: &mut impl FnMut(&str, &str)) {
+    let versions = document.texts(REVIEW_VERSIONS);
+    let field = "webhook.conversionReviewVersions";
+    let mut known = BTreeSet::new();
+    for (index, version) in versions.iter().enumerate() {
+        let errors = dns1035_errors(version);
+        let why = if !known.insert(version.as_str()) {
+            "duplicate version".to_owned()
+        } else if !errors.is_empty() {
+            errors.join(",")
+        } else {
+            continue;
+        };
+        add(&format!("{field}[{index}]"), &format!("Invalid value: {}: {why}", quote(version)));
+    }
+    if !versions.is_empty() && !known.contains("v1") && !known.contains("v1beta1") {
+        let listed: Vec<_> = versions.iter().map(|version| quote(version)).collect();
+        let listed = listed.join(",");
+        add(field, &format!("Invalid value: [{listed}]: must include at least one of v1, v1beta1"));
+    }
+}
+
+rule! {
+    /// a CRD of apiextensions.k8s.io/v1 prunes unknown fields
+    ///
+    /// In a file, `spec.preserveUnknownFields` of a CRD of `apiextensions.k8s.io/v1` is not `true`. A request for a
+    /// CRD is not evaluated, because the API server has checked it.
+    ///
+    /// # Why
+    ///
+    /// The field is there for CRDs of `apiextensions.k8s.io/v1beta1`, where its default was `true`. The API server
+    /// refuses a new CRD with it, so an install of the Operator fails.
+    ///
+    /// # Repair
+    ///
+    /// Remove the field, or set it to `false`. Set `x-kubernetes-preserve-unknown-fields: true` in the schema of each
+    /// value that may have any fields.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {preserveUnknownFields: false}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {preserveUnknownFields: true}
+    /// ```
+    ///
+    /// `message: spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the
+    /// schema`
+    CRD_31: Deny {
+        on: [CRD: Create | Update],
+        source: "apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go",
+    }
+}
+
+fn open(crd: &Crd<'_>, report: &mut Report<'_>) {
+    if crd.document.boolean("/spec/preserveUnknownFields") == Some(true) {
+        let message = "spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema";
+        report.add(&CRD_31, "spec.preserveUnknownFields", message);
     }
 }
 
@@ -91,7 +290,7 @@ rule! {
     /// definition of type `ConversionWebhook`. Copies do not count, and neither does what is being
     /// deleted or has the phase `Replacing` or `Deleting`. An UPDATE is judged where it changes the
     /// field. Requests for the subresource `status` are not judged. The rule reads CSVs. CSV-95
-    /// finds the same when the ClusterServiceVersion comes second.
+    /// finds the same when the ClusterServiceVersion comes second, and CRD-31 refuses the field in every file.
     ///
     /// # Why
     ///
@@ -129,7 +328,9 @@ rule! {
 
 fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     const FIELD: &str = "/spec/preserveUnknownFields";
-    if crd.document.boolean(FIELD) != Some(true)
+    let is_reported = review.is_of_a_file() && !crd.is_v1beta1 && report.is_on(&CRD_31);
+    if is_reported
+        || crd.document.boolean(FIELD) != Some(true)
         || !review.touches_json(crd.document, FIELD)
         || !report.is_on(&CRD_16)
     {

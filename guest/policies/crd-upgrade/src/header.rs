@@ -4,6 +4,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, rule, rules};
 
 use crate::crd;
+use crate::names::CRD_29;
 use crate::targets::CRD;
 
 rules![CRD_01, CRD_02, CRD_03, CRD_05];
@@ -12,7 +13,7 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Document, report: &mut Report<'_>
     name(review, crd, report);
     scope(review, crd, report);
     if review.creates() {
-        api(crd, report);
+        api(review, crd, report);
         group(crd, report);
     }
 }
@@ -66,7 +67,11 @@ fn name(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
         let message = format!(
             "metadata.name: Invalid value: {name}: must be spec.names.plural+\".\"+spec.group"
         );
-        report.add(&CRD_01, "metadata.name", message);
+        if review.is_of_a_file() && !crd::is_v1beta1(crd) {
+            report.add_once("metadata.name", [(&CRD_01, message.clone()), (&CRD_29, message)]);
+        } else {
+            report.add(&CRD_01, "metadata.name", message);
+        }
     }
 }
 
@@ -76,7 +81,8 @@ rule! {
     /// A CRD that is created, or stands in a file, does not have the `apiVersion`
     /// `apiextensions.k8s.io/v1beta1`. The other rules read such a CRD like the API server that
     /// still knows it: `spec.version` counts where `spec.versions` is missing, and
-    /// `spec.validation` where a version has no schema.
+    /// `spec.validation` where a version has no schema. Of a CRD in a bundle RBF-26 reports the same, and this
+    /// rule does not.
     ///
     /// # Why
     ///
@@ -107,8 +113,8 @@ rule! {
     }
 }
 
-fn api(crd: &Document, report: &mut Report<'_>) {
-    if crd::is_v1beta1(crd) {
+fn api(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
+    if crd::is_v1beta1(crd) && !review.is_in_bundle() {
         report.add(&CRD_02, "apiVersion", "Use the apiextensions.k8s.io/v1 API.");
     }
 }

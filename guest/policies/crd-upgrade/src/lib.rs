@@ -3,8 +3,11 @@
 //!
 //! ```text
 //! CustomResourceDefinition ─▶ Crd ─┬─▶ header      name, API, scope, group
+//!                                  ├─▶ names       what its kind is called, and who approved its group
 //!                                  ├─▶ versions    the list of versions
+//!                                  ├─▶ columns     what kubectl prints
 //!                                  ├─▶ conversion  webhooks
+//!                                  ├─▶ structural  the schemas of a file
 //!                                  ├─▶ access      who creates it
 //!                                  ├─▶ removal     versions that go away ─▶ owners
 //!                                  ├─▶ existing    objects against new schemas ─▶ owners, validation
@@ -16,16 +19,20 @@
 //! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.
 
 mod access;
+mod columns;
 mod conversion;
 mod crd;
 mod examples;
 mod existing;
 mod header;
+mod names;
 mod owners;
 mod reads;
 mod removal;
 mod rukpak;
 mod safety;
+mod schema;
+mod structural;
 mod targets;
 mod validation;
 mod versions;
@@ -41,8 +48,11 @@ opgate_sdk::policy! {
     title: "CRDs are well formed, and upgrades of them keep what clients and objects need",
     rules: [
         header::RULES,
+        names::RULES,
         versions::RULES,
+        columns::RULES,
         conversion::RULES,
+        structural::RULES,
         access::RULES,
         removal::RULES,
         existing::RULES,
@@ -65,8 +75,11 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         header::judge(review, document, report);
         access::judge(review, report);
         let rules = [
+            names::RULES,
             versions::RULES,
+            columns::RULES,
             conversion::RULES,
+            structural::RULES,
             removal::RULES,
             existing::RULES,
             rukpak::RULES,
@@ -81,9 +94,12 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let old = review.updates_from().map(Crd::of);
     header::judge(review, document, report);
     versions::judge(review, &crd, old.as_ref().filter(|_| review.spares().is_some()), report);
+    names::judge(review, &crd, report);
+    columns::judge(review, &crd, report);
     conversion::judge(review, &crd, report);
     access::judge(review, report);
     let mut work = Work::default();
+    structural::judge(review, &crd, &mut work, report);
     if let Some(old) = &old {
         removal::judge(review, &crd, old, report);
         existing::judge(review, &crd, old, &mut work, report);

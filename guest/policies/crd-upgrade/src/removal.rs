@@ -247,7 +247,9 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Upgrade the Operator that the message names first.
+    /// Keep the version in `spec.versions`, with `served: true` if it was served. Upgrade the Operators that the
+    /// message names until their ClusterServiceVersions name another version, and remove the version, or stop to
+    /// serve it, with a later update.
     ///
     /// # Accepted
     ///

@@ -1,7 +1,7 @@
 //! The list of versions of a CRD: names, what is served, and what is stored.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Report, Review, rule, rules};
+use opgate_sdk::{Kind, Report, Review, rule, rules};
 use opgate_upstream::names;
 
 use crate::crd::Crd;
@@ -16,10 +16,11 @@ pub(crate) fn judge(
     old: Option<&Crd<'_>>,
     report: &mut Report<'_>,
 ) {
-    version_names(crd, old, report);
+    let is_listed = review.creates() || review.is_of_a_file();
+    version_names(crd, old, is_listed, report);
     unique(crd, old, report);
     unserved_storage(crd, old, report);
-    if review.creates() {
+    if is_listed {
         list(crd, report);
     }
 }
@@ -30,7 +31,8 @@ rule! {
     /// The `name` of each entry of `spec.versions` is a DNS-1035 label: at most 63 lower case
     /// letters, digits and `-`, first a letter, last a letter or a digit. A number at the end is
     /// not needed. An UPDATE is judged by the names that it adds. Requests for the subresource
-    /// `status` are not judged.
+    /// `status` are not judged. Where `spec.versions` is no list, but a mapping without a `name` or any other value, the
+    /// rule says so. A mapping with a `name` is read as a list of one entry, and reported as CRD-07.
     ///
     /// # Why
     ///
@@ -40,7 +42,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Name versions like `v1alpha1`, `v1beta1` and `v1`.
+    /// Name versions like `v1alpha1`, `v1beta1` and `v1`, in a list: `versions: [{name: v1, …}]`.
     ///
     /// # Accepted
     ///
@@ -58,13 +60,49 @@ rule! {
     /// case alphanumeric characters or '-', start with an alphabetic character, and end with an
     /// alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is
     /// '[a-z]([-a-z0-9]*[a-z0-9])?')`
+    ///
+    /// With `versions: {v1: {served: true, storage: true}}`: `message: spec.versions: Invalid value: "object": must be
+    /// a list of versions, each with a name`
     CRD_04: Deny {
         on: [CRD: Create | Update],
         source: "OCP 4.12 L4901; OCP 4.15 L3019-3098",
     }
 }
 
-fn version_names(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
+const VERSIONS: &str = "/spec/versions";
+
+/// What `spec.versions` is, if it is no list, nor a mapping with a name that is read as a list of one version.
+fn not_a_list(crd: &Crd<'_>) -> Option<&'static str> {
+    match crd.document.kind(VERSIONS) {
+        Kind::Missing | Kind::Null | Kind::List => None,
+        Kind::Object => {
+            crd.versions.iter().all(|version| version.name.is_empty()).then_some("object")
+        }
+        Kind::Boolean => Some("boolean"),
+        Kind::Number => Some("number"),
+        Kind::Text => Some("string"),
+    }
+}
+
+/// `is_evaluated`: whether CRD-07 is.
+fn version_names(
+    crd: &Crd<'_>,
+    old: Option<&Crd<'_>>,
+    is_evaluated: bool,
+    report: &mut Report<'_>,
+) {
+    if let Some(found) = not_a_list(crd) {
+        let is_same = |old: &Crd<'_>| crd.document.equal(VERSIONS, old.document, VERSIONS);
+        if !old.is_some_and(is_same) {
+            let message = format!(
+                "spec.versions: Invalid value: \"{found}\": must be a list of versions, each with a name"
+            );
+            let broken = [(&CRD_04, message.clone()), (&CRD_07, message)];
+            let count = if is_evaluated { 2 } else { 1 };
+            report.add_once("spec.versions", broken.into_iter().take(count));
+        }
+        return;
+    }
     let is_known = |name: &str| old.is_some_and(|old| old.version(name).is_some());
     let wrong =
         crd.versions.iter().filter(|version| !is_known(&version.name)).filter_map(|version| {
@@ -147,7 +185,9 @@ rule! {
     ///
     /// `spec.versions` of a CRD in a file is a list, and an entry has `storage: true`. A mapping,
     /// as some documents print it, is reported and then read as a list of one entry. In
-    /// `apiextensions.k8s.io/v1beta1`, `spec.version` without a list is one version that is stored.
+    /// `apiextensions.k8s.io/v1beta1`, `spec.version` without a list is one version that is stored. In a bundle the
+    /// rule denies, as `operator-sdk bundle validate` does. Elsewhere it warns: fragments of documents are copied
+    /// into other files, too, and nobody installs those.
     ///
     /// # Why
     ///
@@ -171,13 +211,18 @@ rule! {
     /// ```
     ///
     /// `message: spec.versions must be a list with one storage version`
-    CRD_07: Warn {
-        on: [CRD: Create],
+    CRD_07: Deny {
+        on: [CRD: Create | Update],
+        denies_in: [Bundle],
         source: "OCP 4.12 L4866-4880",
     }
 }
 
 fn list(crd: &Crd<'_>, report: &mut Report<'_>) {
+    if not_a_list(crd).is_some() {
+        // One mistake: CRD-04 names this rule.
+        return;
+    }
     if crd.is_mapping || !crd.versions.iter().any(|version| version.storage) {
         let message = "spec.versions must be a list with one storage version";
         report.add(&CRD_07, "spec.versions", message);

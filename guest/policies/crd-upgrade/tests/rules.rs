@@ -175,6 +175,36 @@ fn what_is_too_deep_is_not_evaluated() {
     assert_eq!(reason(&object, "CRD-11").as_deref(), Some(expected));
 }
 
+/// What is larger than an API server stores, in a file.
+#[test]
+fn schemas_beyond_a_limit_are_evaluated_in_part() {
+    let wide = |count: usize| {
+        let member = |n| (format!("p{n}"), json!({"type": "string", "default": "a"}));
+        json!({"type": "object", "properties": (0..count).map(member).collect::<serde_json::Map<_, _>>()})
+    };
+    let deep = (0..200).fold(
+        json!({"type": "object", "default": {}}),
+        |inner, _| json!({"type": "object", "properties": {"a": inner}}),
+    );
+    let large = json!({"type": "object", "description": "a".repeat(1_600_000)});
+    let few = wide(1_000);
+    for (schema, expected) in [
+        (&few, None),
+        (&wide(30_000), Some("in part: the defaults take too long to evaluate all of them")),
+        (&deep, Some("in part: the defaults take too long to evaluate all of them")),
+        (&large, Some("in part: the schemas are too large to evaluate them")),
+        (
+            &json!({"allOf": vec![json!({}); 50_000]}),
+            Some("in part: the schemas take too long to evaluate all of them"),
+        ),
+    ] {
+        let mut case = case("CRD-33", "a type that there is not");
+        let object = case.object.as_mut().expect("an object");
+        object["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema.clone();
+        assert_eq!(reason(&case, "CRD-33").as_deref(), expected);
+    }
+}
+
 /// Objects that nobody may list.
 #[test]
 fn a_missing_right_is_the_reason() {

@@ -3,7 +3,7 @@
 use opgate_sdk::rule;
 
 use super::change::Change;
-use super::schema::{Keyword, Schema};
+use crate::schema::{Keyword, Schema};
 use crate::targets::CRD;
 
 rule! {
@@ -24,8 +24,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Keep the bound, and let the Operator report values outside of the new one in the status. A
-    /// tighter bound belongs in a new version.
+    /// Write the bound as it was before, and remove one that was not there. Let the Operator report values outside
+    /// of the new bound in the status, or add a version to `spec.versions` with the new bound, and keep the old one.
     ///
     /// # Accepted
     ///

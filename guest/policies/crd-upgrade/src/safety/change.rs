@@ -5,8 +5,8 @@ use std::fmt;
 
 use opgate_sdk::go::quote;
 
-use super::go::Number;
-use super::schema::Keyword;
+use crate::schema::Keyword;
+use crate::schema::go::Number;
 
 type Text<'t> = Cow<'t, str>;
 

@@ -3,7 +3,7 @@
 use opgate_sdk::rule;
 
 use super::change::Change;
-use super::schema::{Keyword, Schema, without};
+use crate::schema::{Keyword, Schema, without};
 use crate::targets::CRD;
 
 rule! {

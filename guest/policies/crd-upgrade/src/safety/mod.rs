@@ -16,11 +16,8 @@
 mod bounds;
 mod change;
 mod fields;
-mod go;
 mod place;
-mod schema;
 mod strict;
-mod tree;
 mod values;
 mod walk;
 
@@ -30,14 +27,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, Review, Rule, rule, rules};
 
+use crate::schema::Keyword;
+use crate::schema::tree::Tree;
 use crate::targets::CRD;
 use bounds::CRD_23;
 use change::Change;
 use fields::{CRD_19, CRD_20, CRD_21};
 use place::Location;
-use schema::Keyword;
 use strict::CRD_26;
-use tree::Tree;
 use values::{CRD_22, CRD_24, CRD_25};
 use walk::Visitor;
 
@@ -84,7 +81,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Define another kind with the other scope, and move the objects to it.
+    /// Keep the scope. For the other one, define another kind with a CRD of its own, and move the objects to it.
     ///
     /// # Accepted
     ///
@@ -245,7 +242,7 @@ impl Visitor for Findings<'_, '_> {
         let version = self.version;
         let field = || at.field().to_owned();
         self.add(&CRD_19, field, || fields::removed(version, at.path()));
-        // Decision: once. Its type, enum and default went with it.
+        // Once: its type, enum and default went with it.
         false
     }
 

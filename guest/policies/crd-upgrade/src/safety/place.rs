@@ -11,7 +11,7 @@
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use super::schema::Keyword;
+use crate::schema::Keyword;
 
 /// Bytes of a text from which on nothing is added.
 const MOST: usize = 4 << 10;

@@ -3,7 +3,7 @@
 use opgate_sdk::rule;
 
 use super::change::Change;
-use super::schema::{Keyword, Schema, without};
+use crate::schema::{Keyword, Schema, without};
 use crate::targets::CRD;
 
 rule! {
@@ -24,8 +24,9 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Keep the values, and let the Operator treat obsolete ones like those that replace them.
-    /// Remove values in a new version.
+    /// Write the enum as it was before: put back the values that the message names, and remove an enum that was
+    /// not there. Values can be added beside them; let the Operator treat obsolete ones like those that replace
+    /// them. For fewer values, add a version to `spec.versions` with the new enum, and keep the old one as it is.
     ///
     /// # Accepted
     ///
@@ -72,8 +73,9 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Keep the default. Let the Operator choose another value for new objects, or change the
-    /// default in a new version.
+    /// Write the default as it was before, as the message quotes it, and remove one that was not there. For another
+    /// value, let the Operator choose it for new objects, or add a version to `spec.versions` with the new default,
+    /// and keep the old one as it is.
     ///
     /// # Accepted
     ///
@@ -116,8 +118,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Keep both, and let the Operator report values that it does not accept. Change them in a new
-    /// version.
+    /// Write both as they were before, and remove a pattern that was not there. Let the Operator report values that
+    /// it does not accept, or add a version to `spec.versions` with the new ones, and keep the old one as it is.
     ///
     /// # Accepted
     ///

@@ -15,9 +15,10 @@ use std::hash::Hash;
 
 use super::change::Change;
 use super::place::{Location, Mark, Step, hash_of};
-use super::schema::{Keyword, Schema, Shape};
-use super::tree::{Place, Tree};
-use super::{bounds, fields, go, values};
+use super::{bounds, fields, values};
+use crate::schema::go;
+use crate::schema::tree::{Place, Tree};
+use crate::schema::{Keyword, Schema, Shape};
 
 /// What is told about schemas.
 pub(super) trait Visitor {

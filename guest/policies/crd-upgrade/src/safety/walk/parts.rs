@@ -2,10 +2,10 @@
 
 use opgate_upstream::json::Kind;
 
-use super::super::go;
-use super::super::schema::{Keyword, Schema, Shape};
-use super::super::tree::{Place, Tree};
 use super::{Visitor, Walk};
+use crate::schema::go;
+use crate::schema::tree::{Place, Tree};
+use crate::schema::{Keyword, Schema, Shape};
 
 impl<V: Visitor> Walk<'_, V> {
     /// Plans visits to the schemas of a keyword with one or several.

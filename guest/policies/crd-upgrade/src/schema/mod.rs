@@ -1,17 +1,18 @@
 //! A schema as Kubernetes decodes it: the keywords that `JSONSchemaProps` knows, and what Go makes
 //! of their values.
 
+pub(crate) mod go;
+pub(crate) mod tree;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use opgate_upstream::json::{self, Kind};
-
-use super::go;
-use super::tree::{Place, Tree};
+use tree::{Place, Tree};
 
 /// What the value of a keyword is, by its Go type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// `string`
     Text,
     /// `*string`
@@ -49,17 +50,17 @@ macro_rules! keywords {
     ($($name:ident $text:literal $shape:ident,)+) => {
         /// A keyword of a schema.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub(super) enum Keyword { $($name,)+ }
+        pub(crate) enum Keyword { $($name,)+ }
 
         impl Keyword {
-            pub(super) const ALL: [Self; [$($text,)+].len()] = [$(Self::$name,)+];
+            pub(crate) const ALL: [Self; [$($text,)+].len()] = [$(Self::$name,)+];
 
             /// As it is written.
-            pub(super) fn text(self) -> &'static str {
+            pub(crate) fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
 
-            pub(super) fn shape(self) -> Shape {
+            pub(crate) fn shape(self) -> Shape {
                 match self { $(Self::$name => Shape::$shape,)+ }
             }
 
@@ -128,15 +129,15 @@ keywords! {
 
 impl Keyword {
     /// Whether a change of it is left to a check, or to the schemas in it.
-    pub(super) fn is_handled(self) -> bool {
+    pub(crate) fn is_handled(self) -> bool {
         self.slot() <= Self::Items.slot()
     }
 }
 
 /// A schema in a text, or an empty one.
 #[derive(Clone, Copy)]
-pub(super) struct Schema<'s> {
-    pub(super) tree: &'s Tree,
+pub(crate) struct Schema<'s> {
+    pub(crate) tree: &'s Tree,
     /// The values of the keywords. 0, the outermost value, stands for none.
     slots: [Place; Keyword::ALL.len()],
     /// A bit for each keyword that is there.
@@ -145,7 +146,7 @@ pub(super) struct Schema<'s> {
 
 impl<'s> Schema<'s> {
     /// The schema at a place. Anything but an object is an empty one.
-    pub(super) fn at(tree: &'s Tree, place: Place) -> Self {
+    pub(crate) fn at(tree: &'s Tree, place: Place) -> Self {
         let mut schema = Self::empty(tree);
         if tree.kind(place) != Kind::Object {
             return schema;
@@ -162,12 +163,12 @@ impl<'s> Schema<'s> {
         schema
     }
 
-    pub(super) fn empty(tree: &'s Tree) -> Self {
+    pub(crate) fn empty(tree: &'s Tree) -> Self {
         Self { tree, slots: [0; Keyword::ALL.len()], present: 0 }
     }
 
     /// The keywords of two schemas.
-    pub(super) fn keywords(
+    pub(crate) fn keywords(
         &self,
         other: Option<&Schema<'_>>,
     ) -> impl Iterator<Item = Keyword> + use<> {
@@ -180,7 +181,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The value of a keyword, `null` like none.
-    pub(super) fn place(&self, keyword: Keyword) -> Option<Place> {
+    pub(crate) fn place(&self, keyword: Keyword) -> Option<Place> {
         let place = self.slots.get(keyword.slot()).copied().filter(|&place| place != 0)?;
         (self.tree.kind(place) != Kind::Null).then_some(place)
     }
@@ -190,7 +191,7 @@ impl<'s> Schema<'s> {
     }
 
     /// Whether a keyword is written alike in two schemas. Most are, and need no second look.
-    pub(super) fn is_written_as_in(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
+    pub(crate) fn is_written_as_in(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
         match (self.slots.get(keyword.slot()), other.slots.get(keyword.slot())) {
             (Some(0), Some(0)) => true,
             (Some(&one), Some(&two)) if one != 0 && two != 0 => {
@@ -200,16 +201,16 @@ impl<'s> Schema<'s> {
         }
     }
 
-    pub(super) fn text(&self, keyword: Keyword) -> Cow<'s, str> {
+    pub(crate) fn text(&self, keyword: Keyword) -> Cow<'s, str> {
         let place = self.of_kind(keyword, Kind::Text);
         place.map(|place| json::decoded(self.tree.raw(place))).unwrap_or_default()
     }
 
-    pub(super) fn flag(&self, keyword: Keyword) -> bool {
+    pub(crate) fn flag(&self, keyword: Keyword) -> bool {
         self.place(keyword).is_some_and(|place| self.tree.raw(place) == b"true")
     }
 
-    pub(super) fn number(&self, keyword: Keyword) -> Option<go::Number> {
+    pub(crate) fn number(&self, keyword: Keyword) -> Option<go::Number> {
         let place = self.of_kind(keyword, Kind::Number)?;
         let is_integer =
             !matches!(keyword, Keyword::Maximum | Keyword::Minimum | Keyword::MultipleOf);
@@ -217,12 +218,12 @@ impl<'s> Schema<'s> {
     }
 
     /// JSON as the API server writes it.
-    pub(super) fn json(&self, keyword: Keyword) -> Option<Cow<'s, str>> {
+    pub(crate) fn json(&self, keyword: Keyword) -> Option<Cow<'s, str>> {
         self.place(keyword).map(|place| go::json(self.tree.raw(place)))
     }
 
     /// The values in a list of JSON. `null` has no text.
-    pub(super) fn jsons(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
+    pub(crate) fn jsons(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
         let text = |(kind, raw)| match kind {
             Kind::Null => Cow::default(),
             _ => go::json(raw),
@@ -232,14 +233,14 @@ impl<'s> Schema<'s> {
     }
 
     /// The texts in a list.
-    pub(super) fn texts(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
+    pub(crate) fn texts(&self, keyword: Keyword) -> Vec<Cow<'s, str>> {
         let list = self.place(keyword).map(|list| self.tree.elements(list)).unwrap_or_default();
         let texts = list.into_iter().filter(|(kind, _)| *kind == Kind::Text);
         texts.map(|(_, raw)| json::decoded(raw)).collect()
     }
 
     /// Whether a keyword without schemas in it has another value for Go.
-    pub(super) fn differs(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
+    pub(crate) fn differs(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
         let optional = |schema: &Schema<'_>| {
             schema.place(keyword).map(|place| go::json(schema.tree.raw(place)).into_owned())
         };
@@ -262,7 +263,7 @@ impl<'s> Schema<'s> {
 }
 
 /// What is in the first list only, in order, each once.
-pub(super) fn without<'t>(texts: Vec<Cow<'t, str>>, others: &[Cow<'t, str>]) -> Vec<Cow<'t, str>> {
+pub(crate) fn without<'t>(texts: Vec<Cow<'t, str>>, others: &[Cow<'t, str>]) -> Vec<Cow<'t, str>> {
     let others: HashSet<&str> = others.iter().map(AsRef::as_ref).collect();
     let mut rest = texts;
     rest.retain(|text| !others.contains(text.as_ref()));

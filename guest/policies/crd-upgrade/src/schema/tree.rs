@@ -16,7 +16,7 @@ use std::ops::Range;
 use opgate_upstream::json::{self, Kind};
 
 /// Number of a value in its tree. The outermost has 0.
-pub(super) type Place = u32;
+pub(crate) type Place = u32;
 
 #[derive(Clone, Copy)]
 struct Node {
@@ -29,7 +29,7 @@ struct Node {
 }
 
 /// A text and its values, parents before children.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     text: Vec<u8>,
     /// Found when somebody asks for the first value.
     nodes: OnceCell<Vec<Node>>,
@@ -160,12 +160,12 @@ impl Scanner<'_> {
 
 impl Tree {
     /// A text that a document has. In what is not JSON there are some values, or none.
-    pub(super) fn of(text: Vec<u8>) -> Self {
+    pub(crate) fn of(text: Vec<u8>) -> Self {
         Self { text, nodes: OnceCell::new() }
     }
 
     /// Whether two texts are the same.
-    pub(super) fn is_copy_of(&self, other: &Self) -> bool {
+    pub(crate) fn is_copy_of(&self, other: &Self) -> bool {
         self.text == other.text
     }
 
@@ -185,7 +185,7 @@ impl Tree {
     }
 
     /// Bytes of the text.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.text.len()
     }
 
@@ -194,18 +194,18 @@ impl Tree {
     }
 
     /// The text of a value.
-    pub(super) fn raw(&self, place: Place) -> &[u8] {
+    pub(crate) fn raw(&self, place: Place) -> &[u8] {
         let node = self.node(place);
         node.and_then(|n| self.text.get(size(n.start)..size(n.end))).unwrap_or_default()
     }
 
     /// What a value is.
-    pub(super) fn kind(&self, place: Place) -> Kind {
+    pub(crate) fn kind(&self, place: Place) -> Kind {
         json::kind(self.raw(place)).unwrap_or(Kind::Null)
     }
 
     /// Members of an object, or lists and objects in a list, in the order of the text.
-    pub(super) fn children(&self, place: Place) -> impl Iterator<Item = Place> + '_ {
+    pub(crate) fn children(&self, place: Place) -> impl Iterator<Item = Place> + '_ {
         let end = self.node(place).map_or(0, |node| node.next);
         let first = Some(place.saturating_add(1)).filter(|&first| first < end);
         std::iter::successors(first, move |&child| {
@@ -214,7 +214,7 @@ impl Tree {
     }
 
     /// The texts of the elements of a list.
-    pub(super) fn elements(&self, place: Place) -> Vec<(Kind, &[u8])> {
+    pub(crate) fn elements(&self, place: Place) -> Vec<(Kind, &[u8])> {
         let mut elements = Vec::new();
         if self.kind(place) == Kind::List {
             // It is a part of a text that was read to its end.
@@ -233,12 +233,12 @@ impl Tree {
     }
 
     /// The name of a member.
-    pub(super) fn name(&self, place: Place) -> Cow<'_, str> {
+    pub(crate) fn name(&self, place: Place) -> Cow<'_, str> {
         json::decoded(self.written(place))
     }
 
     /// The order of two members of two trees by their names.
-    pub(super) fn order(&self, place: Place, other: &Self, other_place: Place) -> Ordering {
+    pub(crate) fn order(&self, place: Place, other: &Self, other_place: Place) -> Ordering {
         let (name, other_name) = (self.written(place), other.written(other_place));
         if name.contains(&b'\\') || other_name.contains(&b'\\') {
             json::decoded(name).cmp(&json::decoded(other_name))
@@ -248,7 +248,7 @@ impl Tree {
     }
 
     /// Members of an object in the order of their names. The last one of a name counts.
-    pub(super) fn members(&self, place: Place, into: &mut Vec<Place>) {
+    pub(crate) fn members(&self, place: Place, into: &mut Vec<Place>) {
         into.clear();
         if self.kind(place) != Kind::Object {
             return;

@@ -11,7 +11,7 @@ use opgate_upstream::json::{self, Kind, Reading, Sink};
 
 /// A number in a schema.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub(super) enum Number {
+pub(crate) enum Number {
     /// `int64`
     Whole(i64),
     /// `float64`
@@ -19,7 +19,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    pub(super) fn of(raw: &[u8], is_integer: bool) -> Option<Self> {
+    pub(crate) fn of(raw: &[u8], is_integer: bool) -> Option<Self> {
         let text = str::from_utf8(raw).ok()?;
         if is_integer {
             text.parse().ok().map(Self::Whole)
@@ -108,7 +108,7 @@ const LONG: usize = 64 << 10;
 
 /// A value as `json.Marshal` writes it. What is very long is taken as it is: a message only shows
 /// the start of it, and the API server writes it so anyway.
-pub(super) fn json(raw: &[u8]) -> Cow<'_, str> {
+pub(crate) fn json(raw: &[u8]) -> Cow<'_, str> {
     let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
     match (json::kind(raw), inner, str::from_utf8(raw)) {
         (_, _, Ok(text)) if raw.len() > LONG => text.into(),
@@ -121,7 +121,7 @@ pub(super) fn json(raw: &[u8]) -> Cow<'_, str> {
 
 /// The same of a struct with texts and pointers: the fields that it has not are those that say
 /// nothing.
-pub(super) fn fields(raw: &[u8]) -> String {
+pub(crate) fn fields(raw: &[u8]) -> String {
     written(raw, Members::Fields)
 }
 

@@ -1,0 +1,135 @@
+//! The columns that `kubectl get` prints for custom resources.
+
+use opgate_sdk::go::quote;
+use opgate_sdk::{Kind, Level, Report, Review, rule, rules};
+
+use crate::crd::Crd;
+use crate::targets::CRD;
+
+rules![CRD_28];
+
+const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const FORMATS: [&str; 8] =
+    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+
+rule! {
+    /// the printer columns of a CRD have a name, a type and a path
+    ///
+    /// In a file, each entry of `spec.versions[].additionalPrinterColumns` of a CRD of `apiextensions.k8s.io/v1` has
+    /// a `name`, a `type` out of `boolean`, `date`, `integer`, `number` and `string`, and a `jsonPath` that
+    /// begins with a dot. Its `format`, if it has one, is `byte`, `date`, `date-time`, `double`, `float`, `int32`,
+    /// `int64` or `password`. A `jsonPath` whose brackets or quotes do not match is a warning: the API server
+    /// accepts it, and then prints the default columns only. So is `JSONPath` in its place in a bundle, whose CRDs OLM
+    /// decodes without regard to the case of letters; `kubectl apply` fails with it. A request for a CRD is not evaluated, because the API
+    /// server has checked it.
+    ///
+    /// # Why
+    ///
+    /// The API server refuses the CRD when it is created, so an install of the Operator fails.
+    ///
+    /// # Repair
+    ///
+    /// Correct the field that the message names. The field is called `jsonPath` in `apiextensions.k8s.io/v1`, and
+    /// `JSONPath` in `apiextensions.k8s.io/v1beta1`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// additionalPrinterColumns: [{name: Age, type: date, jsonPath: .metadata.creationTimestamp}]
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// additionalPrinterColumns: [{name: Age, type: data, jsonPath: .metadata.creationTimestamp}]
+    /// ```
+    ///
+    /// `message: spec.versions[0].additionalPrinterColumns[0].type: Invalid value: "data": must be one of
+    /// boolean,date,integer,number,string`
+    ///
+    /// With `jsonPath: status.phase`: `message: spec.versions[0].additionalPrinterColumns[0].jsonPath: Invalid
+    /// value: "status.phase": must be a simple json path starting with .`
+    CRD_28: Deny {
+        on: [CRD: Create | Update],
+        source: "apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go; OCP 4.12 L4906",
+    }
+}
+
+pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
+    if !review.is_of_a_file() || crd.is_v1beta1 || crd.is_mapping || !report.is_on(&CRD_28) {
+        return;
+    }
+    for version in &crd.versions {
+        let list = format!("/spec/versions/{}/additionalPrinterColumns", version.index());
+        let columns =
+            crd.document.rows(&list, &["/name", "/type", "/format", "/jsonPath", "/JSONPath"]);
+        for (index, column) in columns.iter().enumerate() {
+            let field = version.member(&format!("additionalPrinterColumns[{index}]"));
+            let text = |at| column.text_or_empty(at);
+            let mut add = |member: &str, why: Option<String>| {
+                if let Some(why) = why {
+                    let field = format!("{field}.{member}");
+                    let message = format!("{field}: {why}");
+                    report.add(&CRD_28, field, message);
+                }
+            };
+            add("name", text(0).is_empty().then(|| "Required value".to_owned()));
+            add("type", choice(text(1), &TYPES, true));
+            add("format", choice(text(2), &FORMATS, false));
+            let has_old_name = column.kind(3) != Kind::Text && column.kind(4) == Kind::Text;
+            // OLM decodes the CRDs of a bundle without regard to the case of letters.
+            let is_read = has_old_name && review.is_in_bundle();
+            let path = text(if is_read { 4 } else { 3 });
+            add("jsonPath", path_error(path, has_old_name));
+            let why = if !is_balanced(path) {
+                "brackets or quotes do not match, so the API server prints the default columns only"
+            } else if is_read {
+                "the field is called jsonPath, and only OLM reads JSONPath"
+            } else {
+                continue;
+            };
+            let field = format!("{field}.jsonPath");
+            let message = format!("{field}: Invalid value: {}: {why}", quote(path));
+            report.add_as(Level::Warn, &CRD_28, field, message);
+        }
+    }
+}
+
+fn choice(value: &str, choices: &[&str], is_required: bool) -> Option<String> {
+    let wanted = choices.join(",");
+    match value {
+        "" if is_required => Some(format!("Required value: must be one of {wanted}")),
+        "" => None,
+        value if choices.contains(&value) => None,
+        value => Some(format!("Invalid value: {}: must be one of {wanted}", quote(value))),
+    }
+}
+
+fn path_error(path: &str, has_old_name: bool) -> Option<String> {
+    if path.is_empty() {
+        let hint = ": JSONPath is its name in apiextensions.k8s.io/v1beta1";
+        return Some(format!("Required value{}", if has_old_name { hint } else { "" }));
+    }
+    let why = "must be a simple json path starting with .";
+    (!path.starts_with('.')).then(|| format!("Invalid value: {}: {why}", quote(path)))
+}
+
+/// Whether each bracket and each quote in brackets is closed.
+fn is_balanced(path: &str) -> bool {
+    let (mut depth, mut quote, mut is_escaped) = (0_usize, None, false);
+    for c in path.chars() {
+        match (c, quote) {
+            _ if is_escaped => is_escaped = false,
+            ('\\', _) => is_escaped = true,
+            (c, Some(open)) if c == open => quote = None,
+            ('\'' | '"', None) if depth > 0 => quote = Some(c),
+            ('[', None) => depth = depth.saturating_add(1),
+            (']', None) => match depth.checked_sub(1) {
+                Some(rest) => depth = rest,
+                None => return false,
+            },
+            _ => {}
+        }
+    }
+    depth == 0 && quote.is_none()
+}

@@ -1,0 +1,157 @@
+//! Structural schemas: what the API server asks of the schema of each version of a CRD.
+//!
+//! ```text
+//! version ─▶ text ─▶ Tree ─▶ walk ─┬─▶ keywords     each schema by itself
+//!                                  ├─▶ structure    types and items
+//!                                  ├─▶ validation   schemas below junctors, and their counterparts
+//!                                  └─▶ default      defaults against their schemas
+//! ```
+//!
+//! The schemas of a CRD are read once, each schema in them is visited once, and the time is that of the
+//! texts: some milliseconds for the 1.5 MiB that an API server stores.
+
+mod default;
+mod keywords;
+mod path;
+mod pattern;
+mod structure;
+mod validation;
+mod walk;
+
+use opgate_sdk::{Kind, Report, Review, rule, rules};
+
+use crate::crd::Crd;
+use crate::schema::tree::Tree;
+use crate::targets::CRD;
+use crate::validation::Work;
+use walk::Walk;
+
+rules![CRD_33];
+
+/// Bytes of the schemas of one CRD that are read. An API server stores objects of 1.5 MiB.
+const MAX_BYTES: u32 = 1_600_000;
+
+/// Schemas in the schemas of one CRD that are visited. Published CRDs have some 20,000.
+const MAX_SCHEMAS: usize = 50_000;
+
+rule! {
+    /// the schema of each version of a CRD is structural
+    ///
+    /// In a file, each version of a CRD of `apiextensions.k8s.io/v1` has a schema in
+    /// `schema.openAPIV3Schema` that is structural and complete:
+    ///
+    /// * Each value has a `type` out of `array`, `boolean`, `integer`, `number`, `object` and `string`, unless
+    ///   `x-kubernetes-int-or-string` or `x-kubernetes-preserve-unknown-fields` is `true`. The outermost type is
+    ///   `object`. Arrays have `items`.
+    /// * Below `allOf`, `anyOf`, `oneOf` and `not`, nothing says what a value is (`type`, `default`,
+    ///   `description`, `nullable`, `additionalProperties`, `x-kubernetes-…`). Below those of the outermost schema,
+    ///   each property and item also stands outside of them.
+    /// * `$ref`, `definitions`, `dependencies`, `patternProperties`, `additionalItems`, `id`, `$schema` and
+    ///   `uniqueItems: true` are not used, nor are `properties` together with `additionalProperties`.
+    /// * The outermost `metadata` restricts `name` and `generateName` only.
+    /// * `x-kubernetes-list-type`, `x-kubernetes-map-type` and `x-kubernetes-list-map-keys` fit the type, and each
+    ///   key of a list is a property of its items that is required or has a default.
+    /// * Each `pattern` is a regular expression of Go, and each `default` is valid by its schema.
+    ///
+    /// A request for a CRD is not evaluated, because the API server has checked it. Neither is
+    /// `apiextensions.k8s.io/v1beta1`, whose schemas may be missing, nor a mapping in the place of the list of
+    /// versions (CRD-07).
+    ///
+    /// # Gap
+    ///
+    /// Rules in CEL (`x-kubernetes-validations`) are not parsed, and defaults in the metadata of embedded resources
+    /// are not checked. Schemas of more than 1.6 MB together, or with more than 50,000 schemas in them, are
+    /// evaluated in part, and the rule says so.
+    ///
+    /// # Why
+    ///
+    /// The API server refuses any other schema when the CRD is created, so an install of the Operator fails
+    /// (OpenShift 4.12, Operators, *Creating a custom resource definition*). `operator-sdk bundle validate` does
+    /// not report it: it leaves out what is about schemas.
+    ///
+    /// # Repair
+    ///
+    /// Correct the schema at the path in the message. `make manifests` writes structural schemas from the types in
+    /// Go. Where any fields are to be allowed, write `type: object` and `x-kubernetes-preserve-unknown-fields: true`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// openAPIV3Schema:
+    ///   type: object
+    ///   properties:
+    ///     spec: {type: object, properties: {args: {type: array, items: {type: string}}}}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// openAPIV3Schema:
+    ///   type: object
+    ///   properties:
+    ///     spec: {type: object, properties: {mode: {type: strng}, args: {type: array}}}
+    /// ```
+    ///
+    /// `message: spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[mode].type: Unsupported value:
+    /// "strng": supported values: "array", "boolean", "integer", "number", "object", "string"`
+    ///
+    /// `message: spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[args].items: Required value:
+    /// must be specified`
+    ///
+    /// A version without a schema: `message: spec.versions[0].schema.openAPIV3Schema: Required value`
+    CRD_33: Deny {
+        on: [CRD: Create | Update],
+        may_skip: true,
+        source: "apiextensions-apiserver pkg/apiserver/schema/validation.go; OCP 4.12 L4906",
+    }
+}
+
+/// Evaluates the schemas of a CRD in a file.
+pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, work: &mut Work, report: &mut Report<'_>) {
+    if !review.is_of_a_file() || crd.is_v1beta1 || crd.is_mapping || !report.is_on(&CRD_33) {
+        return;
+    }
+    let (mut left, mut schemas) = (MAX_BYTES, MAX_SCHEMAS);
+    for version in &crd.versions {
+        let Some(schema) = crd.schema(version) else {
+            let field = version.member("schema.openAPIV3Schema");
+            let hint = if crd.document.has("/spec/validation") {
+                ": spec.validation is a field of apiextensions.k8s.io/v1beta1"
+            } else {
+                ""
+            };
+            report.add(&CRD_33, &field, format!("{field}: Required value{hint}"));
+            continue;
+        };
+        let size = crd.document.size(&schema.pointer).unwrap_or(u32::MAX);
+        let Some(rest) = left.checked_sub(size) else {
+            report.skip_part(&CRD_33, &schema.field, "the schemas are too large to evaluate them");
+            return;
+        };
+        left = rest;
+        if crd.document.kind(&schema.pointer) != Kind::Object {
+            let message = format!("{}: Invalid value: must be an object", schema.field);
+            report.add(&CRD_33, schema.field, message);
+            continue;
+        }
+        let Some(text) = crd.document.raw(&schema.pointer) else { continue };
+        let tree = Tree::of(text);
+        let status = format!("/spec/versions/{}/subresources/status", version.index());
+        let has_status = crd.document.has(&status);
+        let mut walk = Walk::new(&tree, &schema.field, has_status, report);
+        schemas = walk.run(schemas);
+        // A default of a schema with a mistake would be reported for the same mistake.
+        let is_complete = walk.count > 0 || default::check(&mut walk, work);
+        let why = if schemas == 0 {
+            "the schemas take too long to evaluate all of them"
+        } else if !is_complete {
+            "the defaults take too long to evaluate all of them"
+        } else {
+            continue;
+        };
+        report.skip_part(&CRD_33, &schema.field, why);
+        if schemas == 0 {
+            return;
+        }
+    }
+}

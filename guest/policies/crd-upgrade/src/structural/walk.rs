@@ -1,0 +1,300 @@
+//! The walk through the schemas of a version, without recursion: they nest as deep as JSON.
+//!
+//! ```text
+//! openAPIV3Schema ─┬─ items, properties, additionalProperties ─▶ structure:  what a value is
+//!                  └─ allOf, anyOf, oneOf, not ────────────────▶ validation: what holds of it besides
+//! ```
+//!
+//! Each schema is read once. What the outermost schema validates must have a counterpart in the structure; members of
+//! the structure are found in indexes, each of which is made once.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use opgate_sdk::Report;
+use opgate_upstream::json::Kind;
+
+use super::CRD_33;
+use super::path::{self, Link, Notation, Part};
+use super::{keywords, structure, validation};
+use crate::schema::tree::{Place, Tree};
+use crate::schema::{Keyword, Schema};
+
+/// Where a schema of the structure stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+/// What a schema is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Structure(Level),
+    Validation {
+        /// The schema of the structure about the same value, if there is one.
+        counterpart: Option<Place>,
+        /// Whether `anyOf` has the two types of `x-kubernetes-int-or-string`.
+        skips_any_of: bool,
+    },
+}
+
+/// What the schemas around a schema forbid in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Surroundings {
+    /// Whether it is about `apiVersion`, `kind` or `metadata` of an object.
+    pub(super) is_in_meta: bool,
+    /// Why it must not have a default.
+    pub(super) no_default: Option<&'static str>,
+}
+
+/// A schema that is to be visited.
+struct Task {
+    link: Link,
+    /// Links to the schema around it.
+    depth: usize,
+    role: Role,
+    around: Surroundings,
+}
+
+/// See the module.
+pub(super) struct Walk<'t, 'r, 'a> {
+    pub(super) tree: &'t Tree,
+    /// The field of the outermost schema.
+    field: &'a str,
+    /// Whether the version has the subresource `status`.
+    pub(super) has_status: bool,
+    report: &'a mut Report<'r>,
+    links: Vec<Link>,
+    tasks: Vec<Task>,
+    members: BTreeMap<Place, BTreeMap<Cow<'t, str>, Place>>,
+    counterparts: BTreeMap<Place, Counterpart>,
+    /// Mistakes so far.
+    pub(super) count: usize,
+    /// The defaults of the structure.
+    pub(super) defaults: Vec<Default>,
+    /// Whether there are more than could be kept.
+    pub(super) has_more_defaults: bool,
+    free_links: usize,
+}
+
+/// The parts of a schema of the structure.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counterpart {
+    pub(super) items: Option<Place>,
+    pub(super) properties: Option<Place>,
+}
+
+/// A default that is to be checked.
+pub(super) struct Default {
+    /// The way to its schema.
+    pub(super) links: Vec<Link>,
+    pub(super) value: Place,
+    pub(super) is_embedded: bool,
+}
+
+/// Links that are kept for defaults. Published CRDs have some thousand defaults, ten links deep.
+const MAX_LINKS: usize = 200_000;
+
+/// Defaults that are kept.
+const MAX_DEFAULTS: usize = 10_000;
+
+impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
+    pub(super) fn new(
+        tree: &'t Tree,
+        field: &'a str,
+        has_status: bool,
+        report: &'a mut Report<'r>,
+    ) -> Self {
+        Self {
+            tree,
+            field,
+            has_status,
+            report,
+            links: Vec::new(),
+            tasks: Vec::new(),
+            members: BTreeMap::new(),
+            counterparts: BTreeMap::new(),
+            count: 0,
+            defaults: Vec::new(),
+            has_more_defaults: false,
+            free_links: MAX_LINKS,
+        }
+    }
+
+    /// Visits all schemas, at most `most`. The answer is what remains of it, 0 if there are more.
+    pub(super) fn run(&mut self, most: usize) -> usize {
+        let mut left = most;
+        self.visit(0, Role::Structure(Level::Root), Surroundings::default());
+        while let Some(task) = self.tasks.pop() {
+            left = left.saturating_sub(1);
+            if left == 0 {
+                break;
+            }
+            self.links.truncate(task.depth);
+            self.links.push(task.link);
+            self.visit(task.link.place, task.role, task.around);
+        }
+        left
+    }
+
+    fn visit(&mut self, place: Place, role: Role, around: Surroundings) {
+        let schema = Schema::at(self.tree, place);
+        keywords::check(self, &schema, role, around);
+        let first = self.tasks.len();
+        match role {
+            Role::Structure(level) => structure::visit(self, place, &schema, level, around),
+            Role::Validation { counterpart, skips_any_of } => {
+                validation::visit(self, &schema, counterpart, skips_any_of, around);
+            }
+        }
+        // The first is visited first.
+        if let Some(own) = self.tasks.get_mut(first..) {
+            own.reverse();
+        }
+    }
+
+    /// Plans the visit of a schema in this one.
+    pub(super) fn plan(
+        &mut self,
+        keyword: Keyword,
+        place: Place,
+        index: Option<usize>,
+        role: Role,
+        around: Surroundings,
+    ) {
+        let link = Link { keyword, place, index };
+        self.tasks.push(Task { link, depth: self.links.len(), role, around });
+    }
+
+    /// Plans the visits of the schemas in junctors: they are about the same value.
+    pub(super) fn plan_junctors(
+        &mut self,
+        schema: &Schema<'_>,
+        counterpart: Option<Place>,
+        skips_any_of: bool,
+        skips_first_all_of: bool,
+        around: Surroundings,
+    ) {
+        let role = |skips_any_of| Role::Validation { counterpart, skips_any_of };
+        for keyword in [Keyword::AllOf, Keyword::AnyOf, Keyword::OneOf] {
+            let Some(list) =
+                schema.place(keyword).filter(|list| self.tree.kind(*list) == Kind::List)
+            else {
+                continue;
+            };
+            if skips_any_of && keyword == Keyword::AnyOf {
+                continue;
+            }
+            for (index, place) in self.tree.children(list).enumerate() {
+                let skips = skips_first_all_of && keyword == Keyword::AllOf && index == 0;
+                self.plan(keyword, place, Some(index), role(skips), around);
+            }
+        }
+        if let Some(place) = schema.place(Keyword::Not) {
+            self.plan(Keyword::Not, place, None, role(false), around);
+        }
+    }
+
+    /// The members of an object by name. The last one of a name counts.
+    pub(super) fn members(&mut self, place: Place) -> &BTreeMap<Cow<'t, str>, Place> {
+        let tree = self.tree;
+        self.members.entry(place).or_insert_with(|| {
+            let names = tree.children(place).map(|member| (tree.name(member), member));
+            names.collect()
+        })
+    }
+
+    /// The parts of a schema of the structure.
+    pub(super) fn counterpart(&mut self, place: Place) -> Counterpart {
+        let tree = self.tree;
+        *self.counterparts.entry(place).or_insert_with(|| Counterpart::of(&Schema::at(tree, place)))
+    }
+
+    /// Remembers a default.
+    pub(super) fn keep_default(&mut self, value: Place, is_embedded: bool) {
+        match self.free_links.checked_sub(self.links.len()) {
+            Some(rest) if self.defaults.len() < MAX_DEFAULTS => {
+                self.free_links = rest;
+                let links = self.links.clone();
+                self.defaults.push(Default { links, value, is_embedded });
+            }
+            _ => self.has_more_defaults = true,
+        }
+    }
+
+    fn text(&self, parts: &[Part<'_>], notation: Notation) -> String {
+        let path = path::write(self.tree, &self.links, parts, notation);
+        format!("{}{path}", self.field)
+    }
+
+    /// Reports a mistake at a path behind this schema.
+    pub(super) fn add(&mut self, parts: &[Part<'_>], why: impl FnOnce() -> String) {
+        self.add_at(parts, Notation::Message, |_| why());
+    }
+
+    /// Reports what the structure does not have, because this schema is about it.
+    pub(super) fn add_missing(&mut self, parts: &[Part<'_>]) {
+        self.add_at(parts, Notation::Structure, |here| {
+            format!("Required value: because it is defined in {here}")
+        });
+    }
+
+    fn add_at(&mut self, parts: &[Part<'_>], notation: Notation, why: impl FnOnce(&str) -> String) {
+        self.count = self.count.saturating_add(1);
+        if self.report.is_full(&CRD_33) {
+            self.report.add_more(&CRD_33, 1);
+            return;
+        }
+        let here = self.text(parts, Notation::Message);
+        let message = format!("{}: {}", self.text(parts, notation), why(&here));
+        let field = self.text(parts, Notation::Field);
+        self.report.add(&CRD_33, field, message);
+    }
+
+    /// Reports a default that is not valid.
+    pub(super) fn add_default(&mut self, default: Default, why: &str) {
+        self.links = default.links;
+        self.add(&[Part::Word("default")], || why.to_owned());
+    }
+}
+
+impl Counterpart {
+    pub(super) fn of(schema: &Schema<'_>) -> Self {
+        let object = |keyword| {
+            let place = schema.place(keyword);
+            place.filter(|place| schema.tree.kind(*place) == Kind::Object)
+        };
+        Self { items: object(Keyword::Items), properties: object(Keyword::Properties) }
+    }
+}
+
+/// `Required value: why`
+pub(super) fn required(why: &str) -> String {
+    format!("Required value: {why}")
+}
+
+/// `Forbidden: why`
+pub(super) fn forbidden(why: &str) -> String {
+    format!("Forbidden: {why}")
+}
+
+/// `Invalid value: "a": why`
+pub(super) fn invalid(value: &str, why: &str) -> String {
+    format!("Invalid value: {}: {why}", quoted(value))
+}
+
+/// `Unsupported value: "a": supported values: "b", "c"`
+pub(super) fn unsupported(value: &str, supported: &[&str]) -> String {
+    let supported: Vec<_> = supported.iter().map(|value| format!("\"{value}\"")).collect();
+    let value = quoted(value);
+    format!("Unsupported value: {value}: supported values: {}", supported.join(", "))
+}
+
+/// Bytes of a value that a message shows.
+const MAX_SHOWN: usize = 500;
+
+fn quoted(value: &str) -> String {
+    opgate_sdk::go::quote(&opgate_upstream::go::shortened(value, MAX_SHOWN))
+}
