@@ -34,8 +34,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Let the Operator watch all namespaces. A webhook for conversions or for defaults has no
-    /// replacement in OLM 1.0.
+    /// Let the Operator watch all namespaces, and set `supported: true` for the install mode `AllNamespaces`. Remove
+    /// the webhook definitions: a webhook for conversions or for defaults has no replacement in OLM 1.0.
     ///
     /// # Accepted
     ///

@@ -1,7 +1,7 @@
 //! The constraint on versions of an Operator.
 
 use opgate_sdk::go::shortened;
-use opgate_sdk::{Document, Report, Review, printed, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, printed, rule, rules};
 use opgate_upstream::masterminds::Constraint;
 
 use crate::operator::is_new;
@@ -32,7 +32,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Put the constraint in quotes. The message has the part that is wrong.
+    /// Correct the part in the message. Put the constraint in quotes: `version: "1.11"`.
     ///
     /// # Accepted
     ///
@@ -47,6 +47,9 @@ rule! {
     /// ```
     ///
     /// `message: invalid .spec.version: improper constraint: latest`
+    ///
+    /// With `version: 1.11`: `message: invalid .spec.version: improper constraint: 1.11 is not a string: put the
+    /// version in quotes`
     OL1_03: Deny {
         on: [OPERATOR: Create | Update],
         source: "OCP 4.15 L19816-19838, L20889, L21431-21513; operator-controller v0.8.0 internal/controllers/validators/validators.go, api/v1alpha1/operator_types.go",
@@ -60,7 +63,11 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
     let Some(version) = operator.text(VERSION) else {
         let value = printed::value(operator, VERSION, false);
         let value = shortened(&value, LONGEST);
-        let message = format!("invalid .spec.version: improper constraint: {value}");
+        let hint = match operator.kind(VERSION) {
+            Kind::Number | Kind::Boolean => " is not a string: put the version in quotes",
+            _ => "",
+        };
+        let message = format!("invalid .spec.version: improper constraint: {value}{hint}");
         report.add(&OL1_03, FIELD, message);
         return;
     };
