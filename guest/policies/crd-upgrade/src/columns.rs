@@ -15,13 +15,13 @@ const FORMATS: [&str; 8] =
 rule! {
     /// the printer columns of a CRD have a name, a type and a path
     ///
-    /// In a file, each entry of `spec.versions[].additionalPrinterColumns` of a CRD of `apiextensions.k8s.io/v1` has
-    /// a `name`, a `type` out of `boolean`, `date`, `integer`, `number` and `string`, and a `jsonPath` that
-    /// begins with a dot. Its `format`, if it has one, is `byte`, `date`, `date-time`, `double`, `float`, `int32`,
-    /// `int64` or `password`. A `jsonPath` whose brackets or quotes do not match is a warning: the API server
-    /// accepts it, and then prints the default columns only. So is `JSONPath` in its place in a bundle, whose CRDs OLM
-    /// decodes without regard to the case of letters; `kubectl apply` fails with it. A request for a CRD is not evaluated, because the API
-    /// server has checked it.
+    /// In a file, each entry of `spec.versions[].additionalPrinterColumns` of a CRD of `apiextensions.k8s.io/v1` has a
+    /// `name`, a `type` out of `boolean`, `date`, `integer`, `number` and `string`, and a `jsonPath` that begins with a
+    /// dot. Its `format`, if it has one, is `byte`, `date`, `date-time`, `double`, `float`, `int32`, `int64` or
+    /// `password`. A `jsonPath` whose brackets or quotes do not match is a warning: the API server accepts it, and then
+    /// prints the default columns only. So is `JSONPath` in its place in a bundle, whose CRDs OLM decodes without
+    /// regard to the case of letters; `kubectl apply` fails with it. A request for a CRD is not evaluated, because the
+    /// API server has checked it.
     ///
     /// # Why
     ///

@@ -31,8 +31,8 @@ rule! {
     /// The `name` of each entry of `spec.versions` is a DNS-1035 label: at most 63 lower case
     /// letters, digits and `-`, first a letter, last a letter or a digit. A number at the end is
     /// not needed. An UPDATE is judged by the names that it adds. Requests for the subresource
-    /// `status` are not judged. Where `spec.versions` is no list, but a mapping without a `name` or any other value, the
-    /// rule says so. A mapping with a `name` is read as a list of one entry, and reported as CRD-07.
+    /// `status` are not judged. Where `spec.versions` is no list, but a mapping without a `name` or any other value,
+    /// the rule says so. A mapping with a `name` is read as a list of one entry, and reported as CRD-07.
     ///
     /// # Why
     ///
