@@ -50,6 +50,7 @@ mod publishable;
 mod registry;
 mod reload;
 mod repairs;
+mod repository;
 mod rules;
 mod samples;
 mod scope;

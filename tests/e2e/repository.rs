@@ -1,0 +1,160 @@
+//! `opgate check` of any folder: what is checked in a repository, what is passed over, and the limits.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::check::{CLASSLESS, GOOD, check, err, folder, out, records, rules, status, write};
+
+const CRD: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object}}
+";
+
+/// A part of a CRD, which kustomize puts into a whole one.
+const PATCH: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things}
+spec: {scope: Global}
+";
+
+/// A repository without bundles, with the files that repositories have.
+fn repository() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in [
+        (".github/workflows/ci.yaml", "on: push\n"),
+        ("OWNERS", "approvers: [a]\n"),
+        ("README.md", "# x\n"),
+        (".golangci.yaml", "linters: {}\n"),
+        ("lint.yaml", "rules: [a, b]\n"),
+        ("package.json", "{\"name\": \"x\"}"),
+        ("broken.yaml", "a: [\n"),
+        ("ansible/tasks.yaml", "- name: '{{ x }}'\n  debug: {}\n"),
+        ("ansible/object.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: '{{ x }}'\n"),
+        ("chart/Chart.yaml", "apiVersion: v2\nname: x\nversion: 1.0.0\n"),
+        ("chart/values.yaml", "a: 1\n"),
+        ("chart/templates/a.yaml", "kind: {{ .Values.kind }}\n"),
+        ("config/crd/kustomization.yaml", "resources: [crd.yaml]\npatches: [{path: patch.yaml}]\n"),
+        ("config/crd/crd.yaml", CRD),
+        ("config/crd/patch.yaml", PATCH),
+        ("config/crd/patch.json", "[{\"op\": \"remove\", \"path\": \"/spec/x\"}]"),
+        ("catalog/x-template.yaml", "schema: olm.template.basic\nentries: []\n"),
+        ("manifests/OWNERS", "reviewers: [a]\n"),
+        ("manifests/good.yaml", GOOD),
+    ] {
+        write(&folder, name, content);
+    }
+    std::os::unix::fs::symlink("config", folder.path().join("link")).unwrap();
+    folder
+}
+
+#[test]
+fn repository_without_violations_passes_and_the_rest_is_counted() {
+    let folder = repository();
+    let output = check(&folder, &["."]);
+    assert_eq!(status(&output), 0, "{}{}", out(&output), err(&output));
+    for line in [
+        "1 file passed over: templates of the chart ./chart; to check them, run `helm template ./chart | opgate check -`",
+        "1 file passed over: templates of opm; to check them, render the catalog",
+        "1 file passed over: neither JSON nor YAML; -v names them",
+        "2 ok, 0 denied, 0 failed, 1 not judged",
+    ] {
+        assert!(err(&output).contains(line), "{line}: {}", err(&output));
+    }
+    let reason = "./config/crd/patch.yaml: not judged CustomResourceDefinition things: a patch of ./config/crd/kustomization.yaml, not an object";
+    assert!(out(&output).contains(reason), "{}", out(&output));
+    let output = check(&folder, &["-v", "."]);
+    for line in [
+        "./package.json: passed over: no Kubernetes objects and no catalog",
+        "./ansible/object.yaml: passed over: a template",
+        "./broken.yaml: passed over: 1:4: not YAML",
+    ] {
+        assert!(err(&output).contains(line), "{line}: {}", err(&output));
+    }
+    // What is named is meant.
+    for (path, code) in [
+        ("package.json", 2),
+        ("lint.yaml", 2),
+        ("broken.yaml", 2),
+        ("config/crd/patch.yaml", 0),
+        ("catalog/x-template.yaml", 0),
+    ] {
+        let output = check(&folder, &[path]);
+        assert_eq!(status(&output), code, "{path}: {}", err(&output));
+    }
+    // Outside of the reach of a kustomization, it is an object.
+    std::fs::remove_file(folder.path().join("config/crd/kustomization.yaml")).unwrap();
+    let (code, found) = records(&folder, &["config/crd/patch.yaml"]);
+    assert_eq!((code, rules(&found[0]).contains(&"CRD-03")), (1, true), "{found:?}");
+}
+
+#[test]
+fn broken_manifest_fails_and_the_others_are_checked() {
+    let folder = repository();
+    write(&folder, "apps/broken.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: [\n");
+    write(&folder, "apps/classless.yaml", CLASSLESS);
+    let output = check(&folder, &["."]);
+    assert_eq!(status(&output), 2, "{}", err(&output));
+    let error = "error: ./apps/broken.yaml:4:1: not YAML";
+    assert!(err(&output).contains(error), "{}", err(&output));
+    assert!(out(&output).contains("apps/classless.yaml:6:3: deny RPK-12"), "{}", out(&output));
+}
+
+const SUBSCRIPTION: &str = "apiVersion: operators.coreos.com/v1alpha1
+kind: Subscription
+metadata: {name: NAME, namespace: operators EXPORTED}
+spec: {name: etcd, source: community-operators, sourceNamespace: openshift-marketplace, channel: stable}
+";
+
+#[test]
+fn exported_object_makes_no_cluster_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, exported) in [("a", ", uid: u, resourceVersion: '1'"), ("b", "")] {
+        let text = SUBSCRIPTION.replace("NAME", name).replace(" EXPORTED", exported);
+        write(&folder, &format!("apps/{name}.yaml"), text);
+    }
+    let broken = |found: &[Value]| found.iter().any(|record| rules(record).contains(&"SUB-07"));
+    for arguments in [&["apps"][..], &["apps/a.yaml", "apps/b.yaml"]] {
+        let (_, found) = records(&folder, arguments);
+        assert!(found.len() == 2 && !broken(&found), "{found:?}");
+    }
+    let (_, found) = records(&folder, &["--as", "cluster", "apps"]);
+    assert!(broken(&found), "{found:?}");
+}
+
+#[test]
+fn limit_holds_for_each_bundle_and_is_one_error() {
+    let folder = folder();
+    for number in 0..4 {
+        let status = std::process::Command::new("cp")
+            .args(["-r", "bundle-valid", &format!("all-{number}")])
+            .current_dir(folder.path())
+            .status();
+        assert!(status.unwrap().success());
+    }
+    let all = ["all-0", "all-1", "all-2", "all-3"];
+    // One of them fits, all of them together do not.
+    let (code, found) = records(&folder, &[&["--max-read", "48Ki"][..], &all].concat());
+    assert_eq!((code, found.len()), (0, 4), "{found:?}");
+    let large = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\ndata: {{a: {}}}\n", "x".repeat(60_000));
+    for number in 0..3 {
+        write(&folder, &format!("all-1/manifests/large-{number}.yaml"), &large);
+    }
+    let output = check(&folder, &[&["--max-read", "48Ki", "-o", "jsonl"][..], &all].concat());
+    assert_eq!(status(&output), 2, "{}", err(&output));
+    let errors: Vec<_> = err(&output).lines().filter(|l| l.starts_with("error")).map(str::to_owned).collect();
+    assert_eq!(errors, ["error: all-1: more to read than 48Ki: allow more with --max-read"]);
+    let records: Vec<Value> =
+        out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let violations = records.iter().filter_map(|record| record["violations"].as_array());
+    assert_eq!(violations.map(Vec::len).sum::<usize>(), 0, "{records:?}");
+    assert_eq!(records.iter().filter(|record| record["ok"] == true).count(), 3);
+}
