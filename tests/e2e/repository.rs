@@ -144,13 +144,17 @@ fn limit_holds_for_each_bundle_and_is_one_error() {
     // One of them fits, all of them together do not.
     let (code, found) = records(&folder, &[&["--max-read", "48Ki"][..], &all].concat());
     assert_eq!((code, found.len()), (0, 4), "{found:?}");
-    let large = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\ndata: {{a: {}}}\n", "x".repeat(60_000));
+    let large = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\ndata: {{a: {}}}\n",
+        "x".repeat(60_000)
+    );
     for number in 0..3 {
         write(&folder, &format!("all-1/manifests/large-{number}.yaml"), &large);
     }
     let output = check(&folder, &[&["--max-read", "48Ki", "-o", "jsonl"][..], &all].concat());
     assert_eq!(status(&output), 2, "{}", err(&output));
-    let errors: Vec<_> = err(&output).lines().filter(|l| l.starts_with("error")).map(str::to_owned).collect();
+    let errors: Vec<_> =
+        err(&output).lines().filter(|l| l.starts_with("error")).map(str::to_owned).collect();
     assert_eq!(errors, ["error: all-1: more to read than 48Ki: allow more with --max-read"]);
     let records: Vec<Value> =
         out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();

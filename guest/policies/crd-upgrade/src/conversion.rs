@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{Match, Query};
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
+use opgate_sdk::{Document, InputType, Kind, Report, Review, rule, rules};
 use opgate_upstream::names::dns1035_errors;
 
 use crate::crd::Crd;
@@ -20,7 +20,9 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>)
     }
     if review.is_of_a_file() && !crd.is_v1beta1 {
         known(crd, report);
-        open(crd, report);
+    }
+    if review.is_of_a_file() {
+        check_pruning(review, crd, report);
     }
     preserving(review, crd, report);
 }
@@ -240,19 +242,21 @@ fn review_versions(document: &Document, add: &mut impl FnMut(&str, &str)) {
 }
 
 rule! {
-    /// a CRD of apiextensions.k8s.io/v1 prunes unknown fields
+    /// a CRD in a file prunes unknown fields
     ///
-    /// In a file, `spec.preserveUnknownFields` of a CRD of `apiextensions.k8s.io/v1` is not `true`. A request for a
-    /// CRD is not evaluated, because the API server has checked it.
+    /// In a file, `spec.preserveUnknownFields` of a CRD of `apiextensions.k8s.io/v1` is not `true`. In a bundle, that
+    /// of a CRD of `apiextensions.k8s.io/v1beta1` is `false`, because its default is `true`. A request for a CRD is
+    /// not evaluated, because the API server has checked it.
     ///
     /// # Why
     ///
     /// The field is there for CRDs of `apiextensions.k8s.io/v1beta1`, where its default was `true`. The API server
-    /// refuses a new CRD with it, so an install of the Operator fails.
+    /// refuses a new CRD with it, so an install of the Operator fails. `operator-sdk bundle validate` refuses
+    /// bundles with such CRDs of `v1beta1` as well: Kubernetes 1.22 and later serve only `v1`.
     ///
     /// # Repair
     ///
-    /// Remove the field, or set it to `false`. Set `x-kubernetes-preserve-unknown-fields: true` in the schema of each
+    /// Migrate the CRD to `apiextensions.k8s.io/v1`. Remove the field, or set it to `false`. Set `x-kubernetes-preserve-unknown-fields: true` in the schema of each
     /// value that may have any fields.
     ///
     /// # Accepted
@@ -275,10 +279,21 @@ rule! {
     }
 }
 
-fn open(crd: &Crd<'_>, report: &mut Report<'_>) {
-    if crd.document.boolean("/spec/preserveUnknownFields") == Some(true) {
-        let message = "spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema";
-        report.add(&CRD_31, "spec.preserveUnknownFields", message);
+fn check_pruning(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
+    const FIELD: &str = "spec.preserveUnknownFields";
+    let value = crd.document.boolean("/spec/preserveUnknownFields");
+    if !crd.is_v1beta1 && value == Some(true) {
+        let message = format!(
+            "{FIELD}: Invalid value: true: must be false in order to use defaults in the schema"
+        );
+        report.add(&CRD_31, FIELD, message);
+    }
+    // The validator of bundles applies the default of v1beta1, and the rules of v1.
+    if crd.is_v1beta1 && value != Some(false) && review.input_type() == InputType::Bundle {
+        let message = format!(
+            "{FIELD}: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        );
+        report.add(&CRD_31, FIELD, message);
     }
 }
 
