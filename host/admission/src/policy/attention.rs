@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Decision, Dropped, MatchRule, Mode, Names, Policy, Requests, Set, Skipped};
-use crate::cluster::Source;
 use crate::review::{Operation, Review};
 
 /// Names in a sentence.
@@ -271,11 +270,11 @@ impl Policy {
 
     /// What keeps one of its match rules away from a review; none if only the configuration of the policy
     /// does.
-    fn keeps_away(&self, rule: &MatchRule, review: &Review<'_>, is_file: bool) -> Option<NotAsked> {
+    fn keeps_away(&self, rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
         if let Some(other) = other_kind(rule, review) {
             return Some(other);
         }
-        if !is_file && !rule.enabled_by.is_empty() && !self.has_setting(&rule.enabled_by) {
+        if !rule.enabled_by.is_empty() && !self.has_setting(&rule.enabled_by) {
             return Some(NotAsked::Setting(rule.enabled_by.clone()));
         }
         if !rule.rules.is_empty() && rule.rules.iter().all(|rule| self.is_off(rule)) {
@@ -297,7 +296,7 @@ impl Policy {
     }
 
     /// What it has to do with a review.
-    fn attention(&self, review: &Review<'_>, is_file: bool) -> Attention {
+    fn attention(&self, review: &Review<'_>) -> Attention {
         if self.matches(review) {
             return Attention::Asked(self.concern(review));
         }
@@ -318,7 +317,7 @@ impl Policy {
         }
         let mut nearest = NotAsked::Resource(Vec::new());
         for rule in &self.descriptor.matches {
-            let Some(away) = self.keeps_away(rule, review, is_file) else { continue };
+            let Some(away) = self.keeps_away(rule, review) else { continue };
             match away.rank().cmp(&nearest.rank()) {
                 std::cmp::Ordering::Greater => nearest = away,
                 std::cmp::Ordering::Equal => nearest.join(away),
@@ -386,10 +385,8 @@ impl Set {
     /// What each policy of the configuration has to do with a review that this set has decided.
     #[must_use]
     pub fn attention(&self, review: &Review<'_>) -> Vec<(&str, Attention)> {
-        let is_file = self.cluster().options().source == Source::Excerpt;
         let serving = self.policies().iter();
-        let serving =
-            serving.map(|policy| (policy.name.as_str(), policy.attention(review, is_file)));
+        let serving = serving.map(|policy| (policy.name.as_str(), policy.attention(review)));
         let broken = self.broken().iter();
         let broken =
             broken.map(|broken| (broken.name.as_str(), Attention::Broken(broken.error.clone())));

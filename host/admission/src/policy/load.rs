@@ -97,12 +97,10 @@ pub(super) fn load(
         let rules: Vec<_> = rules.iter().filter_map(|id| descriptor.rule(id)).collect();
         rules.is_empty() || rules.iter().any(|rule| is_on(config, rule, &settings))
     };
-    // A setting keeps requests away from the webhook. Files are given to be judged.
-    let is_enabled = |rule: &MatchRule| {
-        source == Source::Excerpt
-            || rule.enabled_by.is_empty()
-            || is_set(&rule.enabled_by, &settings)
-    };
+    // Of files like of requests: one configuration has one result. A target of files names the
+    // setting `files`, which is set for them.
+    let is_enabled =
+        |rule: &MatchRule| rule.enabled_by.is_empty() || is_set(&rule.enabled_by, &settings);
     let requests = descriptor.matches.iter();
     let requests = requests.filter(|rule| is_needed(&rule.rules) && is_enabled(rule));
     let requests = requests.map(|rule| {

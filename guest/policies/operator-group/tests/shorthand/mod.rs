@@ -35,6 +35,7 @@ pub(crate) fn create(object: &Value, cluster: &[Value]) -> Case {
         findings: Vec::new(),
         skipped: std::collections::BTreeSet::new(),
         alone: false,
+        repairs: None,
         notes: None,
         reason: None,
         place: opgate_cases::Place::default(),
