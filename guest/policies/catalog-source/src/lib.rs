@@ -3,6 +3,7 @@
 //! ```text
 //! CatalogSource ─▶ source ─┬─▶ types      what each type of source needs
 //!                          ├─▶ schema     types of fields, and the name
+//!                          ├─▶ image      the image itself
 //!                          ├─▶ template   the template of the image
 //!                          ├─▶ polling    the update strategy
 //!                          ├─▶ pod        how its pod runs ─▶ namespace, priority   of the cluster
@@ -15,6 +16,7 @@
 //! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.
 
 mod defaults;
+mod image;
 mod mirrors;
 mod namespace;
 mod pod;
@@ -48,6 +50,7 @@ opgate_sdk::policy! {
         registries::RULES,
         defaults::RULES,
         mirrors::RULES,
+        image::RULES,
     ],
     routes: [
         CATALOG_SOURCE => judge,
@@ -61,6 +64,7 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(source) = Source::of(review) else { return };
     types::judge(&source, report);
     schema::judge(&source, report);
+    image::judge(&source, report);
     template::judge(&source, report);
     polling::judge(&source, report);
     pod::judge(&source, report);

@@ -1,11 +1,11 @@
 //! The OperatorHub of an OpenShift cluster: which default catalog sources it has.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, hub, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, Row, hub, rule, rules};
 
 use crate::targets::OPERATOR_HUB;
 
-rules![CND_11, CND_12, CND_13, CND_14];
+rules![CND_11, CND_12, CND_13, CND_14, CND_15];
 
 const ALL: &str = "/spec/disableAllDefaultSources";
 const SOURCES: &str = "/spec/sources";
@@ -72,8 +72,8 @@ rule! {
     /// an OperatorHub disables sources with booleans
     ///
     /// `spec.disableAllDefaultSources` is a boolean. Each entry of `spec.sources` is an object
-    /// whose `disabled` is a boolean and whose `name` is a string. All of these may be absent. An
-    /// UPDATE is judged by the fields that it changes. Requests for the subresource `status` are
+    /// whose `disabled` is a boolean and whose `name` is a string. All of these may be absent (but
+    /// see CND-15 for the name). An UPDATE is judged by the fields that it changes. Requests for the subresource `status` are
     /// not judged.
     ///
     /// # Why
@@ -155,6 +155,7 @@ fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
     let Some(rows) = hub::sources(hub) else {
         report.skip_part(&CND_12, "spec.sources", hub::TOO_MANY);
         report.skip(&CND_13, "spec.sources", hub::TOO_MANY);
+        report.skip(&CND_15, "spec.sources", hub::TOO_MANY);
         return;
     };
     let field = |index: usize, member: &str| format!("spec.sources[{index}]{member}");
@@ -173,11 +174,64 @@ fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
     wrong(1, ".name", "string", Kind::Text);
     wrong(2, ".disabled", "boolean", Kind::Boolean);
     let defaults = hub::default_sources(review.settings);
+    let nameless = rows.iter().enumerate().filter(|(_, row)| is_nameless(row));
+    report.add_each(&CND_15, nameless, |(index, _)| {
+        let field = field(index, ".name");
+        let message = format!("{field}: Invalid value: \"\": must not be empty");
+        (field, message)
+    });
     let named = rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.text(1)?)));
+    let named = named.filter(|(_, name)| !name.is_empty());
     let others = named.filter(|(_, name)| !defaults.iter().any(|default| default == name));
     report.add_each(&CND_13, others, |(index, name)| {
         (field(index, ".name"), format!("{} is not a default catalog source", quote(name)))
     });
+}
+
+rule! {
+    /// an entry of an OperatorHub names its catalog source
+    ///
+    /// `name` of each entry of `spec.sources` is a text that is not empty. Other types are left to
+    /// CND-12. An UPDATE is evaluated where it changes `spec.sources`. Requests for the subresource
+    /// `status` are not evaluated.
+    ///
+    /// # Why
+    ///
+    /// The CRD refuses an empty name, and takes an entry without one (openshift/api
+    /// `config/v1/types_operatorhub.go`). The Marketplace Operator looks for a default catalog
+    /// source by the name: such an entry disables nothing (OpenShift 4.12, Operators, *OperatorHub
+    /// custom resource*).
+    ///
+    /// # Repair
+    ///
+    /// Name a default catalog source, or remove the entry. To disable all of them, set
+    /// `spec.disableAllDefaultSources` to `true`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {sources: [{name: community-operators, disabled: false}]}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {sources: [{disabled: true}]}
+    /// ```
+    ///
+    /// `message: spec.sources[0].name: Invalid value: "": must not be empty`
+    CND_15: Deny {
+        on: [OPERATOR_HUB: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L4465-4487; openshift/api config/v1/types_operatorhub.go",
+    }
+}
+
+/// Whether an entry has no name. An API server drops a name that is null.
+fn is_nameless(entry: &Row<'_>) -> bool {
+    let name = entry.kind(1);
+    entry.kind(0) == Kind::Object
+        && (matches!(name, Kind::Missing | Kind::Null) || entry.text(1) == Some(""))
 }
 
 rule! {

@@ -7,7 +7,7 @@ use crate::reads::NAMESPACES;
 
 /// Label with the level.
 pub(crate) const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
-const VERSION: &str = "pod-security.kubernetes.io/enforce-version";
+pub(crate) const VERSION: &str = "pod-security.kubernetes.io/enforce-version";
 pub(crate) const RESTRICTED: &str = "restricted";
 
 /// The level `restricted`, at the version that the namespace enforces.
@@ -70,6 +70,11 @@ fn is_in(range: &str, number: i64) -> Option<bool> {
     let (first, last) = range.split_once('-')?;
     let (first, last): (i64, i64) = (first.parse().ok()?, last.parse().ok()?);
     Some((first..=last).contains(&number))
+}
+
+/// Whether Kubernetes reads a text as a version of the levels.
+pub(crate) fn is_version(text: &str) -> bool {
+    text == "latest" || minor(text).is_some()
 }
 
 /// `N` of `v1.N`. What is no version counts as the latest, as in Kubernetes.

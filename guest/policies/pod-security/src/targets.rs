@@ -14,7 +14,7 @@ const V1: &[&str] = &["v1"];
 
 /// Those that the rules look at, by name: the time that an API server takes to go through labels grows
 /// with the square of their number.
-const LABELLED: &str = "object != null && has(object.metadata.labels) && ('pod-security.kubernetes.io/enforce' in object.metadata.labels || 'pod-security.kubernetes.io/audit' in object.metadata.labels || 'pod-security.kubernetes.io/warn' in object.metadata.labels || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels)";
+const LABELLED: &str = "object != null && has(object.metadata.labels) && ('pod-security.kubernetes.io/enforce' in object.metadata.labels || 'pod-security.kubernetes.io/audit' in object.metadata.labels || 'pod-security.kubernetes.io/warn' in object.metadata.labels || 'pod-security.kubernetes.io/enforce-version' in object.metadata.labels || 'pod-security.kubernetes.io/audit-version' in object.metadata.labels || 'pod-security.kubernetes.io/warn-version' in object.metadata.labels || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels)";
 
 pub(crate) static NAMESPACE: Target = Target {
     groups: CORE,

@@ -30,8 +30,9 @@ rule! {
     /// template in `spec.install.spec.deployments` has a required node affinity. Every entry of its
     /// `nodeSelectorTerms` has in `matchExpressions` the key `kubernetes.io/arch` with the operator
     /// `In` and exactly the labelled architectures as values, and the key `kubernetes.io/os` with
-    /// the operator `In` and at least one value. Copies that OLM made are exempt. On UPDATE, a
-    /// deployment that was so before with the same labels is not judged.
+    /// the operator `In` and at least one value. Copies that OLM made are exempt. The rule is off
+    /// until `rules` of the policy gives it a level, because nearly no published Operator follows
+    /// it. On UPDATE, a deployment that was so before with the same labels is not evaluated.
     ///
     /// # Why
     ///
@@ -66,6 +67,7 @@ rule! {
     /// and kubernetes.io/os to support multi-architecture compute machines`
     PSA_14: Warn {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        off_until: [],
         source: "OCP 4.15 L18079-18163, L18231-18241",
     }
 }

@@ -1,13 +1,16 @@
-//! Values of the labels, and namespaces whose level cannot be changed.
+//! Values of the labels for levels and versions, and namespaces whose level cannot be changed.
 
-use opgate_sdk::go::quote;
+use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Report, rule, rules};
 
-use super::{Labelled, MODES, field};
+use super::{Labelled, MODES, VERSIONS, field};
+use crate::level::is_version;
 use crate::targets::NAMESPACE;
 
-rules![PSA_01, PSA_02];
+rules![PSA_01, PSA_02, PSA_17];
 
+/// Maximum bytes of a value in a message: labels are shorter, manifests need not be.
+const SHOWN: usize = 256;
 const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 /// Namespaces that are always privileged.
 const PRIVILEGED: [&str; 3] = ["default", "kube-public", "kube-system"];
@@ -86,7 +89,58 @@ rule! {
     }
 }
 
+rule! {
+    /// labels of pod security name a version that Kubernetes reads
+    ///
+    /// The values of the labels `pod-security.kubernetes.io/enforce-version`,
+    /// `pod-security.kubernetes.io/audit-version` and `pod-security.kubernetes.io/warn-version` of a
+    /// Namespace are `latest` or `v1.` with a minor version, such as `v1.25`. On UPDATE, a label
+    /// that does not change is not evaluated.
+    ///
+    /// # Why
+    ///
+    /// The API server refuses a Namespace with another value (kubernetes
+    /// `staging/src/k8s.io/pod-security-admission/api/helpers.go`).
+    ///
+    /// # Repair
+    ///
+    /// Write `v1.25`, with the `v` and without a patch version, or `latest`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// labels: {pod-security.kubernetes.io/enforce-version: v1.25}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// labels: {pod-security.kubernetes.io/enforce-version: "1.25"}
+    /// ```
+    ///
+    /// `message: metadata.labels[pod-security.kubernetes.io/enforce-version]: Invalid value:
+    /// "1.25": must be "latest" or "v1.x"`
+    PSA_17: Deny {
+        on: [NAMESPACE: Create | Update],
+        source: "kubernetes staging/src/k8s.io/pod-security-admission/api/helpers.go ParseVersion; OCP 4.15 L15917-15939",
+    }
+}
+
+fn versions(namespace: &Labelled<'_>, report: &mut Report<'_>) {
+    for label in VERSIONS.into_iter().filter(|label| namespace.is_new(label)) {
+        let version = namespace.get(label).filter(|version| !is_version(version));
+        if let Some(version) = version {
+            let field = field(label);
+            let value = quote(&shortened(&version, SHOWN));
+            let message =
+                format!("{field}: Invalid value: {value}: must be \"latest\" or \"v1.x\"");
+            report.add(&PSA_17, field, message);
+        }
+    }
+}
+
 pub(super) fn judge(namespace: &Labelled<'_>, report: &mut Report<'_>) {
+    versions(namespace, report);
     let is_fixed = !namespace.review.creates() && PRIVILEGED.contains(&namespace.name.as_str());
     for label in MODES.into_iter().filter(|label| namespace.is_new(label)) {
         let Some(level) = namespace.get(label) else { continue };

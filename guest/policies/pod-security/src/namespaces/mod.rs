@@ -1,7 +1,7 @@
 //! Labels of Namespaces for pod security admission.
 //!
 //! ```text
-//! labels ─┬─▶ levels     values, and namespaces whose level is fixed, PSA-01, PSA-02
+//! labels ─┬─▶ levels     values, and namespaces whose level is fixed, PSA-01, PSA-02, PSA-17
 //!         ├─▶ sync       who keeps the labels, PSA-03 to PSA-05
 //!         └─▶ catalogs   catalogs that need more than restricted, PSA-06, PSA-07
 //! ```
@@ -12,13 +12,20 @@ pub(crate) mod sync;
 
 use opgate_sdk::{Document, Report, Review, Shape, escape};
 
-use crate::level::{ENFORCE, label};
+use crate::level::{ENFORCE, VERSION, label};
 
 /// Label that turns the synchronisation of the other labels on and off.
 const SYNC: &str = "security.openshift.io/scc.podSecurityLabelSync";
 /// Labels of the modes.
 const MODES: [&str; 3] =
     [ENFORCE, "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"];
+
+/// Labels with the versions of the modes.
+const VERSIONS: [&str; 3] = [
+    VERSION,
+    "pod-security.kubernetes.io/audit-version",
+    "pod-security.kubernetes.io/warn-version",
+];
 
 /// A Namespace under evaluation.
 struct Labelled<'a> {
@@ -52,7 +59,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let namespace = Labelled { review, object, name: review.name(object) };
     // Most writes of namespaces are about other things.
-    if !MODES.into_iter().chain([SYNC]).any(|label| namespace.is_new(label)) {
+    if !MODES.into_iter().chain(VERSIONS).chain([SYNC]).any(|label| namespace.is_new(label)) {
         return;
     }
     levels::judge(&namespace, report);

@@ -1,0 +1,66 @@
+//! The image of a catalog.
+
+use opgate_sdk::go::{quote, shortened};
+use opgate_sdk::{Report, image, rule, rules};
+
+use crate::source::{IMAGE, Source, TYPE};
+use crate::targets::CATALOG_SOURCE;
+
+rules![CAT_24];
+
+/// Maximum bytes of a reference in a message.
+const SHOWN: usize = 256;
+
+rule! {
+    /// the image of a CatalogSource is a reference to an image
+    ///
+    /// `spec.image`, if it is a text that is not empty, is a reference to an image: `[host/]path[:tag][@digest]`,
+    /// without a scheme, spaces and upper case in the path. Sources of type `configmap` and
+    /// `internal` have no image and are not evaluated. An UPDATE is evaluated where it changes the
+    /// image or the type.
+    ///
+    /// # Why
+    ///
+    /// OLM copies the value into the pod of the catalog (operator-lifecycle-manager
+    /// `pkg/controller/registry/reconciler`). The kubelet cannot pull it, the pod stays in
+    /// `InvalidImageName`, and the catalog offers nothing.
+    ///
+    /// # Repair
+    ///
+    /// Write the reference as `podman pull` takes it, such as
+    /// `quay.io/example-org/example-catalog:v1`. Replace placeholders, and remove `https://` and
+    /// `docker://`.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// spec: {sourceType: grpc, image: 'quay.io/example-org/example-catalog:v1'}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// spec: {sourceType: grpc, image: not an image}
+    /// ```
+    ///
+    /// `message: spec.image: Invalid value: "not an image": not an image reference: invalid
+    /// reference format`
+    CAT_24: Deny {
+        on: [CATALOG_SOURCE: Create | Update],
+        source: "OCP 4.12 L1661-1672; OLM pkg/controller/registry/reconciler",
+    }
+}
+
+pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
+    // CAT-03 has what is no text.
+    let image = source.text(IMAGE);
+    if image.is_empty() || source.is_config_map() || !source.touches(&[IMAGE, TYPE]) {
+        return;
+    }
+    if let Some(why) = image::plain_error(image) {
+        let value = quote(&shortened(image, SHOWN));
+        let field = IMAGE.name();
+        let message = format!("{field}: Invalid value: {value}: not an image reference: {why}");
+        report.add(&CAT_24, field, message);
+    }
+}
