@@ -1,6 +1,7 @@
 //! A folder as a `RegistryBundle` or a `PlainBundle`, one document with every file in it, or as an
-//! `OperatorProject`, with the file that makes it one.
+//! `OperatorProject`, with the file that makes it one and the charts that it names.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -91,6 +92,30 @@ fn marked(text: &str) -> String {
     marked
 }
 
+/// Maximum number of charts that are looked for. A project has a few; more of them count as there.
+const MAX_CHARTS: usize = 1_024;
+
+/// The charts that entries of a `watches.yaml` name and that are in the folder, as they are written.
+fn charts(folder: &Path, watches: &File) -> Vec<String> {
+    let document = watches.documents().and_then(|documents| documents.documents().next());
+    let mut named = BTreeSet::new();
+    for entry in document.iter().flat_map(|document| document.root().items()) {
+        let charts = entry.members().filter(|(name, _)| name.eq_ignore_ascii_case("chart"));
+        named.extend(charts.filter_map(|(_, chart)| chart.text().map(str::to_owned)));
+    }
+    if named.len() > MAX_CHARTS {
+        return named.into_iter().collect();
+    }
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let Ok(root) = here.canonicalize() else { return Vec::new() };
+    // Nothing outside of the folder is told, whether by the path or by a link.
+    let is_inside = |chart: &String| {
+        let found = root.join(chart).canonicalize();
+        found.is_ok_and(|found| found.starts_with(&root))
+    };
+    named.into_iter().filter(is_inside).collect()
+}
+
 /// Longest name of a variable.
 const MAX_NAME: usize = 256;
 
@@ -119,6 +144,7 @@ pub struct Bundle {
     kind: BundleKind,
     pub(super) name: String,
     pub(super) files: Vec<Arc<File>>,
+    /// Of a project, the charts that are there.
     pub(super) directories: Vec<String>,
     links: Vec<String>,
     /// The size as OLM unpacks it; only for `registry+v1`, and if every file can be read.
@@ -171,12 +197,14 @@ impl Bundle {
             let file = File::read(At::Named(root), path, shown, Expect::Documents, reader);
             (WATCHES.to_owned(), file)
         };
+        // The Operators take the last one of a name, as a registry does for manifests.
+        let file = with_variables(unique::tolerated(file, reader), reader);
+        let folder = if root.is_dir() { Some(root) } else { root.parent() };
         Ok(Self {
             kind: BundleKind::Project,
             name,
-            // The Operators take the last one of a name, as a registry does for manifests.
-            files: vec![Arc::new(with_variables(unique::tolerated(file, reader), reader))],
-            directories: Vec::new(),
+            directories: charts(folder.unwrap_or(root), &file),
+            files: vec![Arc::new(file)],
             links: Vec::new(),
             compressed: None,
         })

@@ -29,7 +29,9 @@ rule! {
     ///
     /// # Repair
     ///
-    /// The message says which field is wrong, and what it must be.
+    /// Write the priority as a whole number without quotes, `base64data`, `mediatype` and
+    /// `catalogDir` as texts. The message names the field. Remove an icon that has only one of its
+    /// two members.
     ///
     /// # Accepted
     ///

@@ -3,7 +3,8 @@
 //! ```text
 //! OperatorProject ─▶ its first document ─▶ entries ─▶ Entry: members by name, without case
 //!                                                      ├─▶ MSC-12   role and playbook
-//!                                                      └─▶ MSC-13   names, path, types
+//!                                                      ├─▶ MSC-13   names, path, types
+//!                                                      └─▶ MSC-21   the chart
 //! ```
 //!
 //! The Operators read the file as Go's JSON decoder does, after a conversion from YAML: names match
@@ -14,14 +15,14 @@
 
 use std::collections::HashSet;
 
-use opgate_sdk::go::shortened;
+use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Level, Report, Review, rule, rules};
 use opgate_upstream::go::{duration, folds_to};
 use opgate_upstream::json::{self, Child, Kind};
 
 use crate::targets::PROJECT;
 
-rules![MSC_12, MSC_13];
+rules![MSC_12, MSC_13, MSC_21];
 
 /// The one file of the document that stands for a project.
 const FILE: &str = "/spec/files/0";
@@ -92,7 +93,10 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Correct the entry.
+    /// The message names the entry, the member and what it must be. Add a missing `group`,
+    /// `version` or `kind` from the CRD that the Operator watches, and one of `role`, `playbook` and
+    /// `chart`. Write booleans and numbers without quotes, and durations with a unit. Remove one of
+    /// two entries for the same kind.
     ///
     /// # Accepted
     ///
@@ -114,6 +118,45 @@ rule! {
     }
 }
 
+rule! {
+    /// the chart of an entry of watches.yaml exists
+    ///
+    /// `chart` of each entry of `watches.yaml` is a folder or an archive in the project, relative to
+    /// the folder of `watches.yaml`. Absolute paths, paths with `..` and values with a `$` lead out
+    /// of the project: of such an entry the rule is not evaluated. Entries are counted from 0.
+    ///
+    /// # Why
+    ///
+    /// The Operator loads the charts when it starts, and stops if one is not there (`pkg/watches` of
+    /// helm-operator-plugins). The paths are those of its image, into which the `Dockerfile` of the
+    /// project copies `helm-charts` (OpenShift 4.12, Operators, *Helm-based Operators*).
+    ///
+    /// # Repair
+    ///
+    /// Correct the path, or add the chart. If the image has it under another path than the project,
+    /// write the absolute path in the image.
+    ///
+    /// # Accepted
+    ///
+    /// ```yaml
+    /// # The project has the folder helm-charts/nginx.
+    /// - {group: demo.example.com, version: v1alpha1, kind: Nginx, chart: helm-charts/nginx}
+    /// ```
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// - {group: demo.example.com, version: v1alpha1, kind: Nginx, chart: helm-charts/missing}
+    /// ```
+    ///
+    /// `message: watches.yaml[0]: chart "helm-charts/missing" does not exist`
+    MSC_21: Warn {
+        on: [PROJECT: Create | Update],
+        may_skip: true,
+        source: "OCP 4.12 L15636; operator-framework/helm-operator-plugins pkg/watches/watches.go",
+    }
+}
+
 /// A project is judged as it is, whether it is new or was published before.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
@@ -129,6 +172,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     if object.size(&pointer).is_some_and(|size| size > SIZE) {
         let why = "watches.yaml is too large to be evaluated";
         report.skip(&MSC_12, &field, why);
+        report.skip(&MSC_21, &field, why);
         return report.skip(&MSC_13, &field, why);
     }
     // A file without a document has no entries.
@@ -136,7 +180,8 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     if json::kind(&raw) != Some(Kind::List) {
         return report.add(&MSC_13, &field, "watches.yaml: must be a list of entries");
     }
-    let mut file = File { field: &field, known: HashSet::new(), report };
+    let charts = object.texts("/spec/directories").into_iter().collect();
+    let mut file = File { field: &field, known: HashSet::new(), charts, report };
     let mut index = 0_usize;
     // The host has checked that it is JSON.
     let _ = json::each_child(&raw, |entry| {
@@ -240,6 +285,8 @@ struct File<'f, 'r> {
     field: &'f str,
     /// Group, version and kind of the entries so far.
     known: HashSet<[String; 3]>,
+    /// The charts of the project that the host found.
+    charts: HashSet<String>,
     report: &'f mut Report<'r>,
 }
 
@@ -279,6 +326,9 @@ impl File<'_, '_> {
                 format!("role and playbook are mutually exclusive for {group}/{version} {kind}");
             self.report.add(&MSC_12, format!("{}[{index}].playbook", self.field), message);
         }
+        if members.get(5).is_some_and(|found| found.kind == Kind::Text) {
+            self.chart(index, &chart);
+        }
         self.unique(index, [group, version, kind]);
         if let Some(period) = members.get(6) {
             self.period(index, period);
@@ -296,6 +346,23 @@ impl File<'_, '_> {
         if is_scalar && paths.into_iter().all(str::is_empty) {
             self.wrong(index, "", || "must specify role, playbook or chart".to_owned());
         }
+    }
+
+    fn chart(&mut self, index: usize, chart: &str) {
+        if chart.is_empty() || self.charts.contains(chart) {
+            return;
+        }
+        let field = format!("{}[{index}].chart", self.field);
+        if chart.starts_with('/') || chart.contains('$') || chart.split('/').any(|p| p == "..") {
+            let why = "charts outside of the project are not known";
+            return self.report.skip_part(&MSC_21, &field, why);
+        }
+        if self.report.is_full(&MSC_21) {
+            return self.report.add_more(&MSC_21, 1);
+        }
+        let chart = quote(&shortened(chart, SHOWN));
+        let message = format!("watches.yaml[{index}]: chart {chart} does not exist");
+        self.report.add(&MSC_21, field, message);
     }
 
     fn unique(&mut self, index: usize, names: [String; 3]) {

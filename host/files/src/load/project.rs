@@ -74,6 +74,26 @@ mod tests {
         assert!(since.requests[0].review().contains("UPDATE"));
     }
 
+    #[test]
+    fn charts_that_are_there_are_listed() {
+        let outside = Temporary::new(&[("Chart.yaml", "name: a\n")]);
+        let away = outside.path().display();
+        let text = format!(
+            "- chart: helm-charts/a\n- Chart: ./helm-charts/a\n- chart: missing\n- chart: {away}\n- chart: link\n- chart: ../x\n- 5\n- chart: 5\n- chart: b.tgz\n"
+        );
+        let folder = Temporary::new(&[
+            ("watches.yaml", text.as_str()),
+            ("helm-charts/a/Chart.yaml", "name: a\n"),
+            ("b.tgz", ""),
+        ]);
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
+        for path in [folder.path(), &folder.path().join("watches.yaml")] {
+            let subject = load(path, None, &Reader::default()).unwrap();
+            let found = object(&subject)["spec"]["directories"].clone();
+            assert_eq!(found, json!(["./helm-charts/a", "b.tgz", "helm-charts/a"]));
+        }
+    }
+
     /// The documents print dots around parts of files. In front of the first line they are an error.
     #[test]
     fn the_end_of_a_document_does_not_matter() {
