@@ -4,7 +4,8 @@
 pub type Version = (u32, u32);
 
 /// The earliest version that a text includes: `vX.Y`, which stands for later ones, too, `=vX.Y`,
-/// `vX.Y-vX.Y` in order, or a list of versions with commas (decision J-9). None for any other text.
+/// `vX.Y-vX.Y` in order, or a list of versions with commas. The documents only have ranges and single
+/// versions; published bundles have the other forms, too. None for any other text.
 #[must_use]
 pub fn earliest(text: &str) -> Option<Version> {
     let text = text.trim();

@@ -20,7 +20,10 @@ pub fn fault(secret: Option<&Document>) -> Option<String> {
         let found = quote(&shortened(&found, 253));
         return Some(format!("has the type {found}, not {json} or {plain}"));
     };
-    let has_key = secret.kind(&format!("/data/{}", escape(key))) != crate::Kind::Missing;
+    // An API server moves what a manifest has in `stringData` to `data`.
+    let has_key = ["data", "stringData"]
+        .into_iter()
+        .any(|member| secret.kind(&format!("/{member}/{}", escape(key))) != crate::Kind::Missing);
     (!has_key).then(|| format!("has no key {key}"))
 }
 
@@ -34,6 +37,7 @@ mod tests {
         for (secret, expected) in [
             (r#"{"type":"kubernetes.io/dockerconfigjson","data":{".dockerconfigjson":""}}"#, None),
             (r#"{"type":"kubernetes.io/dockercfg","data":{".dockercfg":null}}"#, None),
+            (r#"{"type":"kubernetes.io/dockercfg","stringData":{".dockercfg":"{}"}}"#, None),
             (
                 r#"{"type":"kubernetes.io/dockercfg","data":{".dockerconfigjson":""}}"#,
                 Some("has no key .dockercfg"),

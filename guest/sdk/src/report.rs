@@ -361,8 +361,9 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// The answer of the cluster, if there is one. Otherwise the rules that need it are skipped
-    /// (decision A-6). An invalid selector does not concern them.
+    /// The answer of the cluster, if there is one. Otherwise the rules that need it are skipped: what
+    /// is not known breaks no rule, and the verdict says that they were not evaluated. An invalid
+    /// selector does not concern them.
     pub fn answer<T>(
         &mut self,
         rules: &[&'static Rule],

@@ -93,7 +93,7 @@ rule! {
 
 pub(crate) fn of_deployment(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let limit = review.settings.integer("/rukpak/bundleDeploymentNameMax");
-    // Decision B-7.
+    // That of v1alpha1. Later versions of RukPak take 52.
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(45);
     is_at_most(limit, &RPK_15, review, object, report);
 }

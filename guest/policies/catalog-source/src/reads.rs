@@ -23,7 +23,7 @@ pub(crate) static SECRETS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "secrets",
     fields: &["/type"],
-    keys: &["/data"],
+    keys: &["/data", "/stringData"],
     namespace: Some(SECRETS_NAMESPACE),
     enabled_by: &["/catalog/secretsNamespace"],
     ..ClusterRead::EMPTY

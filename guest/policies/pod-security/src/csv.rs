@@ -12,7 +12,8 @@ use crate::reads::CSVS;
 use crate::subject::Subject;
 use crate::{affinity, escalated, restricted};
 
-/// Copies are exempt from all rules of the policy (decision A-4).
+/// Copies are exempt from all rules of the policy: OLM makes no pods for them, and nobody can repair
+/// them but in the original.
 static COPIES: Comparison = Comparison {
     read: &CSVS,
     kept: &[

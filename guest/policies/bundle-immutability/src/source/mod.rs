@@ -65,7 +65,8 @@ pub(crate) fn present(object: &Document, source: &str) -> Vec<&'static str> {
     SOURCES.into_iter().filter(|member| object.has(&format!("{source}/{member}"))).collect()
 }
 
-/// Whether the webhook's checks of a source run where it did not change, as upstream (decision A-5).
+/// Whether the webhook's checks of a source run where it did not change, as upstream's do. Not unless a
+/// setting asks for it: an object that is there must be able to get a label or lose a finalizer.
 /// What is on its way out must be able to go.
 pub(crate) fn is_rechecked(review: &Review<'_>, object: &Document) -> bool {
     review.settings.boolean("/rukpak/recheckUnchanged") == Some(true) && !is_terminating(object)

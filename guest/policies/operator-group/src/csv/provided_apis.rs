@@ -76,7 +76,7 @@ rule! {
     /// OLM takes all APIs of the CSV out of the group's annotation, and reports the conflict with
     /// the reason `InterOperatorGroupOwnerConflict` when it synchronizes the CSV again (OpenShift
     /// 4.12, Operators, *Operator group intersection*; OLM
-    /// `pkg/controller/operators/olm/groups.go`).
+    /// `pkg/controller/operators/olm/operator.go`).
     ///
     /// # Repair
     ///
@@ -103,7 +103,7 @@ rule! {
         on: [CSV: Create | Update],
         reads: [GROUPS, NAMESPACES, CSVS],
         denies_with: ["/operatorGroup/removeAPIs"],
-        source: "OCP 4.12 L3932-3950; OLM pkg/controller/operators/olm/groups.go",
+        source: "OCP 4.12 L3932-3950; OLM pkg/controller/operators/olm/operator.go",
     }
 }
 

@@ -112,7 +112,7 @@ rule! {
     ///
     /// Annotation keys are case-sensitive: OLM does not read the misspelled annotation. The
     /// validation of the Operator Framework API refuses such keys
-    /// (`pkg/validation/internal/operatorgroup.go`).
+    /// (`pkg/validation/internal/annotations.go`).
     ///
     /// # Repair
     ///
@@ -134,7 +134,7 @@ rule! {
     /// olm.providedAPIs instead`
     OPG_13: Deny {
         on: [GROUP: Create | Update],
-        source: "api pkg/validation/internal/operatorgroup.go",
+        source: "api pkg/validation/internal/annotations.go",
     }
 }
 

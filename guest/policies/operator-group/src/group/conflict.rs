@@ -61,7 +61,7 @@ rule! {
     OPG_18: Deny {
         on: [GROUP: Create | Update],
         reads: [GROUPS, NAMESPACES],
-        source: "OCP 4.12 L3869-3876; OLM pkg/controller/operators/olm/groups.go",
+        source: "OCP 4.12 L3869-3876; OLM pkg/controller/operators/olm/operator.go",
     }
 }
 

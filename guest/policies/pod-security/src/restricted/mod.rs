@@ -31,7 +31,8 @@ rule! {
     /// to pods with `hostUsers: false` from v1.35 on (or at the latest version). With the setting
     /// `psa.checkWorkloads: true`, Pods, Deployments, DaemonSets, StatefulSets, Jobs and CronJobs
     /// are judged as well; users of a Pod in the range that OpenShift assigns to its namespace (the
-    /// annotation `openshift.io/sa.scc.uid-range`) are allowed. Copies that OLM made are exempt. On
+    /// annotation `openshift.io/sa.scc.uid-range`) are allowed. Without the setting none of these is
+    /// evaluated, neither in requests nor in files. Copies that OLM made are exempt. On
     /// UPDATE, a value that does not change is not judged. The rule reads Namespaces, and CSVs for
     /// originals of copies.
     ///
