@@ -13,7 +13,8 @@ pub(crate) static SECRETS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "secrets",
     fields: &["/type"],
-    keys: &["/data"],
+    // Files may have `stringData`, which API servers merge into `data`.
+    keys: &["/data", "/stringData"],
     namespace: Some(CATALOGD),
     enabled_by: &["/catalogd/namespace"],
     ..ClusterRead::EMPTY

@@ -217,14 +217,15 @@ fn encoded(bytes: &[u8]) -> String {
 pub(crate) fn check_read(read: &wit::ClusterRead) -> Result<(), String> {
     let more = |what: &str, pointer: &str| {
         Err(format!(
-            "{what} {pointer:?}: of Secrets, a policy reads no more than /type, /immutable and the names of the keys of /data"
+            "{what} {pointer:?}: of Secrets, a policy reads no more than /type, /immutable and the names of the keys of /data and /stringData"
         ))
     };
     if let Some(field) = read.fields.iter().find(|f| !["/type", "/immutable"].contains(&f.as_str()))
     {
         return more("the field", field);
     }
-    if let Some(field) = read.keys.iter().find(|f| f.as_str() != "/data") {
+    if let Some(field) = read.keys.iter().find(|f| !["/data", "/stringData"].contains(&f.as_str()))
+    {
         return more("the keys of", field);
     }
     let is_known = |field: &str| ["/type", "/data/#", "/metadata/name"].contains(&field);
