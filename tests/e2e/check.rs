@@ -1103,8 +1103,8 @@ fn what_cannot_be_read_is_told_with_its_place() {
             let (status, found) = records(&folder, &[fixture]);
             std::fs::remove_file(folder.path().join(&path)).unwrap();
             let last = found.last().unwrap();
-            // The registry reads manifests with the same name twice.
-            let passes = (fixture, name) == ("bundle-valid", "twice.yaml");
+            // Upstream's readers take the last of two equal names.
+            let passes = name == "twice.yaml";
             let code = i32::from(!passes);
             assert_eq!((status, rules(last)), (code, vec![rule]), "{path}: {found:?}");
             let message = violations(last)[0]["message"].as_str().unwrap();
@@ -1137,8 +1137,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
             let output = check(&folder, &arguments);
             std::fs::remove_file(folder.path().join(&path)).unwrap();
             let code = match path.split('/').next() {
-                Some("bundle-valid") => 0,
-                Some("plain-valid") => 1,
+                Some("bundle-valid" | "plain-valid") => 0,
                 _ => 2,
             };
             assert_eq!(status(&output), code, "{path}");

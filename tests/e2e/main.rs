@@ -55,6 +55,7 @@ mod rules;
 mod samples;
 mod scope;
 mod sent;
+mod settings;
 mod vectors;
 mod view;
 mod waivers;

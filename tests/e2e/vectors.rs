@@ -305,7 +305,7 @@ pub(crate) async fn complaint(set: &Set, policy: &Policy, case: &Case) -> Option
 }
 
 /// Cases by configuration, with a cluster or without one.
-fn by_configuration(policy: &Policy, with_cluster: bool) -> BTreeMap<String, Vec<Case>> {
+pub(crate) fn by_configuration(policy: &Policy, with_cluster: bool) -> BTreeMap<String, Vec<Case>> {
     let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let cases = cases_of(policy).into_iter();
     for case in cases.filter(|case| case.cluster.is_some() == with_cluster) {
