@@ -4,7 +4,7 @@
 //! ```text
 //! files ─▶ lengths ─┬▶ fit as they are, so that their size does not matter: not compressed
 //!                   ├▶ above the limit however well they compress: that is the answer
-//!                   ├▶ fit after LZ4, which compresses less than deflate: that is the answer
+//!                   ├▶ fit after LZ4 and an entropy code, which is less than deflate does: that is the answer
 //!                   └▶ deflate, block by block ─▶ base64 ─▶ sum
 //! ```
 //!
@@ -98,8 +98,8 @@ fn in_base64(deflated: u64) -> u64 {
     deflated.saturating_add(AROUND).div_ceil(3).saturating_mul(4)
 }
 
-/// The size of the files if LZ4 compressed them: more than that of deflate, which also codes what is left. Once
-/// it is above [`NEAR`], the rest is left out.
+/// The size of the files after LZ4 and a code of its bytes by their frequency: deflate finds longer matches, and codes
+/// them as well. Once it is above [`NEAR`], the rest is left out.
 fn lz4_size(folder: &Folder, files: &[(&Entry, u64)]) -> io::Result<u64> {
     let mut all = 0_u64;
     for (entry, length) in files {
@@ -113,8 +113,7 @@ fn lz4_size(folder: &Folder, files: &[(&Entry, u64)]) -> io::Result<u64> {
             if block.is_empty() {
                 break;
             }
-            let compressed = lz4_flex::block::compress(&block).len();
-            size = size.saturating_add(u64::try_from(compressed).unwrap_or(u64::MAX));
+            size = size.saturating_add(coded_size(&lz4_flex::block::compress(&block)));
             if all.saturating_add(in_base64(size)) > NEAR {
                 return Ok(u64::MAX);
             }
@@ -122,6 +121,30 @@ fn lz4_size(folder: &Folder, files: &[(&Entry, u64)]) -> io::Result<u64> {
         all = all.saturating_add(in_base64(size));
     }
     Ok(all)
+}
+
+/// Bytes of the code tables of a block.
+const TABLES: u64 = 256;
+
+/// The size of bytes in a code by their frequency, with its tables: their entropy.
+fn coded_size(bytes: &[u8]) -> u64 {
+    let mut counts = [0_u32; 256];
+    for byte in bytes {
+        if let Some(count) = counts.get_mut(usize::from(*byte)) {
+            *count = count.saturating_add(1);
+        }
+    }
+    let all: f64 = counts.iter().map(|count| f64::from(*count)).sum();
+    let bits = |count: &u32| f64::from(*count) * (all / f64::from(*count)).log2();
+    let bits: f64 = counts.iter().filter(|count| **count > 0).map(bits).sum();
+    #[expect(
+        clippy::as_conversions,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most eight bits for each byte of a block"
+    )]
+    let size = (bits / 8.0).ceil() as u64;
+    size.saturating_add(TABLES)
 }
 
 /// Bytes of a deflated file; none once they are enough together with `made`, the bytes of all files

@@ -232,6 +232,7 @@ rule! {
     /// instead`
     CSV_25: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle, Manifest],
         source: "api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go",
     }
 }

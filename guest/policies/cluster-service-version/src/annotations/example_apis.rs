@@ -189,6 +189,7 @@ rule! {
     /// `message: example must have a provided API: Foo of etcd.database.coreos.com/v1beta2 is not owned`
     CSV_57: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle, Manifest],
         source: "OCP 4.12 L20764-20775; api pkg/validation/internal/csv.go",
     }
 }

@@ -198,6 +198,7 @@ rule! {
     /// character)`
     CSV_54: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle, Manifest],
         source: "OCP 4.12 L19374-19378, L20764-20775; OCP 4.15 L14404, L15216-15342; \
                  api pkg/validation/internal/csv.go",
     }
@@ -300,6 +301,7 @@ rule! {
     /// `message: error decoding example CustomResource`
     CSV_55: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle, Manifest],
         source: "OCP 4.12 L20764-20775; OCP 4.15 L15216-15342; api pkg/validation/internal/csv.go",
     }
 }

@@ -116,6 +116,7 @@ rule! {
     /// object`
     CSV_79: Deny {
         on: [CSV: Create | Update, CATALOG: Create | Update],
+        denies_in: [Bundle, Manifest],
         source: "OCP 4.12 L21700-21721; OCP 4.15 L15828-15843",
     }
 }
