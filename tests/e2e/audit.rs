@@ -266,14 +266,15 @@ fn rules_about_users_find_nothing_in_what_is_stored() {
     configuration(&folder, &json!([{"name": "operator-group", "settings": settings}]));
     let one = objects().into_iter().find(|(.., object)| object["metadata"]["name"] == "only");
     let mut group = one.unwrap().3;
-    let found = |group: &Value| {
+    let found = |group: &Value, kind: &str| {
         write(&folder, "group.json", group.to_string());
-        let (_, records) = records(&folder, &["--config", "opgate.yaml", "group.json"]);
+        let arguments = ["--config", "opgate.yaml", "--as", kind, "group.json"];
+        let (_, records) = records(&folder, &arguments);
         rules(&records[0]).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(found(&group), [""; 0]);
+    assert_eq!(found(&group, "cluster"), [""; 0]);
     group["metadata"].as_object_mut().unwrap().retain(|name, _| name != "uid");
-    assert_eq!(found(&group), ["OPG-35"]);
+    assert_eq!(found(&group, "manifest"), ["OPG-35"]);
 }
 
 fn cluster() -> FakeCluster {

@@ -16,17 +16,17 @@ enum Edit {
     Remove(usize),
     /// The file.
     Delete,
-    /// One text for another in the lines from there on, at its first place.
-    Below(&'static str, &'static str),
+    /// A text of the line above.
+    Above(&'static str, &'static str),
 }
 
-use Edit::{Below, Delete, Remove, Replace};
+use Edit::{Above, Delete, Remove, Replace};
 
 /// Rule, words of what its page says under "Repair", and the edit.
 type Repair = (&'static str, &'static str, Edit);
 
 const DENIALS: [Repair; 9] = [
-    ("CSV-57", "Correct `apiVersion` or `kind` of the example", Below("v1beta1", "v1beta2")),
+    ("CSV-57", "Correct `apiVersion` or `kind` of the example", Above("v1beta1", "v1beta2")),
     ("CSV-06", "Write `MAJOR.MINOR.PATCH`", Replace("0.9", "0.9.5")),
     ("CSV-30", "Keep one entry of each type", Replace("OwnNamespace", "SingleNamespace")),
     ("RBF-07", "or remove the entry", Remove(3)),
@@ -48,11 +48,8 @@ const DENIALS: [Repair; 9] = [
     ("CON-20", "a range such as `>0.5.1`", Replace("newer than 0.27", ">0.27.0")),
 ];
 
-const WARNINGS: [Repair; 1] = [(
-    "CSV-11",
-    "a label with the name of the Operator",
-    Replace("spec:", "spec:\n  labels:\n    app.kubernetes.io/name: etcd-operator"),
-)];
+const WARNINGS: [Repair; 1] =
+    [("CSV-17", "Choose the level that fits this version", Replace("preview", "alpha"))];
 
 /// Findings of one level, in the order in which they are printed.
 fn findings(folder: &TempDir, level: &str) -> Vec<Value> {
@@ -85,10 +82,7 @@ fn apply(folder: &TempDir, finding: &Value, edit: &Edit) {
     match edit {
         Replace(from, to) => replace(&mut lines[at], from, to),
         Remove(count) => drop(lines.drain(at..at + count)),
-        Below(from, to) => {
-            let below = lines[at..].iter_mut().find(|line| line.contains(from));
-            replace(below.unwrap_or_else(|| panic!("{finding}: no {from:?}")), from, to);
-        }
+        Above(from, to) => replace(&mut lines[at - 1], from, to),
         Delete => {}
     }
     std::fs::write(path, lines.join("\n") + "\n").unwrap();

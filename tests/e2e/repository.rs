@@ -103,7 +103,7 @@ fn broken_manifest_fails_and_the_others_are_checked() {
     write(&folder, "apps/classless.yaml", CLASSLESS);
     let output = check(&folder, &["."]);
     assert_eq!(status(&output), 2, "{}", err(&output));
-    let error = "error: ./apps/broken.yaml:4:1: not YAML";
+    let error = "error: ./apps/broken.yaml:3:11: not YAML";
     assert!(err(&output).contains(error), "{}", err(&output));
     assert!(out(&output).contains("apps/classless.yaml:6:3: deny RPK-12"), "{}", out(&output));
 }

@@ -86,7 +86,10 @@ fn what_the_policies_declare_is_listed_with_the_documented_levels() {
         documented::rows().iter().map(|row| (row.id, row.level())).collect();
     for rule in &listed {
         let id = rule["id"].as_str().unwrap();
-        assert_eq!(levels.get(id).copied(), rule["default"].as_str(), "{id}");
+        // The row of CRD-07 has the level outside of bundles.
+        let denies_in_bundles = id == "CRD-07" && rule["deniesIn"] == json!(["bundle"]);
+        let level = if denies_in_bundles { Some("warn") } else { rule["default"].as_str() };
+        assert_eq!(levels.get(id).copied(), level, "{id}");
     }
     let markdown = out(&opgate(&folder, &["rules", "--output", "markdown"]));
     assert_eq!(markdown.lines().count(), listed.len() + 2);

@@ -21,6 +21,7 @@ mod files;
 mod images;
 mod install;
 mod judge;
+mod kubernetes_version;
 mod neighbours;
 mod object;
 mod reads;

@@ -5,7 +5,7 @@ use opgate_upstream::version::Version;
 
 use super::LONGEST;
 use crate::csv::Csv;
-use crate::neighbours::server_version;
+use crate::kubernetes_version;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_21, CSV_22];
@@ -119,6 +119,6 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
 fn is_read(input: InputType, version: &str) -> bool {
     match input {
         InputType::Bundle => Version::parse(version).is_ok(),
-        _ => server_version::is_read_by_olm(version),
+        _ => kubernetes_version::is_read_by_olm(version),
     }
 }
