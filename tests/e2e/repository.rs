@@ -105,7 +105,7 @@ fn broken_manifest_fails_and_the_others_are_checked() {
     assert_eq!(status(&output), 2, "{}", err(&output));
     let error = "error: ./apps/broken.yaml:3:11: not YAML";
     assert!(err(&output).contains(error), "{}", err(&output));
-    assert!(out(&output).contains("apps/classless.yaml:6:3: deny RPK-12"), "{}", out(&output));
+    assert!(out(&output).contains("apps/classless.yaml:5:1: deny RPK-12"), "{}", out(&output));
 }
 
 const SUBSCRIPTION: &str = "apiVersion: operators.coreos.com/v1alpha1

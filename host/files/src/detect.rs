@@ -13,7 +13,7 @@ use std::path::Path;
 
 use super::content::{Expect, File, peek};
 use super::folder::{self, MAX_SEARCHED};
-use super::kinds::{As, Detection, Found, Reason, What, what};
+use super::kinds::{As, Detection, Found, Reason, What, is_exported, what};
 use super::kustomize::Patches;
 use super::repository::{Bundles, Search};
 use super::{dump, template, unique};
@@ -54,6 +54,15 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
     if dump::is_list(path) {
         return Ok(Found::new(path, As::Cluster));
     }
+    // Several exported objects one after another are a dump, like a list of them.
+    let mut exported = 0_u8;
+    let is_dump = peek(At::Named(path), path, reader, |json| {
+        exported = if is_exported(json) { exported.saturating_add(1) } else { return Some(false) };
+        (exported > 1).then_some(true)
+    });
+    if matches!(is_dump, Ok(Some(true))) {
+        return Ok(Found::new(path, As::Cluster));
+    }
     match peek(At::Named(path), path, reader, what) {
         Ok(Some(What::Checked(As::Manifest))) => {
             let not_evaluated = Patches::beside(path, reader).reason(path);
@@ -88,6 +97,9 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
 /// If the folder cannot be read, or has no such file.
 pub fn manifests(root: &Path) -> anyhow::Result<Vec<Found>> {
     let folder = folder::walk_up_to(root, MAX_SEARCHED)?;
+    let is_empty = folder.files.is_empty() && folder.directories.is_empty();
+    // This is probably the wrong folder.
+    anyhow::ensure!(!is_empty, "{}: there is nothing in it", root.display());
     // An entry that could contain files is reported, whatever its name.
     let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
     let files = folder

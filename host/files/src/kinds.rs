@@ -120,6 +120,15 @@ fn is_stored(document: &Document) -> bool {
     is_first("/items/0") || is_first("/items/0/items/0")
 }
 
+/// Whether a document is one object that an API server has stored.
+pub(super) fn is_exported(json: &str) -> bool {
+    let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
+    let end = text.len();
+    let document = Document::part(text, 0..end);
+    let has = |pointer: &str| document.get(pointer).is_some_and(|value| value.text().is_some());
+    has("/kind") && has("/metadata/uid") && has("/metadata/resourceVersion")
+}
+
 /// The type of a document by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {

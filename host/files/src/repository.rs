@@ -317,7 +317,10 @@ impl<'f> Search<'f> {
         if let Some(chart) = chart_of(&self.charts, &file.path) {
             return Look::Other(Reason::HelmTemplate(self.folder.root.path().join(chart)));
         }
-        if !has_documents(&file.path) || is_kustomization(&file.path) {
+        // opm reads files of any name. Of those with another ending, none is a catalog.
+        let name = file.path.rsplit('/').next().unwrap_or_default();
+        let is_read = has_documents(&file.path) || !name.contains('.');
+        if !is_read || is_kustomization(&file.path) {
             return Look::Other(Reason::NotObjects);
         }
         let (at, path) = (file.at(self.folder), Path::new(&file.path));
@@ -326,6 +329,7 @@ impl<'f> Search<'f> {
             Ok(Some((What::Checked(As::Catalog), package))) if package.is_blob => {
                 Look::Blobs(package.name)
             }
+            _ if !has_documents(&file.path) => Look::Other(Reason::NotObjects),
             Ok(Some((What::Checked(kind @ (As::Manifest | As::Cluster)), _))) => {
                 Look::Objects(kind)
             }
@@ -397,6 +401,13 @@ impl<'f> Search<'f> {
                     others.insert("");
                 }
             }
+        }
+        // A list of what opm ignores at the top says that all of the folder is a catalog.
+        let is_object = |look: &Look| matches!(look, Look::Objects(_));
+        let is_listed = folder.files.iter().any(|file| file.path == ignore::NAME);
+        let is_whole = bundles.0.is_empty() && is_listed && !looks.iter().any(is_object);
+        if is_whole && !blobs.is_empty() {
+            return vec![String::new()];
         }
         let mut catalogs: Vec<(&str, &str)> = Vec::new();
         for (path, package) in &blobs {

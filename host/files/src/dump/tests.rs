@@ -183,6 +183,7 @@ fn dumps_are_known_by_what_they_hold() {
         (JSON.replace('\n', "").as_str(), As::Cluster),
         // One exported object is not a cluster.
         (stored, As::Manifest),
+        (&format!("{stored}---\n{stored}"), As::Cluster),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", As::Manifest),
         (empty, As::Manifest),
         ("schema: olm.package\nitems:\n- a\n", As::Catalog),
