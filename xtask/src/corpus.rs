@@ -63,14 +63,13 @@ struct Usage {
 /// # Errors
 /// If the check cannot run, or denies what it did not deny in the last run.
 pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
-    let binary = match wanted.binary {
-        Some(binary) => PathBuf::from(binary),
-        None => {
-            let mut build = Command::new(env!("CARGO"));
-            let status = build.current_dir(root).args(["build", "--release"]).status()?;
-            ensure!(status.success(), "the release build failed");
-            root.join("target/release/opgate")
-        }
+    let binary = if let Some(binary) = wanted.binary {
+        PathBuf::from(binary)
+    } else {
+        let mut build = Command::new(env!("CARGO"));
+        let status = build.current_dir(root).args(["build", "--release"]).status()?;
+        ensure!(status.success(), "the release build failed");
+        root.join("target/release/opgate")
     };
     let mut findings = Findings::default();
     let (mut usage, mut seconds) = (Usage::default(), 0.0);
@@ -240,8 +239,11 @@ fn write_denials(path: &Path, denials: &BTreeSet<(String, String)>) -> Result<()
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let lines: String =
-        denials.iter().map(|(object, rule)| format!("{rule}\t{object}\n")).collect();
+    let mut lines = String::new();
+    for (object, rule) in denials {
+        // Writing to a text does not fail.
+        let _ = writeln!(lines, "{rule}\t{object}");
+    }
     fs::write(path, lines).with_context(|| path.display().to_string())
 }
 
@@ -282,8 +284,9 @@ mod tests {
     fn printing(folder: &Path, records: &[Value]) -> PathBuf {
         use std::os::unix::fs::PermissionsExt as _;
         let path = folder.join("opgate");
-        let lines: String = records.iter().map(|record| format!("echo '{record}'\n")).collect();
-        fs::write(&path, format!("#!/bin/sh\n{lines}exit 1\n")).unwrap();
+        let lines: Vec<_> = records.iter().map(|record| format!("echo '{record}'")).collect();
+        let lines = lines.join("\n");
+        fs::write(&path, format!("#!/bin/sh\n{lines}\nexit 1\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
     }

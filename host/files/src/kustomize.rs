@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use opgate_document::Document;
 use opgate_input::read::{At, Reader};
 
-use super::content::{Expect, File};
+use super::content::{Documents, Expect, File};
 use super::folder::Folder;
 
 /// The names that kustomize knows.
@@ -63,7 +63,7 @@ impl Patches {
     }
 
     fn take(&mut self, kustomization: &Path, file: &File) {
-        let documents = file.documents().map(|documents| documents.documents());
+        let documents = file.documents().map(Documents::documents);
         let folder = kustomization.parent().unwrap_or(Path::new(""));
         for document in documents.into_iter().flatten() {
             for path in paths(&document) {

@@ -86,17 +86,15 @@ enum Inner {
 
 impl Inner {
     fn of(text: &str) -> Self {
-        match Document::of(text.to_owned()) {
-            Ok(document) => Self::Json(document),
-            Err(_) => {
-                let error = serde_json::from_str::<&serde_json::value::RawValue>(text).err();
-                let place = error.map_or((1, 1), |error| (error.line(), error.column()));
-                let line = text.split_inclusive('\n').take(place.0.saturating_sub(1));
-                let start: usize = line.map(str::len).sum();
-                let offset = start.saturating_add(place.1.saturating_sub(1));
-                Self::Broken(offset.min(text.len().saturating_sub(1)))
-            }
+        if let Ok(document) = Document::of(text.to_owned()) {
+            return Self::Json(document);
         }
+        let error = serde_json::from_str::<&serde_json::value::RawValue>(text).err();
+        let (line, column) = error.map_or((1, 1), |error| (error.line(), error.column()));
+        let before = text.split_inclusive('\n').take(line.saturating_sub(1));
+        let start: usize = before.map(str::len).sum();
+        let offset = start.saturating_add(column.saturating_sub(1));
+        Self::Broken(offset.min(text.len().saturating_sub(1)))
     }
 
     /// The offset of the target of the tokens.

@@ -300,7 +300,7 @@ impl<'f> Search<'f> {
         all.extend(manifests.into_iter().map(|(file, _)| {
             let path = place(&file.path);
             let (folder, not_evaluated) = (Some(root.to_path_buf()), patches.reason(&path));
-            Found { not_evaluated, folder, ..Found::new(path, As::Manifest) }
+            Found { folder, not_evaluated, ..Found::new(path, As::Manifest) }
         }));
         Detection { found: all, passed_over }
     }

@@ -68,7 +68,7 @@ impl<'u> Units<'u> {
             units.iter().map(|(found, _)| found).filter(is_shown).collect();
         let listings = |found: &&Found| {
             let mut listings = Listings::of(self.set.cluster());
-            let _large = self.is_large(found).then(|| self.lock());
+            let _large = is_large(found).then(|| self.lock());
             // What cannot be read is reported when it is evaluated.
             for subject in self.load(found, None).unwrap_or_default() {
                 for request in &subject.requests {
@@ -90,14 +90,9 @@ impl<'u> Units<'u> {
         self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_large(&self, found: &Found) -> bool {
-        let size = || std::fs::metadata(&found.path).map_or(0, |metadata| metadata.len());
-        found.kind == As::Catalog || size() > LARGE
-    }
-
     /// Loads and evaluates something.
     pub(super) fn evaluate(&self, found: &Found) -> Unit {
-        let _large = self.is_large(found).then(|| self.lock());
+        let _large = is_large(found).then(|| self.lock());
         let subjects = match self.load(found, self.since) {
             Ok(subjects) => subjects,
             Err(error) => return Unit { error: Some(format!("{error:#}")), ..Unit::default() },
@@ -126,4 +121,10 @@ impl<'u> Units<'u> {
         let warnings = warnings.collect();
         Unit { judged, said: subjects.iter().filter_map(line).collect(), warnings, error: None }
     }
+}
+
+/// Whether something is read while no other large thing is.
+fn is_large(found: &Found) -> bool {
+    let size = || std::fs::metadata(&found.path).map_or(0, |metadata| metadata.len());
+    found.kind == As::Catalog || size() > LARGE
 }

@@ -159,7 +159,7 @@ const LEVEL: &str = "\n# Level\n";
 pub(in crate::cli) fn denies_in(docs: &str) -> Option<Vec<String>> {
     let (_, list) = docs.split_once(LEVEL)?;
     let names = list.lines().filter_map(|line| line.strip_prefix("* "));
-    Some(names.map(|name| name.to_lowercase()).collect())
+    Some(names.map(str::to_lowercase).collect())
 }
 
 /// ` in a bundle, warn elsewhere`
