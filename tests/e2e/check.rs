@@ -1100,6 +1100,10 @@ fn what_cannot_be_read_is_told_with_its_place() {
             ("plain-valid", "manifests/", "PBF-04"),
             ("catalog-valid", "etcd/", "FBC-43"),
         ] {
+            // opm reads YAML in a file of any name.
+            if fixture == "catalog-valid" && ["list.json", "comma.json"].contains(&name) {
+                continue;
+            }
             let path = format!("{fixture}/{within}{name}");
             write(&folder, &path, &content);
             let (status, found) = records(&folder, &[fixture]);
