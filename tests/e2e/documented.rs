@@ -359,6 +359,10 @@ fn every_documented_rule_is_served_as_documented() {
                 wrong.push(format!("{id}: no case of {expects:?}"));
             }
         }
+        // What the page says under "Repair" is applied to a rejected case, and accepted.
+        if !cases.iter().any(|case| case.rule == id && case.repairs.is_some()) {
+            wrong.push(format!("{id}: no case is repaired"));
+        }
         let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules");
         let page = fs::read_to_string(pages.join(format!("{}.md", policy.name))).unwrap();
         if !page.contains(&format!("\n## {id}\n")) {
