@@ -8,7 +8,7 @@
 //!                   └▶ deflate, block by block ─▶ base64 ─▶ sum
 //! ```
 //!
-//! Half of all published bundles fit as they are, and nearly all others after LZ4, in a tenth of the time of deflate.
+//! Most published bundles fit as they are, and most others after LZ4, which takes less time than deflate.
 //! A bundle that is far too large is not compressed to its end, because the result is known before.
 //! The quality of deflate varies: the sizes of other programs differ by some percent.
 
