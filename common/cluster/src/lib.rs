@@ -9,6 +9,7 @@
 //! native unit tests, so that a policy gets the same answers in both. It waits for nothing and
 //! knows no network.
 
+mod outline;
 mod pattern;
 mod store;
 mod version;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use opgate_document::{Document, Kind, Text, Value, equal};
 pub use opgate_upstream::labels::Selector;
 
+pub use outline::Outline;
 use pattern::{Keep, Pattern};
 pub use store::{Match, Query, Store};
 pub use version::server_version;
@@ -291,11 +293,24 @@ impl Object {
         if *self.key != *other.key || self.tokens != other.tokens {
             return false;
         }
+        self.agrees_with(other, &["resourceVersion"])
+    }
+
+    /// Whether the same is kept of both but for what an API server chooses for each new object: two requests
+    /// to create the same object.
+    #[must_use]
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        const CHOSEN: [&str; 4] = ["resourceVersion", "uid", "creationTimestamp", "managedFields"];
+        *self.key == *other.key && self.tokens == other.tokens && self.agrees_with(other, &CHOSEN)
+    }
+
+    /// Whether the kept fields are equal, besides some members of the metadata.
+    fn agrees_with(&self, other: &Self, besides: &[&str]) -> bool {
         let (left, right) = (self.document(), other.document());
         let (left, right) = (left.root(), right.root());
         match (left.get("/metadata"), right.get("/metadata")) {
             (Some(ours), Some(theirs)) => {
-                alike(ours, theirs, "resourceVersion") && alike(left, right, "metadata")
+                alike(ours, theirs, besides) && alike(left, right, &["metadata"])
             }
             _ => false,
         }
@@ -362,11 +377,11 @@ fn is_something(value: Value<'_>) -> bool {
     value.kind() != Kind::Null
 }
 
-/// Whether two objects have the same members, besides one.
-fn alike(left: Value<'_>, right: Value<'_>, besides: &str) -> bool {
+/// Whether two objects have the same members, besides some.
+fn alike(left: Value<'_>, right: Value<'_>, besides: &[&str]) -> bool {
     let names = |value: Value<'_>| {
         let names = value.members().map(|(name, _)| name.to_owned());
-        names.filter(|name| name != besides).collect::<BTreeSet<_>>()
+        names.filter(|name| !besides.contains(&name.as_str())).collect::<BTreeSet<_>>()
     };
     let is_alike = |name: &String| {
         let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
