@@ -22,6 +22,7 @@ use super::lens::{Listing, Scope};
 use super::live::{Waits, follow};
 use super::requests::Server;
 use super::samples::{Ask, NoSample};
+use super::settling::settle;
 use super::token::Token;
 use super::wire::Trouble;
 use super::{Cluster, Kind, Standing};
@@ -30,7 +31,7 @@ use opgate_engine::reader::Sample;
 use opgate_supervise::{Supervised, Supervisor};
 use opgate_text::one_line;
 
-/// The interval at which reservations that have ended are searched for.
+/// The interval at which reservations are searched for that have ended though no read of them succeeds.
 const EXPIRES: Duration = Duration::from_secs(5);
 
 /// The reason why there is no connection.
@@ -150,7 +151,12 @@ impl Connection {
                     }
                 }
             });
-            (kind.clone(), Arc::new(task))
+            let (connection, of) = (self.clone(), kind.clone());
+            let settles = supervisor.spawn(format!("settle {}", kind.name()), move || {
+                let (connection, kind) = (connection.clone(), of.clone());
+                async move { settle(&kind, &connection).await }
+            });
+            (kind.clone(), Arc::new([task, settles]))
         };
         let tasks: Vec<_> = cluster.kinds().iter().map(task).collect();
         let kinds = cluster.kinds().to_vec();
@@ -206,6 +212,7 @@ impl Api for Connection {
 /// The watches of a view. They end with it, except for those that another view has as well.
 #[derive(Debug, Default)]
 pub struct Watches {
-    tasks: Vec<(Arc<Kind>, Arc<Supervised>)>,
+    /// Of each kind, the watch and the reads that settle its reservations.
+    tasks: Vec<(Arc<Kind>, Arc<[Supervised; 2]>)>,
     _expires: Option<Supervised>,
 }

@@ -8,8 +8,10 @@
 //!                            │
 //!                            └─ they differ ─▶ wait for the watch, then one direct read of what was
 //!                               touched ─▶ settled: again; time is over: deny
+//! verdict denies ─▶ confirm: one read of what it rests on ─▶ news: again; otherwise deny
 //! verdict allows, changes something ─▶ reserve ─ what was asked may have changed ─▶ again; after three
-//!                               rounds with a claim, for which others wait (claims)
+//!                               rounds with a claim, for which others wait (claims); no room: settle
+//!                               what has ended, once
 //! ```
 
 use std::collections::HashMap;
@@ -22,7 +24,10 @@ use opgate_document::Account;
 use tokio::time::Instant;
 
 use super::claims::LOOK_AGAIN;
+use super::confirm::{self, Confirmation, confirm};
 use super::lens::{Lens, Needed, Scope, World};
+use super::reservations::MAX_WORLDS;
+use super::settling::settle_all;
 use super::{Cluster, Counters, Direct, Kind, NoRoom, Question, Reserved, Source, Write};
 
 /// Maximum wait for the watch before a direct read. The watch usually takes milliseconds.
@@ -30,6 +35,9 @@ const WATCH_FIRST: Duration = Duration::from_millis(50);
 
 /// Maximum time of a direct read that replaces a watch that fails.
 const INSTEAD: Duration = Duration::from_secs(3);
+
+/// Maximum time for making room by reading what has ended.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// Maximum number of objects of a request that are read directly. A verdict that depends on more
 /// requests in progress is a denial.
@@ -85,7 +93,11 @@ pub trait Judge {
     ///
     /// # Errors
     /// If it must not be allowed.
-    fn without_room(&self, verdict: Self::Verdict) -> Result<Self::Verdict, Self::Overload>;
+    fn without_room(
+        &self,
+        verdict: Self::Verdict,
+        no_room: NoRoom,
+    ) -> Result<Self::Verdict, Self::Overload>;
 }
 
 /// The result of an evaluation, and its queries.
@@ -103,6 +115,10 @@ pub struct Asked<V> {
     pub questions: Vec<(usize, Question)>,
     /// Objects that change the answers in other worlds.
     pub touched: Vec<(usize, Key)>,
+    /// Whether the world could not show one of them as it may be stored: the verdict says nothing of it.
+    pub is_unsure: bool,
+    /// What a denial rests on, the most likely first.
+    pub grounds: Vec<(usize, Scope)>,
     /// Resources that must be listed before there is an answer, each with the number of objects.
     pub wanted: Vec<(Resource, usize)>,
 }
@@ -112,8 +128,6 @@ pub struct Asked<V> {
 pub enum Unsettled {
     /// Others changed the same objects repeatedly until the time was over.
     Contention,
-    /// There are too many reservations.
-    NoRoom,
     /// The time of the request was over before it was decided.
     Late,
 }
@@ -147,6 +161,7 @@ pub async fn decide<J: Judge>(
     let mut needed = Needed::default();
     let mut patience = Patience::default();
     let (mut rounds, mut claim) = (0, None);
+    let (mut confirmed, mut has_settled) = (0, false);
     loop {
         // Before any query: all reservations from now on are detected.
         let seen = cluster.counters();
@@ -198,9 +213,26 @@ pub async fn decide<J: Judge>(
         }
         let all = |allows: bool| worlds.iter().all(|world| world.allows == allows);
         if all(false) {
+            if confirmed < confirm::MAX_ROUNDS
+                && let (Some(direct), Some(stored)) = (exactness.direct, worlds.first())
+                && stored.is_sound
+                && !stored.grounds.is_empty()
+                && let Confirmation::Changed(namespaces) =
+                    confirm(cluster, direct, &stored.grounds, deadline).await
+            {
+                confirmed += 1;
+                let mut is_new = false;
+                for (kind, scope) in &namespaces {
+                    is_new |= needed.add(*kind, scope);
+                }
+                if is_new && let Ok(fresh) = direct.fresh(cluster, &needed, deadline).await {
+                    lens.fresh = Some(fresh.into());
+                }
+                continue;
+            }
             return Ok(first(worlds)?.verdict);
         }
-        if !all(true) {
+        if !all(true) || worlds.iter().any(|world| world.is_unsure) {
             let mut touched: Vec<_> = worlds.iter().flat_map(|w| w.touched.clone()).collect();
             touched.sort();
             touched.dedup();
@@ -215,6 +247,7 @@ pub async fn decide<J: Judge>(
             }
             let named = names(cluster, &touched);
             let denied = worlds.into_iter().find(|world| !world.allows);
+            // Nothing denies, but what is under way cannot be looked at.
             let denied = denied.ok_or(Unsettled::Contention)?;
             return Ok(judge.resting_on(denied.verdict, &named));
         }
@@ -240,7 +273,15 @@ pub async fn decide<J: Judge>(
                     let until = deadline.min(Instant::now() + LOOK_AGAIN);
                     let _ = tokio::time::timeout_at(until, ended).await;
                 }
-                Err(NoRoom) => return judge.without_room(first(worlds)?.verdict),
+                Err(no_room) => match exactness.direct.filter(|_| !has_settled) {
+                    Some(direct) => {
+                        has_settled = true;
+                        let until = deadline.min(Instant::now() + SETTLE);
+                        let settled = settle_all(cluster, direct.api());
+                        let _ = tokio::time::timeout_at(until, settled).await;
+                    }
+                    None => return judge.without_room(first(worlds)?.verdict, no_room),
+                },
             }
         }
         rounds += 1;
@@ -287,10 +328,11 @@ fn first<V>(worlds: Vec<Asked<V>>) -> Result<Asked<V>, Unsettled> {
     worlds.into_iter().next().ok_or(Unsettled::Contention)
 }
 
-/// Maximum number of requests about one object in any of the evaluations.
+/// Maximum number of worlds of requests about one object in any of the evaluations.
 fn deepest<V>(cluster: &Cluster, worlds: &[Asked<V>]) -> usize {
     let touched = worlds.iter().flat_map(|world| &world.touched);
-    touched.map(|(kind, key)| depth(cluster, *kind, key)).max().unwrap_or_default()
+    let deepest = touched.map(|(kind, key)| depth(cluster, *kind, key)).max().unwrap_or_default();
+    deepest.min(MAX_WORLDS)
 }
 
 fn depth(cluster: &Cluster, kind: usize, key: &Key) -> usize {

@@ -154,18 +154,21 @@ impl Direct {
         Ok(fresh)
     }
 
-    /// Reads one object, and updates its kind.
+    /// Reads one object, and updates its kind. Returns whether that differs from what was known.
     ///
     /// # Errors
     /// If the API server does not answer. The text says what happened.
-    pub async fn learn(&self, cluster: &Cluster, kind: usize, key: &Key) -> Result<(), String> {
+    pub async fn learn(&self, cluster: &Cluster, kind: usize, key: &Key) -> Result<bool, String> {
         let scope = Scope::Object(key.clone());
-        if let Some(Read { began, found }) = self.read(cluster, kind, &scope).await
-            && let Some(kind) = cluster.kinds().get(kind)
-        {
-            kind.learn(key, found?.as_ref(), began);
+        match (self.read(cluster, kind, &scope).await, cluster.kinds().get(kind)) {
+            (Some(Read { began, found }), Some(kind)) => Ok(kind.learn(key, &*found?, began)),
+            _ => Ok(false),
         }
-        Ok(())
+    }
+
+    /// The API server itself, for reads that nobody else waits for.
+    pub(super) fn api(&self) -> &dyn Api {
+        &*self.api
     }
 
     /// A read that starts after this call.

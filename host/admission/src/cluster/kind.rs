@@ -10,6 +10,7 @@ mod answers;
 mod reserving;
 mod standing;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use super::lens::Listing;
 use super::reservations::{Reservations, is_newer};
 use super::{Options, Reading, Source};
 
+pub(super) use reserving::Allowed;
 pub use reserving::Counters;
 pub(super) use standing::Refused;
 use standing::State;
@@ -41,6 +43,8 @@ pub struct Kind {
     awaited: Awaited,
     /// Notified of all news that can settle a reservation.
     settled: Notify,
+    /// Notified of each reservation.
+    reserved: Notify,
     /// Whether its objects are some of those that there are: what is not among them may exist.
     is_partial: AtomicBool,
 }
@@ -64,8 +68,9 @@ impl Kind {
         };
         let name = reading.resource.to_string();
         let (state, awaited) = (RwLock::new(state), Awaited::default());
-        let (settled, is_partial) = (Notify::new(), AtomicBool::new(false));
-        Self { reading, name, options, state, awaited, settled, is_partial }
+        let (settled, reserved) = (Notify::new(), Notify::new());
+        let is_partial = AtomicBool::new(false);
+        Self { reading, name, options, state, awaited, settled, reserved, is_partial }
     }
 
     /// The same in a view that does not serve yet.
@@ -187,7 +192,8 @@ impl Kind {
         for key in state.reserved.all() {
             match listing.objects.get(&key) {
                 Some(object) => {
-                    state.reserved.shown(&key, object.resource_version(), object.uid());
+                    let (version, uid) = (object.resource_version(), object.uid());
+                    state.reserved.shown(&key, version, uid, Some(object));
                 }
                 None => state.reserved.not_listed(&key, &listing.version, is_filtered),
             }
@@ -246,8 +252,10 @@ impl Kind {
         if let Err(why) = &projected {
             self.tell_unreadable(&key, *why);
         }
+        let projected = projected.map(|object| object.map(Arc::new));
+        let shown = projected.as_ref().ok().and_then(Option::as_ref);
         let mut state = self.state.write();
-        state.reserved.shown(&key, version, uid);
+        state.reserved.shown(&key, version, uid, shown);
         state.listing.unreadable.remove(&key);
         match projected {
             Ok(Some(object)) => state.listing.objects.insert(object),

@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use opgate_cluster::{Key, Object, Store, Unreadable};
+use opgate_cluster::{Key, Object, Outline, Store, Unreadable};
 
-use super::reservations::{Shown, is_newer};
+use super::reservations::{Form, MAX_WORLDS, Shown, stored};
 use super::samples::Samples;
 
 /// Unsettled changes may be stored or not. A verdict holds only if it holds in each of these
@@ -22,13 +22,13 @@ pub enum World {
     #[default]
     Stored,
     /// With all of them, instead of the objects that they change. If there are several requests in
-    /// progress about one object, the one with this number counts, or the last.
+    /// progress about one object, the one with this number counts, or the last. The last world shows
+    /// all further ones.
     Applied(usize),
     /// Lists show stored and changed objects side by side; single objects show the changed state.
     Together,
     /// Lists are as in `Together`; single objects show the stored state. A conflicting change may
     /// be stored, and a change that would resolve it may not.
-    /// would excuse it may not.
     Apart,
 }
 
@@ -137,40 +137,44 @@ impl Fresh {
     }
 }
 
-/// The copies of one object that a world shows: at most one if the world has one state, all
-/// possible ones if it shows them side by side.
-pub(super) fn copies<'r>(
-    world: World,
-    base: Option<&'r Arc<Object>>,
-    shown: &Shown<'r>,
-) -> Vec<&'r Arc<Object>> {
-    let stored = stored(base, shown);
-    let pending = || match world {
-        World::Applied(number) => shown.pending.get(number).or_else(|| shown.pending.last()),
-        World::Stored | World::Together | World::Apart => shown.pending.last(),
-    };
-    match (world, pending()) {
-        (World::Stored, _) | (_, None) => stored.into_iter().collect(),
-        (World::Applied(_), Some(pending)) => pending.iter().copied().collect(),
-        (World::Together | World::Apart, Some(_)) => {
-            stored.into_iter().chain(shown.pending.iter().copied().flatten()).collect()
-        }
-    }
+/// What a world shows of one object.
+#[derive(Debug, Default)]
+pub(super) struct Copies<'r> {
+    /// At most one if the world has one state, all possible ones if it shows them side by side.
+    pub(super) objects: Vec<&'r Arc<Object>>,
+    /// What is not kept of the object: the world cannot show it.
+    pub(super) outlines: Vec<&'r Arc<Outline>>,
+    /// Whether only one of the objects can be stored, and the world does not say which.
+    pub(super) is_joined: bool,
 }
 
-/// The stored state of one object, as far as it is known.
-pub(super) fn stored<'r>(
-    base: Option<&'r Arc<Object>>,
-    shown: &Shown<'r>,
-) -> Option<&'r Arc<Object>> {
-    match (base, shown.known) {
-        (Some(base), Some(known))
-            if !is_newer(known.resource_version(), base.resource_version()) =>
-        {
-            Some(base)
-        }
-        (_, Some(known)) => Some(known),
-        (base, None) => base,
+impl<'r> Copies<'r> {
+    /// What a world shows of an object of which `base` is what the watch or a list shows.
+    pub(super) fn of(world: World, base: Option<&'r Arc<Object>>, shown: &Shown<'r>) -> Self {
+        let stored = stored(base, shown.known);
+        let forms = || shown.pending(stored);
+        let count = forms().count();
+        let states: Vec<&Form> = match world {
+            World::Stored => Vec::new(),
+            World::Together | World::Apart => forms().collect(),
+            // Of many requests, the last world shows all that have none of their own.
+            World::Applied(number) => {
+                let alone = if count > MAX_WORLDS { MAX_WORLDS - 1 } else { count };
+                if number < alone || count == 0 {
+                    forms().skip(number).take(1).collect()
+                } else if count > MAX_WORLDS {
+                    forms().skip(alone).collect()
+                } else {
+                    forms().skip(count - 1).collect()
+                }
+            }
+        };
+        let is_beside = !matches!(world, World::Applied(_)) || count == 0;
+        let objects = stored.into_iter().filter(|_| is_beside);
+        let objects = objects.chain(states.iter().filter_map(|form| form.object()));
+        let outlines = states.iter().filter_map(|form| form.outline());
+        let is_joined = matches!(world, World::Applied(_)) && states.len() > 1;
+        Self { objects: objects.collect(), outlines: outlines.collect(), is_joined }
     }
 }
 

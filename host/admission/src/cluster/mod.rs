@@ -20,6 +20,7 @@
 
 mod audit;
 mod claims;
+mod confirm;
 mod connection;
 mod decide;
 mod desk;
@@ -33,12 +34,14 @@ pub(crate) mod reader;
 mod requests;
 mod reservations;
 mod samples;
+mod settling;
 mod snapshot;
 mod split;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod token;
+mod usage;
 pub(crate) mod wire;
 
 use std::sync::Arc;
@@ -49,18 +52,22 @@ use opgate_document::Document;
 
 pub use audit::{Group, Served};
 pub use claims::{Claim, Claims};
+pub use confirm::Grounds;
 pub use connection::{Connection, ConnectionError, Watches};
 pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
 pub use direct::{Api, Direct};
 pub use inspect::{Refused, Release, Selected};
+use kind::Allowed;
 pub use kind::{Counters, Kind, Standing, Status};
 pub use lens::{Fresh, Lens, Listing, Needed, Own, Scope, World};
 pub use opgate_engine::reader::NotCurrent;
 pub use reader::{NotRead, Reader, Sampling, Unread, View};
 pub use reservations::{Bounds, Question};
+use reservations::{Tenant, Usage};
 pub use samples::{Ask, Grants, NoSample, Samples};
 pub use snapshot::{Listings, Snapshot};
 pub use tally::Tally;
+pub use usage::ReservationUsage;
 
 use crate::review::{Operation, Review};
 
@@ -166,13 +173,18 @@ pub struct Write {
     /// Group and resource of the object, by which kinds of other views are found.
     resource: Option<(String, String)>,
     key: Key,
+    /// The user who makes it.
+    user: Arc<str>,
     object: Option<Arc<Document>>,
     old: Option<Arc<Document>>,
 }
 
-/// No more reservations are possible for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoRoom;
+/// A change cannot be reserved for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoRoom {
+    /// Whose share or which room is full: one line.
+    pub why: String,
+}
 
 /// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,9 +196,6 @@ pub enum Reserved {
     /// It can change an answer for a request that was repeated too often: that request goes first.
     Claimed,
 }
-
-/// The limit for all kinds together is this many times the limit for one.
-const ALL: usize = 2;
 
 impl Cluster {
     /// A view for all readings: one kind for each resource and namespace, with everything that any of
@@ -355,7 +364,8 @@ impl Cluster {
         let is_any = !kinds.is_empty() || self.is_kept_elsewhere(review);
         let resource = (review.resource.group.to_string(), review.resource.name.to_string());
         let (resource, object, old) = (Some(resource), Some(object.clone()), old.cloned());
-        is_any.then_some(Write { kinds, resource, key, object, old })
+        let user = review.username.as_ref().into();
+        is_any.then_some(Write { kinds, resource, key, user, object, old })
     }
 
     /// The numbers of reservations that were made and settled, by kind.
@@ -392,38 +402,65 @@ impl Cluster {
             old.get("/metadata/resourceVersion").and_then(|v| v.text().map(str::to_owned))
         };
         let before = write.old.as_ref().and_then(version).unwrap_or_default();
-        let old = || write.old.as_ref().map(|old| old.root());
+        let tenant = Tenant { namespace: write.key.namespace.clone(), user: write.user.clone() };
+        let allowed = Allowed {
+            key: &write.key,
+            object,
+            old: write.old.as_ref().map(|old| old.root()),
+            before: &before,
+            tenant: &tenant,
+        };
         let kinds = || {
             let kind = |position: &usize| Some((*position, self.kinds.get(*position)?));
             write.kinds.iter().filter_map(kind)
         };
         if self.claims.are_there() {
-            let made = kinds().filter_map(|(position, kind)| {
-                Some((position, kind.made(&write.key, object.root(), old(), &before)?))
-            });
-            if self.claims.forbid(&made.collect::<Vec<_>>(), claim) {
+            let made = kinds()
+                .filter_map(|(position, kind)| Some((position, kind.made(allowed)?)))
+                .collect::<Vec<_>>();
+            if self.claims.forbid(&made, claim) {
                 return Ok(Reserved::Claimed);
             }
         }
-        let bytes = self.kinds.iter().fold(0_usize, |sum, kind| sum + kind.reserved_bytes());
-        if bytes >= self.options.bounds.bytes.saturating_mul(ALL) {
-            return Err(NoRoom);
+        let others: Vec<_> = match &write.resource {
+            Some((group, resource)) if !self.seat.is_alone() => turn
+                .kinds()
+                .filter(|kind| !self.shares(kind) && kind.is_of(group, resource))
+                .collect(),
+            _ => Vec::new(),
+        };
+        // Nothing is reserved in part.
+        self.check_share(&tenant, write.kinds.len())?;
+        for kind in kinds().map(|(_, kind)| kind).chain(&others) {
+            if kind.check_room(allowed).is_err() && !kind.awaits().miss(&turn) {
+                return Err(self.no_room(kind));
+            }
         }
-        for (_, kind) in kinds() {
-            kind.reserve(&write.key, object, old(), &before).map_err(|_| NoRoom)?;
-        }
-        if let Some((group, resource)) = &write.resource
-            && !self.seat.is_alone()
-        {
-            let others = turn.kinds().filter(|kind| !self.shares(kind));
-            for kind in others.filter(|kind| kind.is_of(group, resource)) {
-                let reserved = kind.reserve(&write.key, object, old(), &before);
-                if reserved.is_err() && !kind.awaits().miss(&turn) {
-                    return Err(NoRoom);
-                }
+        for kind in kinds().map(|(_, kind)| kind).chain(&others) {
+            if kind.reserve(allowed).is_err() && !kind.awaits().miss(&turn) {
+                return Err(self.no_room(kind));
             }
         }
         Ok(Reserved::Made)
+    }
+
+    /// Whether a tenant has room for another `count` reservations in that of all resources together.
+    fn check_share(&self, tenant: &Tenant, count: usize) -> Result<(), NoRoom> {
+        let (bounds, none) = (self.options.bounds.together(), Usage::default());
+        // Their size is known where they are made.
+        let more = Usage { count, bytes: 1 };
+        let all = self.kinds.iter().fold(none, |sum, kind| sum.plus(kind.reserved()));
+        let parts = self.kinds.iter().map(|kind| kind.reserved_by(tenant));
+        let [namespace, user] = parts.fold([none; 2], |[namespace, user], [more, of_user]| {
+            [namespace.plus(more), user.plus(of_user)]
+        });
+        let is_admitted = |usage: Usage| usage.admits(more, all, bounds);
+        let is_cluster_scoped = tenant.namespace.is_empty();
+        if is_admitted(user) && (is_cluster_scoped || is_admitted(namespace)) {
+            return Ok(());
+        }
+        let most = self.kinds.iter().max_by_key(|kind| kind.reserved().bytes);
+        Err(most.map_or(NoRoom { why: String::new() }, |kind| self.no_room(kind)))
     }
 
     /// Applies an allowed review to a snapshot, as the API server would store it.

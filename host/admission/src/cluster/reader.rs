@@ -10,7 +10,7 @@ use opgate_document::{Charge, Document, Meter};
 use super::lens::{Lens, Scope};
 use super::samples::{MOST_OBJECTS, is_custom};
 use super::tally::{Tallies, Tally};
-use super::{Cluster, Grants, Kind, NoSample, Question, Reading, Source};
+use super::{Cluster, Grants, Grounds, Kind, NoSample, Question, Reading, Source};
 use opgate_engine::reader::{
     Answer, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample,
 };
@@ -124,6 +124,8 @@ impl View {
             questions: Vec::new(),
             values: 0,
             touched: Vec::new(),
+            is_unsure: false,
+            grounds: Grounds::default(),
             wanted: Vec::new(),
             page: None,
             tallies: Tallies::default(),
@@ -141,6 +143,8 @@ pub struct Reader {
     /// Values in the queries among them.
     values: usize,
     touched: Vec<(usize, Key)>,
+    is_unsure: bool,
+    grounds: Grounds,
     wanted: Vec<(Resource, usize)>,
     /// Kind and last object of the last page, and the number of its copies that were shown.
     page: Option<(usize, Key, usize)>,
@@ -185,6 +189,17 @@ impl Reader {
     #[must_use]
     pub fn touched(&self) -> &[(usize, Key)] {
         &self.touched
+    }
+
+    /// Whether the world could not show an object as it may be stored.
+    #[must_use]
+    pub fn is_unsure(&self) -> bool {
+        self.is_unsure
+    }
+
+    /// What the answers were made of.
+    pub fn take_grounds(&mut self) -> Grounds {
+        std::mem::take(&mut self.grounds)
     }
 
     /// Samples that were not at hand.
@@ -259,7 +274,7 @@ impl Reader {
         let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
         let Lens { world, fresh, .. } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
-        self.ask(window.kind, scope, meter);
+        self.ask(window.kind, scope.clone(), meter);
         // A later page belongs to the same query.
         let is_first = query.after.is_none();
         let mut objects = Vec::new();
@@ -272,6 +287,7 @@ impl Reader {
             let skip = goes_on.map_or(usize::MAX, |(_, _, copies)| *copies);
             let page = kind.select(&query, skip, fresh, world, Some(meter))?;
             self.touch(window.kind, page.touched, meter);
+            self.is_unsure |= page.is_unsure;
             let page_end = page.objects.last().map(|object| object.key().clone());
             let full = page.objects.len() == query.limit;
             let lens = &self.lens;
@@ -288,6 +304,7 @@ impl Reader {
             query.after = page_end;
         }
         drop(labels);
+        self.grounds.add(window.kind, &scope, &objects);
         if is_first {
             let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
             let values = values.saturating_add(bytes / VALUE).saturating_add(1);
@@ -361,14 +378,16 @@ impl Reader {
         let scope = Scope::Object(key.clone());
         let Lens { world, fresh, .. } = self.lens.clone();
         let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
-        self.ask(window.kind, scope, payer.meter);
+        self.ask(window.kind, scope.clone(), payer.meter);
         self.note(window.kind, 1, || Question::Object(key.clone()));
         let got = kind.get(&key, fresh, world)?;
         if got.touches {
             self.touch(window.kind, [key], payer.meter);
         }
+        self.is_unsure |= got.is_unsure;
         let objects = got.object.filter(|object| window.shows(object, payer.meter));
-        let objects = objects.into_iter().collect();
+        let objects: Vec<_> = objects.into_iter().collect();
+        self.grounds.add(window.kind, &scope, &objects);
         Ok(Ok(window.found(objects)))
     }
 }

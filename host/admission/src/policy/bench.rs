@@ -9,7 +9,7 @@ use super::fair::Tenant;
 use super::lane::Asked as Called;
 use super::set::Observer;
 use super::{Decision, OnError, Overload, Policy, PolicyFault, lane, response};
-use crate::cluster::{self, Asked, Cluster, Judge, Lens, Write};
+use crate::cluster::{self, Asked, Cluster, Grounds, Judge, Lens, NoRoom, Write};
 use crate::review::Review;
 use opgate_document::Account;
 use opgate_engine::{Fault, Inputs};
@@ -58,8 +58,24 @@ impl<O: Observer> Judge for Bench<'_, O> {
         }
         let is_sound = decision.failure.is_none();
         let allows = is_sound && decision.denial.is_none();
+        let is_unsure = answers.iter().any(|answer| answer.is_unsure);
+        let grounds = decision.denial.as_ref().map_or_else(Vec::new, |denial| {
+            let denying = answers.iter_mut().filter(|answer| answer.denies());
+            let grounds = denying.map(|answer| std::mem::take(&mut answer.grounds));
+            grounds.flat_map(|grounds| grounds.of_denial(&denial.message)).collect()
+        });
         let verdict = Judged { decision, answers };
-        Ok(Asked { verdict, allows, is_sound, asked, questions, touched, wanted })
+        Ok(Asked {
+            verdict,
+            allows,
+            is_sound,
+            asked,
+            questions,
+            touched,
+            is_unsure,
+            grounds,
+            wanted,
+        })
     }
 
     fn without_answer(&self, mut judged: Judged, why: &str) -> Judged {
@@ -97,10 +113,10 @@ impl<O: Observer> Judge for Bench<'_, O> {
         Ok(write)
     }
 
-    fn without_room(&self, judged: Judged) -> Result<Judged, Overload> {
+    fn without_room(&self, judged: Judged, no_room: NoRoom) -> Result<Judged, Overload> {
         // Policies that cannot block must not block by what others have reserved.
         if self.matching.iter().any(|policy| policy.is_enforced()) {
-            return Err(Overload::NoRoom);
+            return Err(Overload::NoRoom { why: no_room.why });
         }
         Ok(judged)
     }
@@ -118,7 +134,22 @@ struct Answer {
     asked: Vec<(usize, cluster::Scope)>,
     questions: Vec<(usize, cluster::Question)>,
     touched: Vec<(usize, opgate_cluster::Key)>,
+    is_unsure: bool,
+    grounds: Grounds,
     wanted: Vec<(opgate_cluster::Resource, usize)>,
+}
+
+impl Answer {
+    /// Whether its policy denies the request.
+    fn denies(&self) -> bool {
+        matches!(&self.finding, Ok(Ok(finding)) if finding.denies())
+    }
+
+    fn failed(overload: Overload) -> Self {
+        let (asked, questions, touched, wanted) = Default::default();
+        let (is_unsure, grounds) = Default::default();
+        Self { finding: Err(overload), asked, questions, touched, is_unsure, grounds, wanted }
+    }
 }
 
 /// Calls one policy, writes its log lines, and takes over its verdict.
@@ -128,10 +159,7 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     let asked = lane::validate(policy, inputs, lens, (bench.review, *tenant), *deadline).await;
     let Called { call, dropped } = match asked {
         Ok(asked) => asked,
-        Err(overload) => {
-            let (asked, questions, touched, wanted) = Default::default();
-            return Answer { finding: Err(overload), asked, questions, touched, wanted };
-        }
+        Err(overload) => return Answer::failed(overload),
     };
     super::load::log(&policy.name, &call.log);
     let mut finding =
@@ -160,8 +188,10 @@ async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Len
     let asked = reader.as_ref().map(|reader| reader.asked().to_vec()).unwrap_or_default();
     let touched = reader.as_ref().map(|reader| reader.touched().to_vec()).unwrap_or_default();
     let wanted = reader.as_ref().map(|reader| reader.wanted().to_vec()).unwrap_or_default();
+    let is_unsure = reader.as_ref().is_some_and(cluster::Reader::is_unsure);
+    let grounds = reader.as_mut().map(cluster::Reader::take_grounds).unwrap_or_default();
     let questions = reader.map(cluster::Reader::questions).unwrap_or_default();
-    Answer { finding: Ok(finding), asked, questions, touched, wanted }
+    Answer { finding: Ok(finding), asked, questions, touched, is_unsure, grounds, wanted }
 }
 
 /// Combines the answers into a decision. Returns the overload that keeps a policy from blocking.

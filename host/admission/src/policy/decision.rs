@@ -191,6 +191,11 @@ pub(super) struct Finding {
 const COPIES: usize = 4;
 
 impl Finding {
+    /// Whether it denies the request.
+    pub(super) fn denies(&self) -> bool {
+        self.violations.iter().any(|violation| violation.effect == Effect::Deny)
+    }
+
     /// Records that these rules were left out.
     pub(super) fn without(&mut self, policy: &Policy, rules: BTreeSet<&str>, fault: &Fault) {
         self.dropped = Some(Dropped {

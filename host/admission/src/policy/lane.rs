@@ -85,8 +85,11 @@ pub enum Overload {
     #[error("other requests changed the same objects again and again until the time was up")]
     Contention,
     /// Too many changes were allowed that might not be stored.
-    #[error("too many requests that were allowed are not known to be stored: try again")]
-    NoRoom,
+    #[error("too many requests that were allowed are not known to be stored: {why}; try again")]
+    NoRoom {
+        /// Who uses the room.
+        why: String,
+    },
     /// The server had no CPU time or no memory for a call.
     #[error("policy {policy}: {why}")]
     Starved {
@@ -131,7 +134,6 @@ impl From<Unsettled> for Overload {
     fn from(unsettled: Unsettled) -> Self {
         match unsettled {
             Unsettled::Contention => Self::Contention,
-            Unsettled::NoRoom => Self::NoRoom,
             Unsettled::Late => Self::Late,
         }
     }

@@ -8,7 +8,8 @@ use opgate_engine::reader::NotCurrent;
 
 use super::Kind;
 use super::standing::State;
-use crate::cluster::lens::{Listing, World, copies, stored};
+use crate::cluster::lens::{Copies, Listing, World};
+use crate::cluster::reservations::{Form, stored};
 
 /// One object in a world.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Got {
     pub(crate) object: Option<Arc<Object>>,
     /// Whether it differs in another world.
     pub(in crate::cluster) touches: bool,
+    /// Whether the world cannot show the object as it may be stored.
+    pub(in crate::cluster) is_unsure: bool,
 }
 
 /// A page of objects in a world.
@@ -26,6 +29,8 @@ pub(in crate::cluster) struct Selected {
     pub(in crate::cluster) touched: Vec<Key>,
     /// The number of copies of its last object that were shown so far.
     pub(in crate::cluster) copies_of_last: usize,
+    /// Whether the world cannot show an object that may match as it may be stored.
+    pub(in crate::cluster) is_unsure: bool,
 }
 
 impl Kind {
@@ -46,11 +51,20 @@ impl Kind {
         }
         let object = base.objects.get(key);
         let Some(shown) = state.reserved.of(key) else {
-            return Ok(Got { object: object.cloned(), touches: false });
+            return Ok(Got { object: object.cloned(), ..Got::default() });
         };
-        let world = if world == World::Apart { World::Stored } else { world };
-        let found = copies(world, object, &shown).last().map(|found| (*found).clone());
-        Ok(Got { object: found, touches: !shown.pending.is_empty() })
+        let stored = stored(object, shown.known);
+        let touches = shown.pending(stored).next().is_some();
+        let (object, is_unsure) = match world {
+            World::Stored | World::Apart => (stored, false),
+            World::Applied(_) | World::Together => {
+                let copies = Copies::of(world, object, &shown);
+                let is_unsure = copies.is_joined || !copies.outlines.is_empty();
+                // The latest request.
+                (copies.objects.last().copied(), is_unsure)
+            }
+        };
+        Ok(Got { object: object.cloned(), touches, is_unsure })
     }
 
     /// Objects that match in a world. Of the object after which the page starts, `skip` copies were
@@ -77,7 +91,7 @@ impl Kind {
         }
         if state.reserved.is_empty() {
             let objects = base.objects.select_for(query, query.limit, meter);
-            return Ok(Selected { objects, touched: Vec::new(), copies_of_last: usize::MAX });
+            return Ok(Selected { objects, copies_of_last: usize::MAX, ..Selected::default() });
         }
         let more = match query.limit {
             0 => 0,
@@ -85,23 +99,30 @@ impl Kind {
         };
         let mut objects = base.objects.select_for(query, more, meter);
         objects.retain(|object| spend(8) && state.reserved.of(object.key()).is_none());
-        let mut touched = Vec::new();
+        let (mut touched, mut is_unsure) = (Vec::new(), false);
         for shown in state.reserved.within(namespace).take_while(|_| spend(8)) {
             let object = base.objects.get(shown.key);
-            let stored = stored(object, &shown);
-            let pending = shown.pending.iter().copied().flatten();
-            if !shown.pending.is_empty()
-                && stored.into_iter().chain(pending).any(|o| query.holds_for(o, meter))
-            {
+            let stored = stored(object, shown.known);
+            let holds = |object: &Arc<Object>| query.holds_for(object, meter);
+            let may_hold = |form: &Form| {
+                form.object().is_some_and(holds)
+                    || form.outline().is_some_and(|outline| outline.may_match(query))
+            };
+            let mut pending = shown.pending(stored).peekable();
+            if pending.peek().is_some() && (stored.is_some_and(holds) || pending.any(may_hold)) {
                 touched.push(shown.key.clone());
             }
+            let copies = Copies::of(world, object, &shown);
+            is_unsure |= copies.outlines.iter().any(|outline| outline.may_match(query))
+                // What one of them excuses, another one may not.
+                || (copies.is_joined && copies.objects.iter().any(|copy| holds(copy)));
             let seen = match &query.after {
                 Some(after) if shown.key < after => continue,
                 Some(after) if shown.key == after => skip,
                 _ => 0,
             };
-            let copies = copies(world, object, &shown).into_iter();
-            objects.extend(copies.filter(|copy| query.holds_for(copy, meter)).skip(seen).cloned());
+            let copies = copies.objects.into_iter().filter(|copy| holds(copy));
+            objects.extend(copies.skip(seen).cloned());
         }
         // The copies of one object keep their order.
         objects.sort_by(|a, b| a.key().cmp(b.key()));
@@ -112,7 +133,7 @@ impl Kind {
         let copies_of_last = objects.iter().rev().take_while(|o| Some(o.key()) == last).count();
         let before = if last.is_some() && last == query.after.as_ref() { skip } else { 0 };
         let copies_of_last = copies_of_last.saturating_add(before);
-        Ok(Selected { objects, touched, copies_of_last })
+        Ok(Selected { objects, touched, copies_of_last, is_unsure })
     }
 
     /// The source of an answer: the watch, or a newer direct read. A direct read needs no current

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use opgate_cluster::{Key, Object};
+use opgate_cluster::{Key, Object, Query};
 use opgate_document::{Document, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Kind;
+use super::standing::State;
 use crate::cluster::lens::Listing;
-use crate::cluster::reservations::{Full, Made, Question, is_newer};
+use crate::cluster::reservations::{
+    Change, Full, Known, Made, Question, Tenant, Usage, is_newer, stored,
+};
 
 /// Numbers of reservations, to detect new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +23,23 @@ pub struct Counters {
     pub settled: u64,
 }
 
-/// The stored part of an object, and of the object before.
-type NewAndOld = (Option<Arc<Object>>, Option<Arc<Object>>);
+/// An allowed change of an object.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cluster) struct Allowed<'a> {
+    pub(in crate::cluster) key: &'a Key,
+    pub(in crate::cluster) object: &'a Document,
+    pub(in crate::cluster) old: Option<Value<'a>>,
+    /// The `resourceVersion` of the old object; empty for a new object.
+    pub(in crate::cluster) before: &'a str,
+    pub(in crate::cluster) tenant: &'a Tenant,
+}
+
+/// What an allowed change stores of an object, and what was stored before.
+#[derive(Debug)]
+struct Forms {
+    object: Option<Arc<Object>>,
+    old: Option<Arc<Object>>,
+}
 
 impl Kind {
     /// The numbers of reservations that were made and settled.
@@ -30,63 +48,64 @@ impl Kind {
         Counters { made: state.reserved.made(), settled: state.reserved.settled() }
     }
 
-    /// Reserves an allowed change: the new object, which had the version `before` (none for a new
-    /// one).
+    /// Whether there is room to reserve an allowed change.
     ///
     /// # Errors
-    /// If there is no memory for a reservation, or for reading the object. Nothing is reserved in
-    /// part.
-    pub(in crate::cluster) fn reserve(
-        &self,
-        key: &Key,
-        document: &Document,
-        old: Option<Value<'_>>,
-        before: &str,
-    ) -> Result<(), Full> {
-        let forms = self.forms(key, document.root(), old, before);
-        if document.is_exhausted() {
-            return Err(Full);
-        }
-        let Some((object, old)) = forms else { return Ok(()) };
-        let ends = Instant::now() + self.options.reservation;
+    /// If there is none, or if there is no memory for reading the object.
+    pub(in crate::cluster) fn check_room(&self, allowed: Allowed<'_>) -> Result<(), Full> {
+        let Some(Forms { object, .. }) = self.forms(allowed)? else { return Ok(()) };
+        let change = self.change_of(allowed, object);
+        self.state.read().reserved.check_room(&change, self.options.bounds)
+    }
+
+    /// Reserves an allowed change.
+    ///
+    /// # Errors
+    /// If there is no room for a reservation, or no memory for reading the object.
+    pub(in crate::cluster) fn reserve(&self, allowed: Allowed<'_>) -> Result<(), Full> {
+        let Some(Forms { object, old }) = self.forms(allowed)? else { return Ok(()) };
+        let (key, bounds) = (allowed.key, self.options.bounds);
+        let change = self.change_of(allowed, object.clone());
         let mut state = self.state.write();
         let contact = state.contact;
         let version = state.listing.version.parse().ok();
         state.reserved.heard(version, contact);
-        let stored = [state.listing.objects.get(key), old.as_ref()];
-        let made = state.reserved.forms(key, stored, object.as_ref());
-        state.reserved.make(key, object, made, before, ends, self.options.bounds)
+        let stored = state.listing.objects.get(key).cloned();
+        let made = state.reserved.forms(key, [stored.as_ref(), old.as_ref()], object, bounds);
+        state.reserved.make(&change, stored.as_ref(), made, bounds)?;
+        drop(state);
+        self.reserved.notify_waiters();
+        Ok(())
+    }
+
+    fn change_of<'a>(&self, allowed: Allowed<'a>, object: Option<Arc<Object>>) -> Change<'a> {
+        let Allowed { key, before, tenant, .. } = allowed;
+        let ends = Instant::now() + self.options.reservation;
+        Change { key, object, before, ends, tenant }
     }
 
     /// The stored parts of an allowed object and of the one before; none if nothing would be
     /// reserved.
-    fn forms(
-        &self,
-        key: &Key,
-        object: Value<'_>,
-        old: Option<Value<'_>>,
-        before: &str,
-    ) -> Option<NewAndOld> {
+    fn forms(&self, allowed: Allowed<'_>) -> Result<Option<Forms>, Full> {
+        let Allowed { key, object: document, old, before, .. } = allowed;
         let form = |object| self.project(object, &key.namespace).ok().flatten().map(Arc::new);
-        let object = form(object);
+        let object = form(document.root());
+        if document.is_exhausted() {
+            return Err(Full);
+        }
         // No API server sends an object with the name of another one: it will not be stored.
         let is_another = object.as_ref().is_some_and(|object| object.key() != key);
         let is_nothing = object.is_none() && before.is_empty();
-        (!is_another && !is_nothing).then(|| (object, old.and_then(form)))
+        let old = old.and_then(form);
+        Ok((!is_another && !is_nothing).then_some(Forms { object, old }))
     }
 
     /// The objects that a reservation would be about.
-    pub(in crate::cluster) fn made(
-        &self,
-        key: &Key,
-        object: Value<'_>,
-        old: Option<Value<'_>>,
-        before: &str,
-    ) -> Option<Made> {
-        let (object, old) = self.forms(key, object, old, before)?;
+    pub(in crate::cluster) fn made(&self, allowed: Allowed<'_>) -> Option<Made> {
+        let Forms { object, old } = self.forms(allowed).ok()??;
         let state = self.state.read();
-        let stored = [state.listing.objects.get(key), old.as_ref()];
-        Some(state.reserved.forms(key, stored, object.as_ref()))
+        let stored = [state.listing.objects.get(allowed.key), old.as_ref()];
+        Some(state.reserved.forms(allowed.key, stored, object, self.options.bounds))
     }
 
     /// Whether a reservation since `seen` can change the answer to one of the queries.
@@ -99,9 +118,40 @@ impl Kind {
         seen.is_none_or(|seen| state.reserved.touch(seen.made, asked))
     }
 
-    /// Bytes of reservations.
-    pub(in crate::cluster) fn reserved_bytes(&self) -> usize {
-        self.state.read().reserved.bytes()
+    /// What all reservations use.
+    pub(in crate::cluster) fn reserved(&self) -> Usage {
+        self.state.read().reserved.usage()
+    }
+
+    /// What those of a namespace, and those of a user, use.
+    pub(in crate::cluster) fn reserved_by(&self, tenant: &Tenant) -> [Usage; 2] {
+        self.state.read().reserved.usage_of(tenant)
+    }
+
+    /// The namespaces and users that use most of the room, at most `count`.
+    pub(in crate::cluster) fn largest_tenants(&self, count: usize) -> Vec<(String, Usage)> {
+        self.state.read().reserved.largest(count)
+    }
+
+    /// Notified when a change is reserved.
+    pub(in crate::cluster) fn has_reserved(&self) -> &Notify {
+        &self.reserved
+    }
+
+    /// The time from which reservations can be settled by asking, or before it.
+    pub(in crate::cluster) fn first_end(&self) -> Option<Instant> {
+        self.state.read().reserved.first_end()
+    }
+
+    /// Objects with reservations that a read from this time on settles, at most `count`.
+    pub(in crate::cluster) fn ended(&self, at: Instant, count: usize) -> Vec<Key> {
+        self.state.write().reserved.ended(at, count)
+    }
+
+    /// Whether the watch shows more than `count` objects of a namespace.
+    pub(in crate::cluster) fn has_more_than(&self, count: usize, namespace: &str) -> bool {
+        let query = Query { namespace: Some(namespace.to_owned()), ..Query::default() };
+        self.state.read().listing.objects.select_for(&query, count + 1, None).len() > count
     }
 
     /// Drops direct reads that are not needed any more: those that the watch has shown, and those
@@ -116,21 +166,47 @@ impl Kind {
         }
     }
 
-    /// Takes over the result of a direct read for an object, which started at this time.
-    pub(in crate::cluster) fn learn(&self, key: &Key, found: &Listing, asked: Instant) {
+    /// Takes over the result of a direct read for an object, which started at this time. Returns whether it
+    /// differs from what was known.
+    pub(in crate::cluster) fn learn(&self, key: &Key, found: &Listing, asked: Instant) -> bool {
         let mut state = self.state.write();
         if found.unreadable.contains_key(key) {
-            return;
+            return !state.listing.unreadable.contains_key(key);
         }
-        let object = found.objects.get(key).cloned();
-        let newer = object.filter(|object| {
-            let known = state.listing.objects.get(key);
-            known.is_none_or(|known| is_newer(object.resource_version(), known.resource_version()))
-        });
-        let is_there = found.objects.get(key);
-        state.reserved.read(key, is_there, newer, asked, !self.labels().is_empty());
+        let (object, shown) = (found.objects.get(key), state.listing.objects.get(key));
+        let known = match (object, shown) {
+            (Some(object), Some(shown))
+                if !is_newer(object.resource_version(), shown.resource_version()) =>
+            {
+                None
+            }
+            (Some(object), _) => Some(Known::Newer(object.clone())),
+            // Its deletion is still to be shown.
+            (None, Some(shown)) => found
+                .version
+                .parse()
+                .ok()
+                .filter(|_| is_newer(&found.version, shown.resource_version()))
+                .map(Known::Gone),
+            (None, None) => None,
+        };
+        // A watch that shows nothing for long may leave many of these.
+        let has_room = state.reserved.of(key).is_some()
+            || state.reserved.keys() < self.options.bounds.count.saturating_mul(2);
+        // A polled resource has no versions that say which list is later.
+        let known = known.filter(|_| has_room && !state.polled);
+        // What is stored as far as it is known, before and after.
+        let version = |state: &State| {
+            let shown = state.listing.objects.get(key);
+            let known = state.reserved.of(key).and_then(|shown| shown.known);
+            stored(shown, known).map(|object| object.resource_version().to_owned())
+        };
+        let before = version(&state);
+        state.reserved.read(key, object, known, asked, !self.labels().is_empty());
+        let is_news = version(&state) != before;
         drop(state);
         self.settled.notify_waiters();
+        is_news
     }
 
     /// Notified when a reservation is settled.

@@ -230,9 +230,9 @@ impl Kind {
             lists: state.lists,
             objects: state.listing.objects.len(),
             unreadable: state.listing.unreadable.len(),
-            reservations: state.reserved.len(),
+            reservations: state.reserved.usage().count,
             version: state.listing.version.clone(),
-            bytes: state.listing.objects.bytes().saturating_add(state.reserved.bytes()),
+            bytes: state.listing.objects.bytes().saturating_add(state.reserved.usage().bytes),
             last_event: state.last_event,
             error: why.or_else(|| state.error.clone()),
         }

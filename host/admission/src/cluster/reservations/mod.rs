@@ -1,146 +1,75 @@
-//! Allowed changes, and knowledge about them beyond the watch.
+//! Allowed changes, and knowledge about objects beyond the watch.
 //!
 //! An allowed request may be stored a moment later, or never: the name can exist already (409),
 //! another webhook can deny it, its client can be gone. Until the result is known, both count
-//! (docs/adr/0012):
+//! (docs/adr/0012, docs/adr/0036):
 //!
 //! ```text
 //! allowed ─▶ Pending ─┬─ the watch or a list shows it, or what came after it ─▶ gone from here
-//!                     ├─ read directly: it is there ─▶ Known, until the watch has come so far
+//!  (equal ones join)  ├─ read directly: it is there ─▶ Known, until the watch has come so far
 //!                     ├─ read directly after its time: it is not there ─▶ gone from here
-//!                     └─ its time is over, and the watch has spoken since ─▶ gone from here
+//!                     └─ no read succeeds, but the watch has spoken long after its time ─▶ gone from here
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+mod log;
+mod pending;
+mod room;
+
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opgate_cluster::{Key, Object, Query};
+use opgate_cluster::{Key, Object};
 use tokio::time::Instant;
 
-/// Maximum number of different requests in progress about one object. More are refused until one of
-/// them is settled.
-const MOST_OF_ONE: usize = 4;
+use log::Log;
+pub(super) use log::Made;
+pub use log::Question;
+pub(super) use pending::Form;
+use pending::Pending;
+pub use room::Bounds;
+use room::Room;
+pub(super) use room::{Tenant, Usage};
+
+/// Number of requests in progress about one object of which each has a world of its own. Further ones share the
+/// last of these worlds.
+pub(super) const MAX_WORLDS: usize = 4;
 
 /// Maximum delay of an event. Events that arrive later than this after the end of a reservation
 /// show what was stored before that end.
 const LAG: Duration = Duration::from_secs(10);
 
-/// Maximum part of the memory for the objects of one namespace.
-const SHARE: usize = 4;
-
-/// Number of reservations whose objects are recorded. An evaluation that started before the oldest
-/// of them counts as having missed one.
-const MOST_REMEMBERED: usize = 1_024;
-
-/// A query of an evaluation about a resource.
-#[derive(Debug, Clone)]
-pub enum Question {
-    /// One object.
-    Object(Key),
-    /// All objects that match, wherever the answer starts and ends.
-    Query(Box<Query>),
-    /// Too much to be recorded.
-    Anything,
-}
-
-impl Question {
-    /// Whether a change of an object with these forms can change the answer.
-    fn is_about(&self, made: &Made) -> bool {
-        match self {
-            Self::Object(key) => *key == made.key,
-            Self::Anything => true,
-            Self::Query(query) => made.forms.iter().any(|form| query.holds(form)),
-        }
-    }
-}
-
-/// A reservation: the object, in all forms that it had or can get.
-#[derive(Debug)]
-pub(super) struct Made {
-    key: Key,
-    forms: Vec<Arc<Object>>,
-}
-
-impl Made {
-    /// Whether one of the queries can have another answer now.
-    pub(super) fn answers<'q>(&self, mut asked: impl Iterator<Item = &'q Question>) -> bool {
-        asked.any(|question| question.is_about(self))
-    }
-
-    fn size(&self) -> usize {
-        self.forms.iter().map(|form| form.size()).sum()
-    }
-}
-
-/// The limits of reservations in one resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Requests.
-    pub count: usize,
-    /// Bytes of the stored parts of their objects.
-    pub bytes: usize,
-}
-
-impl Bounds {
-    /// For callers that an API server authenticates.
-    pub const AUTHENTICATED: Self = Self { count: 4_096, bytes: 16 << 20 };
-    /// For anybody who reaches the port. The conflicts of an ordinary cluster fit.
-    pub const ANYBODY: Self = Self { count: 512, bytes: 2 << 20 };
-}
+/// Part of the memory for the log.
+const LOG_PART: usize = 4;
 
 /// The reason why nothing can be reserved for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// An allowed request that is not settled.
-#[derive(Debug)]
-struct Pending {
-    /// The stored part of its object; none if it removes the object from the stored ones, for
-    /// example by a label.
-    object: Option<Arc<Object>>,
-    /// The `resourceVersion` that it changes; empty for a new object.
-    before: Box<str>,
-    /// The `uid` of a new object, which the API server chooses before the request; empty if
-    /// unknown.
-    uid: Box<str>,
-    /// The time until which it may still be stored.
-    ends: Instant,
+/// What a direct read found.
+#[derive(Debug, Clone)]
+pub(super) enum Known {
+    /// An object that the watch does not know yet.
+    Newer(Arc<Object>),
+    /// Nothing, at this version, though the watch still shows an object.
+    Gone(u64),
 }
 
-impl Pending {
+impl Known {
     fn size(&self) -> usize {
-        size_of::<Self>() + self.object.as_ref().map_or(0, |object| object.size())
-    }
-
-    /// Whether an existing object with this version and uid is the result of the request, or a
-    /// later one.
-    fn is_settled_by(&self, version: &str, uid: &str) -> bool {
-        if self.before.is_empty() {
-            // Another object with that name can be deleted in time for this one.
-            return self.uid.is_empty() || *self.uid == *uid;
-        }
-        match (self.before.parse::<u64>(), version.parse::<u64>()) {
-            (Ok(before), Ok(shown)) => shown > before,
-            _ => *self.before != *version,
+        match self {
+            Self::Newer(object) => object.size(),
+            Self::Gone(_) => 0,
         }
     }
 
-    /// Whether the deletion of an object at this version settles it: a change of a deleted object
-    /// is refused. An earlier one was the end of the view only: the object lost a label, and got it
-    /// again.
-    fn is_settled_by_end(&self, version: &str, uid: &str) -> bool {
-        if self.before.is_empty() {
-            return !uid.is_empty() && *self.uid == *uid;
+    /// Whether a watch that has come to this version knows it, too.
+    fn is_reached_by(&self, version: &str) -> bool {
+        match self {
+            Self::Newer(object) => !is_newer(object.resource_version(), version),
+            Self::Gone(at) => version.parse::<u64>().is_ok_and(|version| version >= *at),
         }
-        !is_newer(&self.before, version) && *self.before != *version
-    }
-
-    /// Whether the absence of the object settles it. With a label selector, an absent object
-    /// settles nothing, because it may not have the label any more, or not yet.
-    fn is_settled_by_nothing(&self, is_filtered: bool) -> bool {
-        !is_filtered && !self.before.is_empty()
     }
 }
 
@@ -148,25 +77,44 @@ impl Pending {
 #[derive(Debug, Default)]
 struct Overlay {
     /// The result of a direct read.
-    known: Option<Arc<Object>>,
+    known: Option<Known>,
     /// The oldest first.
     pending: Vec<Pending>,
+}
+
+/// An allowed change.
+#[derive(Debug)]
+pub(super) struct Change<'c> {
+    pub(super) key: &'c Key,
+    /// The stored part of the object; none if nothing of it is kept.
+    pub(super) object: Option<Arc<Object>>,
+    /// The `resourceVersion` that it changes; empty for a new object.
+    pub(super) before: &'c str,
+    /// Until when it may be stored.
+    pub(super) ends: Instant,
+    /// Who makes it.
+    pub(super) tenant: &'c Tenant,
+}
+
+impl Change<'_> {
+    fn pending(&self, bounds: Bounds) -> Pending {
+        let uid = self.object.as_ref().map(|object| object.uid()).unwrap_or_default();
+        let form = Form::of(self.object.clone(), bounds.whole());
+        Pending::new(form, self.before, uid, self.ends, self.tenant.clone())
+    }
 }
 
 /// All allowed and unsettled changes of one resource.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     by_key: BTreeMap<Key, Overlay>,
-    count: usize,
-    bytes: usize,
-    /// The number of reservations so far.
-    made: u64,
-    /// The objects of the last of them, and their bytes.
-    last: VecDeque<Made>,
-    last_bytes: usize,
+    room: Room,
+    /// Bytes of direct reads.
+    known_bytes: usize,
+    log: Log,
     /// The number of settled ones.
     settled: u64,
-    /// No reservation ends before this time.
+    /// No reservation ends before this time. It is found anew when it has passed.
     first_end: Option<Instant>,
 }
 
@@ -174,9 +122,19 @@ pub(super) struct Reservations {
 pub(super) struct Shown<'r> {
     pub(super) key: &'r Key,
     /// The result of a direct read, if there is one.
-    pub(super) known: Option<&'r Arc<Object>>,
-    /// The results of unsettled requests, the oldest first.
-    pub(super) pending: Vec<Option<&'r Arc<Object>>>,
+    pub(super) known: Option<&'r Known>,
+    pending: &'r [Pending],
+}
+
+impl<'r> Shown<'r> {
+    /// The results of unsettled requests that differ from the stored object, the oldest first.
+    pub(super) fn pending(
+        &self,
+        stored: Option<&'r Arc<Object>>,
+    ) -> impl Iterator<Item = &'r Form> + Clone {
+        let pending = self.pending;
+        pending.iter().filter(move |pending| pending.changes(stored)).map(|pending| &pending.form)
+    }
 }
 
 impl Reservations {
@@ -187,7 +145,7 @@ impl Reservations {
 
     /// The number of reservations so far.
     pub(super) fn made(&self) -> u64 {
-        self.made
+        self.log.count()
     }
 
     /// Whether a reservation since `made` can change the answer to one of the queries.
@@ -196,35 +154,29 @@ impl Reservations {
         made: u64,
         asked: &(impl Iterator<Item = &'q Question> + Clone),
     ) -> bool {
-        let since = usize::try_from(self.made.saturating_sub(made)).unwrap_or(usize::MAX);
-        // Reservations that are not recorded any more can be about any object.
-        since > self.last.len()
-            || self.last.iter().rev().take(since).any(|made| made.answers(asked.clone()))
+        self.log.touches(made, asked)
     }
 
-    /// The forms of an object that any world can show beside the `stored` one.
+    /// The forms of an object that any world can show beside the `stored` ones.
     pub(super) fn forms(
         &self,
         key: &Key,
         stored: [Option<&Arc<Object>>; 2],
-        new: Option<&Arc<Object>>,
+        new: Option<Arc<Object>>,
+        bounds: Bounds,
     ) -> Made {
         let overlay = self.by_key.get(key);
-        let known = overlay.and_then(|overlay| overlay.known.as_ref());
+        let known = overlay.and_then(|overlay| match &overlay.known {
+            Some(Known::Newer(object)) => Some(object),
+            Some(Known::Gone(_)) | None => None,
+        });
         let pending = overlay.map(|overlay| overlay.pending.as_slice()).unwrap_or_default();
-        let pending = pending.iter().filter_map(|pending| pending.object.as_ref());
-        let forms = stored.into_iter().flatten().chain(known).chain(pending).chain(new).cloned();
-        Made { key: key.clone(), forms: forms.collect() }
-    }
-
-    fn remember(&mut self, made: Made, bounds: Bounds) {
-        self.made += 1;
-        self.last_bytes = self.last_bytes.saturating_add(made.size());
-        self.last.push_back(made);
-        while self.last.len() > MOST_REMEMBERED || self.last_bytes > bounds.bytes / SHARE {
-            let Some(oldest) = self.last.pop_front() else { break };
-            self.last_bytes = self.last_bytes.saturating_sub(oldest.size());
-        }
+        let new = Form::of(new, bounds.whole());
+        let all = || pending.iter().map(|pending| &pending.form).chain([&new]);
+        let forms = stored.into_iter().flatten().chain(known);
+        let forms = forms.chain(all().filter_map(Form::object)).cloned().collect();
+        let outlines = all().filter_map(Form::outline).cloned().collect();
+        Made { key: key.clone(), forms, outlines }
     }
 
     /// The number of settled reservations.
@@ -232,14 +184,20 @@ impl Reservations {
         self.settled
     }
 
-    /// The number of reservations.
-    pub(super) fn len(&self) -> usize {
-        self.count
+    /// What all reservations use.
+    pub(super) fn usage(&self) -> Usage {
+        let all = self.room.all();
+        Usage { bytes: all.bytes.saturating_add(self.known_bytes), ..all }
     }
 
-    /// Their bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// What those of a namespace, and those of a user, use.
+    pub(super) fn usage_of(&self, tenant: &Tenant) -> [Usage; 2] {
+        self.room.of(tenant)
+    }
+
+    /// The namespaces and users that use most, at most `count`.
+    pub(super) fn largest(&self, count: usize) -> Vec<(String, Usage)> {
+        self.room.largest(count)
     }
 
     /// Objects with knowledge beyond the watch.
@@ -267,72 +225,85 @@ impl Reservations {
         self.by_key.get(key)?.pending.iter().map(|pending| pending.ends).max()
     }
 
-    /// Maximum number of unsettled requests about one of these objects.
+    /// Number of unsettled requests about an object.
     pub(super) fn depth(&self, key: &Key) -> usize {
         self.by_key.get(key).map_or(0, |overlay| overlay.pending.len())
     }
 
-    /// Adds a request.
+    /// The time at which the first reservation can be settled by asking, or before it.
+    pub(super) fn first_end(&self) -> Option<Instant> {
+        self.first_end
+    }
+
+    /// Objects with a reservation whose time is over, at most `count`; those that wait longest first.
+    pub(super) fn ended(&mut self, at: Instant, count: usize) -> Vec<Key> {
+        if self.first_end.is_none_or(|first| first > at) {
+            return Vec::new();
+        }
+        let first = |overlay: &Overlay| overlay.pending.iter().map(|pending| pending.ends).min();
+        self.first_end = self.by_key.values().filter_map(first).min();
+        let ended = self.by_key.iter().filter_map(|(key, overlay)| Some((first(overlay)?, key)));
+        let mut ended: Vec<_> = ended.filter(|(ends, _)| *ends <= at).collect();
+        ended.sort();
+        ended.into_iter().take(count).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// Whether there is room for a change.
     ///
     /// # Errors
-    /// If the limit is reached.
-    pub(super) fn make(
-        &mut self,
-        key: &Key,
-        object: Option<Arc<Object>>,
-        made: Made,
-        before: &str,
-        ends: Instant,
-        bounds: Bounds,
-    ) -> Result<(), Full> {
-        let uid = object.as_ref().map(|object| object.uid()).unwrap_or_default();
-        let uid: Box<str> = if before.is_empty() { uid.into() } else { Box::default() };
-        let pending = Pending { object, before: before.into(), uid, ends };
-        let size = pending.size();
-        let overlay = self.by_key.get_mut(key);
-        let of_one = overlay.as_ref().map_or(0, |overlay| overlay.pending.len());
-        if let Some(overlay) = overlay
-            && let Some(same) = overlay.pending.iter_mut().find(|known| known.is_same(&pending))
-        {
-            // It is the same, and changes no answer.
-            same.ends = ends;
+    /// If there is none, or the tenant has its share.
+    pub(super) fn check_room(&self, change: &Change<'_>, bounds: Bounds) -> Result<(), Full> {
+        let pending = change.pending(bounds);
+        let overlay = self.by_key.get(change.key);
+        if overlay.is_some_and(|overlay| overlay.pending.iter().any(|one| one.is_equal(&pending))) {
             return Ok(());
         }
-        let bytes = self.bytes.saturating_add(size);
         // Direct reads of objects without pending requests use memory as well.
-        let count = self.count.max(self.by_key.len());
-        // A single one always fits: an API server limits its size.
-        let is_full = count >= bounds.count || (bytes > bounds.bytes && self.count > 0);
-        if of_one >= MOST_OF_ONE || is_full || self.has_its_share(&key.namespace, bounds) {
-            return Err(Full);
+        let is_full = self.by_key.len() >= bounds.count.saturating_mul(2)
+            || self.usage().bytes.saturating_add(pending.usage().bytes) > bounds.bytes;
+        let is_admitted = self.room.admits(change.tenant, pending.usage(), bounds);
+        if is_full || !is_admitted { Err(Full) } else { Ok(()) }
+    }
+
+    /// Adds a request. `stored` is the object that the watch shows.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub(super) fn make(
+        &mut self,
+        change: &Change<'_>,
+        stored: Option<&Arc<Object>>,
+        made: Made,
+        bounds: Bounds,
+    ) -> Result<(), Full> {
+        self.check_room(change, bounds)?;
+        let mut pending = change.pending(bounds);
+        let overlay = self.by_key.entry(change.key.clone()).or_default();
+        if let Some(equal) = overlay.pending.iter_mut().find(|one| one.is_equal(&pending)) {
+            // It changes no answer.
+            equal.join(pending);
+            return Ok(());
         }
-        self.by_key.entry(key.clone()).or_default().pending.push(pending);
-        self.first_end = Some(self.first_end.map_or(ends, |first| first.min(ends)));
-        self.count += 1;
-        self.bytes = bytes;
-        self.remember(made, bounds);
+        pending.compare(overlay.stored(stored));
+        self.first_end = Some(self.first_end.map_or(pending.ends, |first| first.min(pending.ends)));
+        self.room.add(pending.tenant(), pending.usage());
+        overlay.pending.push(pending);
+        self.log.push(made, bounds.bytes / LOG_PART);
         Ok(())
     }
 
-    /// Whether a namespace has reached its part of the memory.
-    fn has_its_share(&self, namespace: &str, bounds: Bounds) -> bool {
-        if namespace.is_empty() {
-            return false;
-        }
-        let start = Key::new(namespace, "");
-        let inside = self.by_key.range(start..).take_while(|(key, _)| *key.namespace == *namespace);
-        let add = |(count, bytes): (usize, usize), (_, overlay): (_, &Overlay)| {
-            (count + overlay.pending.len().max(1), bytes + overlay.size())
-        };
-        let (count, bytes) = inside.fold((0, 0), add);
-        count >= bounds.count.div_ceil(SHARE) || bytes >= bounds.bytes.div_ceil(SHARE)
-    }
-
-    /// The watch or a list shows an object with this version and uid.
-    pub(super) fn shown(&mut self, key: &Key, version: &str, uid: &str) {
+    /// The watch or a list shows an object. `object` is its stored part, if it can be read.
+    pub(super) fn shown(
+        &mut self,
+        key: &Key,
+        version: &str,
+        uid: &str,
+        object: Option<&Arc<Object>>,
+    ) {
         self.change(key, |overlay| {
             overlay.forget_known(version);
-            overlay.pending.retain(|pending| !pending.is_settled_by(version, uid));
+            overlay.pending.retain_mut(|pending| !pending.is_settled_by(version, uid));
+            overlay.compare(object);
         });
     }
 
@@ -340,7 +311,11 @@ impl Reservations {
     pub(super) fn gone(&mut self, key: &Key, version: &str, uid: &str) {
         self.change(key, |overlay| {
             overlay.forget_known(version);
-            overlay.pending.retain(|pending| !pending.is_settled_by_end(version, uid));
+            if let Some(Known::Gone(_)) = overlay.known {
+                overlay.known = None;
+            }
+            overlay.pending.retain_mut(|pending| !pending.is_settled_by_end(version, uid));
+            overlay.compare(None);
         });
     }
 
@@ -348,10 +323,8 @@ impl Reservations {
     pub(super) fn not_listed(&mut self, key: &Key, version: &str, is_filtered: bool) {
         self.change(key, |overlay| {
             overlay.forget_known(version);
-            overlay.pending.retain(|pending| {
-                // The list does not have changes since its start yet.
-                is_newer(&pending.before, version) || !pending.is_settled_by_nothing(is_filtered)
-            });
+            overlay.pending.retain(|pending| !pending.is_settled_by_list(version, is_filtered));
+            overlay.compare(None);
         });
     }
 
@@ -361,26 +334,29 @@ impl Reservations {
         for key in self.all() {
             self.change(&key, |overlay| {
                 overlay.known = None;
-                overlay.pending.retain(|pending| pending.before.is_empty());
+                overlay.pending.retain(Pending::is_creation);
             });
         }
     }
 
-    /// A direct read started at this time found the object or not. `newer` is its state if the
-    /// watch does not know it yet.
+    /// A direct read that started at this time found the object, or none. `known` is what the watch does not
+    /// know yet.
     pub(super) fn read(
         &mut self,
         key: &Key,
         found: Option<&Arc<Object>>,
-        newer: Option<Arc<Object>>,
+        known: Option<Known>,
         asked: Instant,
         is_filtered: bool,
     ) {
+        if known.is_some() {
+            self.by_key.entry(key.clone()).or_default();
+        }
         self.change(key, |overlay| {
             match found {
                 Some(object) => {
                     let (version, uid) = (object.resource_version(), object.uid());
-                    overlay.pending.retain(|pending| !pending.is_settled_by(version, uid));
+                    overlay.pending.retain_mut(|pending| !pending.is_settled_by(version, uid));
                 }
                 None => {
                     overlay.pending.retain(|pending| !pending.is_settled_by_nothing(is_filtered));
@@ -388,13 +364,28 @@ impl Reservations {
             }
             overlay.pending.retain(|pending| pending.ends > asked);
             // An answer that took longer than another one is older.
-            let is_old = |known: &Arc<Object>| {
-                newer.as_ref().is_some_and(|newer| {
-                    is_newer(known.resource_version(), newer.resource_version())
-                })
+            let is_old = match (&overlay.known, &known) {
+                (Some(Known::Newer(object)), Some(Known::Newer(newer))) => {
+                    is_newer(object.resource_version(), newer.resource_version())
+                }
+                (Some(Known::Newer(object)), Some(Known::Gone(at))) => {
+                    is_newer(object.resource_version(), &at.to_string())
+                }
+                (Some(Known::Gone(at)), Some(Known::Newer(newer))) => {
+                    is_newer(&at.to_string(), newer.resource_version())
+                }
+                (Some(Known::Gone(at)), Some(Known::Gone(later))) => at > later,
+                // The read has found what the watch shows, and so nothing that is news.
+                (Some(Known::Newer(object)), None) => found.is_some_and(|found| {
+                    is_newer(object.resource_version(), found.resource_version())
+                }),
+                (Some(Known::Gone(at)), None) => {
+                    found.is_some_and(|found| !is_newer(found.resource_version(), &at.to_string()))
+                }
+                (None, _) => false,
             };
-            if !overlay.known.as_ref().is_some_and(is_old) {
-                overlay.known = newer;
+            if !is_old {
+                overlay.known = known;
             }
         });
     }
@@ -408,17 +399,15 @@ impl Reservations {
         if !known && self.first_end.is_none_or(|first| first + LAG >= at) {
             return;
         }
-        let keys: Vec<_> = self.by_key.keys().cloned().collect();
-        for key in keys {
+        let version = version.map(|version| version.to_string());
+        for key in self.all() {
             self.change(&key, |overlay| {
-                if let Some(version) = version {
-                    overlay.forget_known(&version.to_string());
+                if let Some(version) = &version {
+                    overlay.forget_known(version);
                 }
                 overlay.pending.retain(|pending| pending.ends + LAG >= at);
             });
         }
-        let ends = self.by_key.values().flat_map(|overlay| &overlay.pending);
-        self.first_end = ends.map(|pending| pending.ends).min();
     }
 
     /// All keys.
@@ -426,49 +415,74 @@ impl Reservations {
         self.by_key.keys().cloned().collect()
     }
 
+    /// Changes an overlay, and accounts for what is settled.
     fn change(&mut self, key: &Key, change: impl FnOnce(&mut Overlay)) {
         let Some(overlay) = self.by_key.get_mut(key) else { return };
-        let before = (overlay.pending.len(), overlay.size());
+        let usage = |overlay: &Overlay| -> Vec<(Tenant, Usage)> {
+            let all = overlay.pending.iter();
+            all.map(|pending| (pending.tenant().clone(), pending.usage())).collect()
+        };
+        let known = |overlay: &Overlay| overlay.known.as_ref().map_or(0, Known::size);
+        let (before, known_before) = (usage(overlay), known(overlay));
         change(overlay);
-        let after = (overlay.pending.len(), overlay.size());
+        let (after, known_after) = (usage(overlay), known(overlay));
         if overlay.pending.is_empty() && overlay.known.is_none() {
             self.by_key.remove(key);
         }
-        let settled = before.0.saturating_sub(after.0);
-        self.count = self.count.saturating_sub(settled);
+        if before.len() != after.len() {
+            before.iter().for_each(|(tenant, usage)| self.room.remove(tenant, *usage));
+            after.iter().for_each(|(tenant, usage)| self.room.add(tenant, *usage));
+        }
+        let settled = before.len().saturating_sub(after.len());
         self.settled += u64::try_from(settled).unwrap_or_default();
-        self.bytes = self.bytes.saturating_sub(before.1).saturating_add(after.1);
-    }
-}
-
-impl Pending {
-    fn is_same(&self, other: &Self) -> bool {
-        let same = match (&self.object, &other.object) {
-            (Some(left), Some(right)) => left.is_same(right),
-            (None, None) => true,
-            _ => false,
-        };
-        same && self.before == other.before && self.uid == other.uid
+        self.known_bytes =
+            self.known_bytes.saturating_sub(known_before).saturating_add(known_after);
     }
 }
 
 impl Overlay {
     fn show<'r>(&'r self, key: &'r Key) -> Shown<'r> {
-        let pending = self.pending.iter().map(|pending| pending.object.as_ref());
-        Shown { key, known: self.known.as_ref(), pending: pending.collect() }
+        Shown { key, known: self.known.as_ref(), pending: &self.pending }
     }
 
-    fn size(&self) -> usize {
-        let pending: usize = self.pending.iter().map(Pending::size).sum();
-        self.known.as_ref().map_or(pending, |known| pending.saturating_add(known.size()))
+    /// The stored object, as far as it is known.
+    fn stored<'o>(&'o self, base: Option<&'o Arc<Object>>) -> Option<&'o Arc<Object>> {
+        stored(base, self.known.as_ref())
+    }
+
+    fn compare(&mut self, base: Option<&Arc<Object>>) {
+        let stored = stored(base, self.known.as_ref());
+        for pending in &mut self.pending {
+            pending.compare(stored);
+        }
     }
 
     /// A direct read is obsolete when the watch has reached its version.
     fn forget_known(&mut self, version: &str) {
-        let is_older = |known: &Arc<Object>| !is_newer(known.resource_version(), version);
-        if self.known.as_ref().is_some_and(is_older) {
+        if self.known.as_ref().is_some_and(|known| known.is_reached_by(version)) {
             self.known = None;
         }
+    }
+}
+
+/// The stored state of one object, of which `base` is what the watch or a list shows.
+pub(super) fn stored<'o>(
+    base: Option<&'o Arc<Object>>,
+    known: Option<&'o Known>,
+) -> Option<&'o Arc<Object>> {
+    match (base, known) {
+        (Some(base), Some(Known::Newer(known)))
+            if !is_newer(known.resource_version(), base.resource_version()) =>
+        {
+            Some(base)
+        }
+        (_, Some(Known::Newer(known))) => Some(known),
+        (Some(base), Some(Known::Gone(at)))
+            if !is_newer(base.resource_version(), &at.to_string()) =>
+        {
+            None
+        }
+        (base, _) => base,
     }
 }
 

@@ -20,7 +20,7 @@ fn write(cluster: &Cluster, name: &str) -> Write {
     let kinds = (0..cluster.kinds.len()).collect();
     let resource = Some(("g".to_owned(), "r".to_owned()));
     let object = Some(object(name, "", name, "x"));
-    Write { kinds, resource, key: key(name), object, old: None }
+    Write { kinds, resource, key: key(name), user: user(), object, old: None }
 }
 
 /// What everybody asks who must not be allowed beside somebody else.

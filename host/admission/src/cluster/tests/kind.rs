@@ -42,7 +42,7 @@ fn all(kind: &Kind) -> [String; 3] {
 
 fn reserve(kind: &Kind, name: &str, uid: &str, before: &str, spec: &str) {
     let object = object(name, before, uid, spec);
-    kind.reserve(&key(name), &object, None, before).unwrap();
+    assert!(reserve_for(&kind, "u", &key(name), &object, before));
 }
 
 async fn pass(seconds: u64) {
@@ -115,7 +115,7 @@ async fn a_change_that_leaves_the_view_takes_away_in_one_world_only() {
     let kind = visible();
     kind.apply(object("a", "2", "u", "old").root(), "");
     let json = r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"2","labels":{"hidden":""}},"spec":"old"}"#;
-    kind.reserve(&key("a"), &Document::parse(json).unwrap(), None, "2").unwrap();
+    assert!(reserve_for(&kind, "u", &key("a"), &Document::parse(json).unwrap(), "2"));
     assert_eq!(all(&kind), ["a=old", "", "a=old"]);
 }
 
@@ -316,37 +316,133 @@ async fn what_is_named_by_another_name_is_not_reserved() {
     let kind = live();
     let forged = object("a", "", "u", "x");
     for number in 0..300 {
-        kind.reserve(&key(&format!("z{number}")), &forged, None, "").unwrap();
+        assert!(reserve_for(&kind, "u", &key(&format!("z{number}")), &forged, ""));
     }
     assert_eq!((shown(&kind, World::Together), kind.status().reservations), (String::new(), 0));
 }
 
+/// Tries to reserve the creation of an object.
+fn try_one(kind: &Kind, user: &str, namespace: &str, name: &str, spec: &str) -> bool {
+    let json =
+        format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"spec":"{spec}"}}"#);
+    let object = Document::parse(&json).unwrap();
+    reserve_for(kind, user, &Key::new(namespace, name), &object, "")
+}
+
 #[tokio::test(start_paused = true)]
-async fn there_is_no_room_without_end() {
+async fn reservations_of_all_tenants_are_bounded() {
     let bounds = Bounds { count: 16, bytes: 100_000 };
     let kind = cluster(Options { bounds, ..Options::of(Source::Live) }).kinds.remove(0);
     list(&kind, "1", &[]);
-    let try_one = |namespace: &str, name: &str, spec: &str| {
-        let json = format!(
-            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"spec":"{spec}"}}"#
-        );
-        let object = Document::parse(&json).unwrap();
-        kind.reserve(&Key::new(namespace, name), &object, None, "").is_ok()
-    };
-    assert!(["1", "2", "3", "4"].iter().all(|spec| try_one("a", "a", spec)));
-    assert!(!try_one("a", "a", "5"), "of one object");
-    assert!(try_one("a", "a", "4"), "the same again is no other");
-    assert!(!try_one("a", "b", "1"), "of one namespace");
-    assert!((0..12).all(|number| try_one(&format!("n{number}"), "x", "x")));
-    assert!(!try_one("n12", "x", "x"), "of all");
-    assert_eq!(kind.status().reservations, 16);
+    let numbers = |count: u32| (0..count).map(|number| number.to_string());
+    assert!(numbers(8).all(|spec| try_one(&kind, "eve", "a", "a", &spec)));
+    assert!(!try_one(&kind, "eve", "a", "a", "8"), "eve and her namespace have half of the room");
+    assert!(!try_one(&kind, "eve", "b", "a", "8"), "in another namespace, too");
+    assert!(!try_one(&kind, "bob", "a", "b", "8"), "and the namespace for another user");
+    assert!(try_one(&kind, "eve", "a", "a", "7"), "an equal request needs no room");
+    assert!(numbers(4).all(|n| try_one(&kind, &format!("u{n}"), &format!("n{n}"), "x", "x")));
+    assert_eq!(kind.status().reservations, 12);
     pass(20).await;
-    assert!(!try_one("n12", "x", "x"), "the watch has not spoken");
+    assert!(!try_one(&kind, "eve", "a", "a", "8"), "the watch has not spoken");
     kind.bookmark("2");
-    let large = "x".repeat(200_000);
-    assert!(try_one("n12", "x", &large), "alone, whatever its size");
-    assert!(!try_one("n13", "x", "x"), "in bytes");
+    assert!(try_one(&kind, "eve", "a", "a", "8"));
     assert_eq!(kind.status().reservations, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_object_is_reserved_as_an_outline() {
+    let bounds = Bounds { count: 16, bytes: 100_000 };
+    let kind = cluster(Options { bounds, ..Options::of(Source::Live) }).kinds.remove(0);
+    list(&kind, "1", &[]);
+    let large = "x".repeat(2_000_000);
+    assert!(try_one(&kind, "eve", "a", "large", &large));
+    assert!(try_one(&kind, "bob", "b", "small", "y"), "it leaves room for others");
+    let asks = |namespace: &str, spec: &str| {
+        let values = Arc::new(std::iter::once(spec.to_owned()).collect());
+        let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
+        let query = Query { namespace: Some(namespace.to_owned()), matches, ..Query::default() };
+        let found = kind.select(&query, usize::MAX, None, APPLIED, None).unwrap();
+        assert!(found.objects.is_empty(), "it cannot be shown");
+        (found.is_unsure, found.touched.len())
+    };
+    assert_eq!(asks("a", &large), (true, 1), "who asks about it does not know");
+    assert_eq!(asks("a", "other"), (false, 0));
+    assert_eq!(asks("b", &large), (false, 0));
+    let got = kind.get(&Key::new("a", "large"), None, APPLIED).unwrap();
+    assert!(got.is_unsure && got.touches);
+    assert!(!kind.get(&Key::new("a", "large"), None, World::Stored).unwrap().is_unsure);
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_requests_are_one_reservation_that_is_extended() {
+    let kind = live();
+    kind.apply(object("a", "2", "u", "stored").root(), "");
+    for uid in 0..40 {
+        reserve(&kind, "a", &format!("uid-{uid}"), "", "wanted");
+        pass(1).await;
+    }
+    assert_eq!(kind.status().reservations, 1);
+    assert_eq!(kind.ended(tokio::time::Instant::now(), 9), [], "the last one has one more second");
+    pass(1).await;
+    assert_eq!(kind.ended(tokio::time::Instant::now(), 9), [key("a")]);
+    // A creation of what is stored already changes nothing while it is stored.
+    reserve(&kind, "a", "other", "", "stored");
+    let shown = |kind: &Kind| shown(kind, World::Together);
+    assert_eq!(shown(&kind), "a=stored a=wanted");
+    kind.delete(&key("a"), "3", "u");
+    assert_eq!(shown(&kind), "a=wanted a=stored");
+    kind.apply(object("a", "4", "v", "wanted").root(), "");
+    assert_eq!(shown(&kind), "a=wanted a=stored", "now the other one is stored");
+}
+
+#[tokio::test(start_paused = true)]
+async fn uid_of_an_equal_request_settles_only_that_request() {
+    let kind = live();
+    for uid in ["first", "second"] {
+        reserve(&kind, "a", uid, "", "wanted");
+    }
+    kind.apply(object("a", "2", "second", "wanted").root(), "");
+    assert_eq!(kind.status().reservations, 1, "the first one can be stored after a deletion");
+    kind.apply(object("a", "3", "first", "wanted").root(), "");
+    assert_eq!(kind.status().reservations, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_different_requests_about_an_object_share_the_last_world() {
+    let kind = live();
+    for spec in 0..7 {
+        reserve(&kind, "a", &format!("u{spec}"), "", &format!("s{spec}"));
+    }
+    let world = |number: usize| {
+        let found =
+            kind.select(&Query::default(), usize::MAX, None, World::Applied(number), None).unwrap();
+        (texts(&found.objects), found.is_unsure)
+    };
+    assert_eq!(world(0), ("a=s0".to_owned(), false));
+    assert_eq!(world(2), ("a=s2".to_owned(), false));
+    assert_eq!(world(3), ("a=s3 a=s4 a=s5 a=s6".to_owned(), true));
+    assert!(kind.get(&key("a"), None, World::Applied(3)).unwrap().is_unsure);
+    assert!(!kind.get(&key("a"), None, World::Applied(2)).unwrap().is_unsure);
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_that_finds_nothing_hides_what_the_watch_still_shows() {
+    let kind = live();
+    kind.apply(object("a", "5", "u", "stored").root(), "");
+    kind.apply(object("b", "6", "v", "stored").root(), "");
+    let read = |version: &str| {
+        let found = Listing { version: version.to_owned(), ..kind.empty() };
+        kind.learn(&key("a"), &found, tokio::time::Instant::now())
+    };
+    assert!(!read("4"), "the read is older than what the watch shows");
+    assert!(read("7"));
+    assert_eq!(shown(&kind, World::Stored), "b=stored");
+    assert!(kind.get(&key("a"), None, World::Stored).unwrap().object.is_none());
+    // Events up to the read say nothing new.
+    kind.apply(object("a", "6", "u", "changed").root(), "");
+    assert_eq!(shown(&kind, World::Stored), "b=stored");
+    kind.apply(object("a", "8", "w", "new").root(), "");
+    assert_eq!(shown(&kind, World::Stored), "a=new b=stored");
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,6 +486,6 @@ fn half_of_an_object_is_not_reserved() {
     let account = opgate_document::Account::new(1 << 20);
     let whole = object("a", "", "a", "x").charged_to(&account);
     assert!(!account.take(2 << 20), "a look at it has found no room");
-    assert!(kind.reserve(&key("a"), &whole, None, "").is_err());
+    assert!(!reserve_for(kind, "u", &key("a"), &whole, ""));
     assert_eq!(kind.status().reservations, 0);
 }

@@ -47,3 +47,27 @@ fn list(kind: &Kind, version: &str, objects: &[Arc<Document>]) {
     }
     kind.replace(listing, tokio::time::Instant::now());
 }
+
+/// Why there is no decision.
+#[derive(Debug, PartialEq, Eq)]
+enum Undecided {
+    Unsettled(Unsettled),
+    NoRoom(NoRoom),
+}
+
+impl From<Unsettled> for Undecided {
+    fn from(unsettled: Unsettled) -> Self {
+        Self::Unsettled(unsettled)
+    }
+}
+
+/// A user of whom nothing more is known.
+fn user() -> Arc<str> {
+    "somebody".into()
+}
+
+/// Reserves the creation of an object, or the change of one of the version `before`.
+fn reserve_for(kind: &Kind, user: &str, key: &Key, object: &Document, before: &str) -> bool {
+    let tenant = Tenant { namespace: key.namespace.clone(), user: user.into() };
+    kind.reserve(Allowed { key, object, old: None, before, tenant: &tenant }).is_ok()
+}

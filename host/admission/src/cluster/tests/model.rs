@@ -3,8 +3,10 @@
 //!
 //! * what is stored never breaks the rule: no verdict is laxer than the stored object and the pending
 //!   one allow, either of them;
-//! * a denial has a reason: something that was stored or shown while it was decided, or a request
-//!   that could still be stored.
+//! * a denial has a reason: something that was stored while it was decided, or a request that could
+//!   still be stored. That the watch still shows something is none;
+//! * every reservation ends a little later than its time, whatever the watch does;
+//! * no burst of requests that are never stored makes another one fail for lack of room.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,6 +40,8 @@ struct Step {
 enum What {
     /// A request; `create` where it wants a new object, whether there is one or not.
     Request { name: u8, spec: u8, create: bool, fate: Fate },
+    /// Requests for new objects of one name with different specs, none of which is stored.
+    Burst { name: u8, count: u8 },
     /// Somebody deletes an object.
     Delete { name: u8 },
     /// Events come so much later from now on.
@@ -67,6 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let what = prop_oneof![
         8 => request,
         2 => (0..4_u8).prop_map(|name| What::Delete { name }),
+        1 => (0..4_u8, 1..9_u8).prop_map(|(name, count)| What::Burst { name, count }),
         1 => (0..900_u16).prop_map(What::Lag),
         1 => Just(What::List),
         1 => Just(What::Cut),
@@ -91,7 +96,7 @@ struct Server {
     events: VecDeque<Event>,
     /// Requests that were allowed, and until when they could be stored.
     under_way: Vec<(String, u8, Instant)>,
-    /// What was stored or shown, and until when.
+    /// What was stored, and until when.
     past: Vec<(String, u8, Instant)>,
     lag: Duration,
     is_cut: bool,
@@ -123,19 +128,9 @@ impl Server {
         Some(self.lag)
     }
 
-    /// The watch may show it for a while.
+    /// It was stored until now.
     fn forget(&mut self, name: &str, spec: u8) {
-        // Longer than any lag, or for ever where it is cut.
-        let until = if self.is_cut { 3_600 } else { 1 };
-        self.past.push((name.to_owned(), spec, Instant::now() + Duration::from_secs(until)));
-    }
-
-    /// What the watch has not told by now it does not tell any more.
-    fn cut(&mut self) {
-        self.is_cut = true;
-        for (_, _, until) in &mut self.past {
-            *until = (*until).max(Instant::now() + Duration::from_secs(3_600));
-        }
+        self.past.push((name.to_owned(), spec, Instant::now()));
     }
 
     /// Whether there is a reason to refuse a request since `began`.
@@ -203,9 +198,9 @@ struct Rule<'r> {
 
 impl Judge for Rule<'_> {
     type Verdict = bool;
-    type Overload = Unsettled;
+    type Overload = Undecided;
 
-    async fn judge(&self, lens: &Lens) -> Result<Asked<bool>, Unsettled> {
+    async fn judge(&self, lens: &Lens) -> Result<Asked<bool>, Undecided> {
         let values = Arc::new(std::iter::once(self.spec.to_string()).collect());
         let matches = vec![Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
@@ -217,6 +212,9 @@ impl Judge for Rule<'_> {
         let allows = self.spec == FREE || others.len() < self.most;
         // Judging takes its time.
         tokio::time::sleep(Duration::from_millis(1)).await;
+        let mut grounds = Grounds::default();
+        grounds.add(0, &Scope::All, &found.objects);
+        let grounds = if allows { Vec::new() } else { grounds.of_denial("") };
         let touched = found.touched.into_iter().map(|key| (0, key)).collect();
         let asked = vec![(0, Scope::All)];
         // Exactly what was asked: what is reserved about other specs does not matter.
@@ -228,6 +226,8 @@ impl Judge for Rule<'_> {
             asked,
             questions,
             touched,
+            is_unsure: found.is_unsure,
+            grounds,
             wanted: Vec::new(),
         })
     }
@@ -240,13 +240,20 @@ impl Judge for Rule<'_> {
         verdict
     }
 
-    fn without_room(&self, _: bool) -> Result<bool, Unsettled> {
-        Err(Unsettled::NoRoom)
+    fn without_room(&self, _: bool, no_room: NoRoom) -> Result<bool, Undecided> {
+        Err(Undecided::NoRoom(no_room))
     }
 
-    fn change(&self, _: &mut bool) -> Result<Option<Write>, Unsettled> {
+    fn change(&self, _: &mut bool) -> Result<Option<Write>, Undecided> {
         let (object, old) = (Some(self.object.clone()), self.old.clone());
-        Ok(Some(Write { kinds: vec![0], resource: None, key: key(&self.name), object, old }))
+        Ok(Some(Write {
+            kinds: vec![0],
+            resource: None,
+            key: key(&self.name),
+            user: user(),
+            object,
+            old,
+        }))
     }
 }
 
@@ -293,7 +300,8 @@ impl Play {
                 assert!(reason, "{name}={spec} is refused for nothing after {:?}", now - began);
                 return;
             }
-            Err(Unsettled::NoRoom) => return,
+            // Requests in progress about an object that cannot be looked at, one after the other.
+            Err(Undecided::Unsettled(Unsettled::Contention)) => return,
             Err(other) => panic!("{other:?}"),
         }
         let until = now + self.cluster.options.reservation;
@@ -336,11 +344,6 @@ impl Play {
         let mut server = self.server.lock();
         (server.is_cut, server.lag) = (false, Duration::ZERO);
         server.events.clear();
-        let now = Instant::now();
-        server.past.retain_mut(|(_, _, until)| {
-            *until = (*until).min(now + Duration::from_secs(1));
-            true
-        });
         let objects: Vec<_> =
             server.objects.iter().map(|(n, stored)| document(n, stored)).collect();
         list(&self.cluster.kinds[0], &server.version.to_string(), &objects);
@@ -349,8 +352,11 @@ impl Play {
 
 async fn play(steps: &[Step], consistent: bool, most: usize) {
     let server = Shared::new(Mutex::new(Server { version: 1, most, ..Server::default() }));
+    let cluster = Arc::new(cluster(Options::of(Source::Live)));
+    let (kind, api) = (cluster.kinds[0].clone(), Model(server.clone()));
+    let settler = tokio::task::spawn_local(async move { settling::settle(&kind, &api).await });
     let world = Rc::new(Play {
-        cluster: Arc::new(cluster(Options::of(Source::Live))),
+        cluster,
         direct: Arc::new(Direct::new(Model(server.clone()))),
         server,
         consistent,
@@ -365,6 +371,13 @@ async fn play(steps: &[Step], consistent: bool, most: usize) {
                 let request = world.clone().request(name, spec, create, fate);
                 requests.push(tokio::task::spawn_local(request));
             }
+            What::Burst { name, count } => {
+                for spec in 0..count {
+                    // Specs of nobody else: they are in no one's way.
+                    let request = world.clone().request(name, 100 + spec, true, Fate::Lost);
+                    requests.push(tokio::task::spawn_local(request));
+                }
+            }
             What::Delete { name } => {
                 let lag = world.server.lock().delete(&format!("n{name}"));
                 if let Some(lag) = lag {
@@ -377,13 +390,16 @@ async fn play(steps: &[Step], consistent: bool, most: usize) {
                 server.lag = server.lag.max(Duration::from_millis(lag.into()));
             }
             What::List => world.list(),
-            What::Cut => world.server.lock().cut(),
+            What::Cut => world.server.lock().is_cut = true,
         }
     }
     for request in requests {
         request.await.unwrap();
     }
     assert_eq!(world.direct.questions(), 0);
+    tokio::time::sleep(world.cluster.options.reservation + Duration::from_millis(200)).await;
+    assert_eq!(world.cluster.kinds[0].status().reservations, 0);
+    settler.abort();
 }
 
 fn run(steps: &[Step], consistent: bool, most: usize) {

@@ -1,0 +1,214 @@
+//! One allowed change that is not known to be stored.
+
+use std::sync::Arc;
+
+use opgate_cluster::{Object, Outline};
+use tokio::time::Instant;
+
+use super::is_newer;
+use super::room::{Tenant, Usage};
+
+/// Maximum number of uids of equal requests that are recorded. Beyond, no uid settles the reservation.
+const MAX_UIDS: usize = 16;
+
+/// What a change stores.
+#[derive(Debug, Clone)]
+pub(in crate::cluster) enum Form {
+    /// Nothing that is kept, for example because the object loses a label.
+    Removed,
+    /// The stored part of the object.
+    Whole(Arc<Object>),
+    /// The same, if it is too large to be kept. What it says can only be read after it is stored.
+    Outline(Arc<Outline>),
+}
+
+impl Form {
+    /// The form of a stored part, in so many bytes.
+    pub(super) fn of(object: Option<Arc<Object>>, max_bytes: usize) -> Self {
+        match object {
+            None => Self::Removed,
+            Some(object) if object.size() > max_bytes => {
+                Self::Outline(Arc::new(Outline::of(&object)))
+            }
+            Some(object) => Self::Whole(object),
+        }
+    }
+
+    pub(in crate::cluster) fn object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::Whole(object) => Some(object),
+            Self::Removed | Self::Outline(_) => None,
+        }
+    }
+
+    pub(in crate::cluster) fn outline(&self) -> Option<&Arc<Outline>> {
+        match self {
+            Self::Outline(outline) => Some(outline),
+            Self::Removed | Self::Whole(_) => None,
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Removed => 0,
+            Self::Whole(object) => object.size(),
+            Self::Outline(outline) => outline.size(),
+        }
+    }
+
+    /// Whether policies see the same in both, whichever of them is stored.
+    fn is_copy_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Removed, Self::Removed) => true,
+            (Self::Whole(left), Self::Whole(right)) => left.is_copy_of(right),
+            // Outlines may hide a difference, but show the same.
+            (Self::Outline(left), Self::Outline(right)) => left == right,
+            _ => false,
+        }
+    }
+}
+
+/// An allowed request that is not settled, or several equal ones.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) form: Form,
+    /// The `resourceVersion` that it changes; empty for a new object.
+    before: Box<str>,
+    /// The `uid`s of a new object, which the API server chooses for each request.
+    uids: Uids,
+    /// The time until which it may still be stored.
+    pub(super) ends: Instant,
+    /// Whose room it uses.
+    tenant: Tenant,
+    /// The version of a stored object with the same content: beside it, nothing changes if this is stored, too.
+    alike: Option<Box<str>>,
+}
+
+#[derive(Debug)]
+enum Uids {
+    /// An object with one of these is the result of one of the requests.
+    Known(Vec<Box<str>>),
+    /// No request said one: any object may be the result.
+    Unknown,
+    /// Too many to be recorded.
+    Many,
+}
+
+impl Pending {
+    pub(super) fn new(form: Form, before: &str, uid: &str, ends: Instant, tenant: Tenant) -> Self {
+        let is_known = before.is_empty() && !uid.is_empty();
+        let uids = if is_known { Uids::Known(vec![uid.into()]) } else { Uids::Unknown };
+        Self { form, before: before.into(), uids, ends, tenant, alike: None }
+    }
+
+    pub(super) fn is_creation(&self) -> bool {
+        self.before.is_empty()
+    }
+
+    pub(super) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// The room that it uses. The recorded uids have at most the size of an entry.
+    pub(super) fn usage(&self) -> Usage {
+        let tenant = self.tenant.namespace.len() + self.tenant.user.len();
+        let fixed = size_of::<Self>() + MAX_UIDS * 52;
+        Usage { count: 1, bytes: fixed + tenant + self.form.size() }
+    }
+
+    /// Whether both make the same change, so that one reservation serves for both.
+    pub(super) fn is_equal(&self, other: &Self) -> bool {
+        self.is_creation() == other.is_creation() && self.form.is_copy_of(&other.form)
+    }
+
+    /// Takes over an equal request.
+    pub(super) fn join(&mut self, other: Self) {
+        self.ends = self.ends.max(other.ends);
+        if is_newer(&other.before, &self.before) {
+            self.before = other.before;
+        }
+        let Uids::Known(more) = other.uids else {
+            // Without its uid, its result cannot be told from others'.
+            if self.is_creation() {
+                self.uids = Uids::Many;
+            }
+            return;
+        };
+        match &mut self.uids {
+            Uids::Known(known) => {
+                for uid in more {
+                    if !known.contains(&uid) {
+                        known.push(uid);
+                    }
+                }
+                if known.len() > MAX_UIDS {
+                    self.uids = Uids::Many;
+                }
+            }
+            Uids::Unknown => self.uids = Uids::Many,
+            Uids::Many => {}
+        }
+    }
+
+    /// Whether an existing object with this version and uid is the result of the request, or a
+    /// later one.
+    pub(super) fn is_settled_by(&mut self, version: &str, uid: &str) -> bool {
+        if self.is_creation() {
+            return match &mut self.uids {
+                // Another object with that name can be deleted in time for this one.
+                Uids::Known(known) => {
+                    known.retain(|known| **known != *uid);
+                    known.is_empty()
+                }
+                Uids::Unknown => true,
+                Uids::Many => false,
+            };
+        }
+        match (self.before.parse::<u64>(), version.parse::<u64>()) {
+            (Ok(before), Ok(shown)) => shown > before,
+            _ => *self.before != *version,
+        }
+    }
+
+    /// Whether the deletion of an object at this version settles it: a change of a deleted object
+    /// is refused. An earlier one was the end of the view only: the object lost a label, and got it
+    /// again.
+    pub(super) fn is_settled_by_end(&mut self, version: &str, uid: &str) -> bool {
+        if self.is_creation() {
+            return !uid.is_empty()
+                && match &mut self.uids {
+                    Uids::Known(known) => {
+                        known.retain(|known| **known != *uid);
+                        known.is_empty()
+                    }
+                    Uids::Unknown | Uids::Many => false,
+                };
+        }
+        !is_newer(&self.before, version) && *self.before != *version
+    }
+
+    /// Whether the absence of the object settles it. With a label selector, an absent object
+    /// settles nothing, because it may not have the label any more, or not yet.
+    pub(super) fn is_settled_by_nothing(&self, is_filtered: bool) -> bool {
+        !is_filtered && !self.is_creation()
+    }
+
+    /// Whether a list of this version, which does not have the object, settles it.
+    pub(super) fn is_settled_by_list(&self, version: &str, is_filtered: bool) -> bool {
+        // The list does not have changes since its start yet.
+        !is_newer(&self.before, version) && self.is_settled_by_nothing(is_filtered)
+    }
+
+    /// Compares a creation with the stored object. A change is known to differ from what it changes.
+    pub(super) fn compare(&mut self, stored: Option<&Arc<Object>>) {
+        let object = self.form.object().filter(|_| self.before.is_empty());
+        let alike = object.zip(stored).filter(|(object, stored)| object.is_copy_of(stored));
+        self.alike = alike.map(|(_, stored)| stored.resource_version().into());
+    }
+
+    /// Whether the result differs from the stored object, if there is one.
+    pub(super) fn changes(&self, stored: Option<&Arc<Object>>) -> bool {
+        let version = stored.map(|stored| stored.resource_version());
+        version.is_none() || self.alike.as_deref() != version
+    }
+}

@@ -1,0 +1,98 @@
+//! Settles reservations whose time is over: asks the API server whether the object is there.
+//!
+//! ```text
+//! reservation ends ─▶ read of the object, or of its namespace ─▶ Kind::learn ─▶ stored, or gone
+//!                        └─ fails: again after a while; meanwhile the watch may settle it
+//! ```
+//!
+//! A read that begins after the time is over is final: what it does not find is never stored. A tenant causes at
+//! most one read of an object for each of its own writes, so that asking is not more work for the API server than
+//! what caused it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use futures_util::stream;
+use opgate_cluster::Key;
+use tokio::time::Instant;
+
+use super::direct::Api;
+use super::lens::Scope;
+use super::{Cluster, Kind};
+
+/// Maximum number of concurrent reads.
+const AT_ONCE: usize = 8;
+
+/// Maximum number of objects that are read in one round.
+const MAX_OBJECTS: usize = 512;
+
+/// From this number of objects of a namespace on, the namespace is listed if it has fewer objects than that.
+const MANY: usize = 16;
+
+/// The wait between two rounds: what ends meanwhile is read together.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The wait before an object is read again: its read failed, or settled nothing.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// Settles reservations of a resource as soon as their time is over. It never ends.
+pub(super) async fn settle(kind: &Kind, api: &dyn Api) {
+    let mut tried: HashMap<Key, Instant> = HashMap::new();
+    loop {
+        let reserved = kind.has_reserved().notified();
+        let mut reserved = std::pin::pin!(reserved);
+        reserved.as_mut().enable();
+        match kind.first_end() {
+            None => reserved.await,
+            Some(end) => {
+                // A reservation that comes meanwhile ends later.
+                tokio::time::sleep_until(end).await;
+                let now = Instant::now();
+                tried.retain(|_, at| now.duration_since(*at) < RETRY_WAIT);
+                let mut ended = kind.ended(now, MAX_OBJECTS.saturating_add(tried.len()));
+                ended.retain(|key| !tried.contains_key(key));
+                tried.extend(ended.iter().map(|key| (key.clone(), now)));
+                read_all(kind, api, ended).await;
+                // Another request about the same object may have ended since.
+                let left = kind.ended(now, MAX_OBJECTS.saturating_add(tried.len()));
+                tried.retain(|key, _| left.contains(key));
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Settles those reservations of all resources whose time is over, if the API server answers.
+pub(super) async fn settle_all(cluster: &Cluster, api: &dyn Api) {
+    let kinds = cluster.kinds().iter();
+    let now = Instant::now();
+    join_all(kinds.map(|kind| read_all(kind, api, kind.ended(now, MAX_OBJECTS)))).await;
+}
+
+/// Reads objects whose reservations have ended.
+async fn read_all(kind: &Kind, api: &dyn Api, ended: Vec<Key>) {
+    let mut by_namespace: BTreeMap<Box<str>, Vec<Key>> = BTreeMap::new();
+    for key in ended {
+        by_namespace.entry(key.namespace.clone()).or_default().push(key);
+    }
+    let mut reads: Vec<(Scope, Vec<Key>)> = Vec::new();
+    for (namespace, keys) in by_namespace {
+        let is_list_smaller = keys.len() >= MANY && !kind.has_more_than(keys.len(), &namespace);
+        if is_list_smaller && !namespace.is_empty() {
+            reads.push((Scope::Namespace(namespace.into()), keys));
+        } else {
+            reads.extend(keys.into_iter().map(|key| (Scope::Object(key.clone()), vec![key])));
+        }
+    }
+    let read = |(scope, keys): (Scope, Vec<Key>)| async move {
+        let asked = Instant::now();
+        if let Ok(found) = api.list(kind, &scope).await {
+            for key in keys {
+                kind.learn(&key, &found, asked);
+            }
+        }
+    };
+    stream::iter(reads).for_each_concurrent(AT_ONCE, read).await;
+}

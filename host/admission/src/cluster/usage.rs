@@ -1,0 +1,66 @@
+//! Who uses the room for reservations: for messages, `/readyz?verbose`, metrics and `opgate doctor`.
+
+use super::{Cluster, Kind, NoRoom};
+
+/// Maximum number of tenants of one resource that are named.
+const MAX_TENANTS: usize = 5;
+
+/// Maximum bytes of the name of a tenant that are printed.
+const MAX_NAME_BYTES: usize = 253;
+
+/// What one namespace or one user has reserved of one resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservationUsage {
+    /// The resource.
+    pub resource: String,
+    /// `namespace NAME` or `user NAME`.
+    pub tenant: String,
+    /// Requests.
+    pub count: usize,
+    /// Bytes.
+    pub bytes: usize,
+    /// Maximum number of requests of all tenants.
+    pub limit_count: usize,
+    /// Maximum number of bytes of all tenants.
+    pub limit_bytes: usize,
+}
+
+impl Cluster {
+    /// The tenants that use most of the room for reservations, the largest first, a few of each resource.
+    #[must_use]
+    pub fn reservation_usage(&self) -> Vec<ReservationUsage> {
+        self.kinds.iter().flat_map(|kind| self.usage_of(kind)).collect()
+    }
+
+    fn usage_of(&self, kind: &Kind) -> Vec<ReservationUsage> {
+        let bounds = self.options.bounds;
+        let largest = kind.largest_tenants(MAX_TENANTS).into_iter();
+        let usage = largest.map(|(tenant, usage)| ReservationUsage {
+            resource: kind.name().to_owned(),
+            tenant: opgate_text::one_line(&tenant, MAX_NAME_BYTES),
+            count: usage.count,
+            bytes: usage.bytes,
+            limit_count: bounds.count,
+            limit_bytes: bounds.bytes,
+        });
+        usage.collect()
+    }
+
+    /// Says who uses the room of a resource.
+    pub(super) fn no_room(&self, kind: &Kind) -> NoRoom {
+        let (bounds, all) = (self.options.bounds, kind.reserved());
+        let largest: Vec<_> = self.usage_of(kind).into_iter().take(2).collect();
+        let largest = largest.iter().map(|usage| format!("{} of {}", usage.count, usage.tenant));
+        let why = format!(
+            "{} of {} places and {} of {} KiB for changes of {} are in use ({}), and a namespace or user has at \
+             most half of the rest",
+            all.count,
+            bounds.count,
+            all.bytes.div_ceil(1_024),
+            bounds.bytes / 1_024,
+            kind.name(),
+            largest.collect::<Vec<_>>().join(", "),
+        );
+        NoRoom { why }
+    }
+}
