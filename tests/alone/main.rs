@@ -19,6 +19,7 @@ mod races;
 mod reliability;
 mod reloads;
 mod replicas;
+mod reservations;
 mod sent;
 mod siege;
 

@@ -195,10 +195,21 @@ impl ControlPlane {
 
     /// A client of one of the users.
     pub async fn client(&self, user: &str) -> Client {
+        Client::try_from(self.config(user).await).unwrap()
+    }
+
+    /// A client of one of the users that acts as another one, with all permissions.
+    pub async fn client_as(&self, user: &str, other: &str) -> Client {
+        let mut config = self.config(user).await;
+        config.auth_info.impersonate = Some(other.to_owned());
+        config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+        Client::try_from(config).unwrap()
+    }
+
+    async fn config(&self, user: &str) -> Config {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig(user)).unwrap();
         let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        Client::try_from(config).unwrap()
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap()
     }
 
     /// Installs the CRDs and waits until their objects can be listed.
