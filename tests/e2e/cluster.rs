@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Scope};
+use testkit::fake::{FakeCluster, Scope, Watching};
 use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, cluster, group, namespace, policies};
 use testkit::until;
 use testkit::{Answer, Client, Server, configuration, hostile};
@@ -277,6 +277,86 @@ async fn what_was_allowed_counts_before_the_watch_shows_it() {
     assert_eq!(decide(&mut client, &second).await, "allowed", "it lives as long as the object");
     wrong["spec"]["targetNamespaces"] = json!(["c"]);
     assert_eq!(decide(&mut client, &wrong).await, "allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reservation_ends_by_asking_while_the_watch_is_silent() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--reservation", "1s"]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let first = group("a", "first", &["shared"], GOOSE);
+    let second = group("b", "second", &["shared"], GOOSE);
+    // It is never stored: a quota, another webhook, a name that exists.
+    assert_eq!(decide(&mut client, &first).await, "allowed");
+    let reservations = format!("opgate_context_reservations{{resource=\"{GROUPS}\"}}");
+    assert_eq!(server.metric(&reservations).await, Some(1.0));
+    until("the end of the reservation", async || server.metric(&reservations).await == Some(0.0))
+        .await;
+    assert_eq!(decide(&mut client, &second).await, "allowed");
+    // Stored, and not shown: the API server is asked, and the object counts.
+    cluster.pause();
+    let third = group("c", "third", &["other"], "Swan.v1.birds.com");
+    let fourth = group("d", "fourth", &["other"], "Swan.v1.birds.com");
+    assert_eq!(decide(&mut client, &third).await, "allowed");
+    cluster.apply(OLM, "v1", "operatorgroups", third);
+    cluster.resume();
+    until("its end", async || {
+        let text = decide(&mut client, &fourth).await;
+        text.starts_with("intersecting")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_that_fills_its_share_refuses_nothing_of_others() {
+    let cluster = cluster();
+    let server = serve(&cluster, &["--reservation", "1h"]);
+    ready(&server).await;
+    let mut client = server.connect().await;
+    let of = |user: &str, object: &Value| {
+        let mut review: Value = serde_json::from_str(&create(object, false)).unwrap();
+        review["request"]["userInfo"]["username"] = json!(user);
+        review.to_string()
+    };
+    let mut refused = 0;
+    for number in 0..600 {
+        let namespace = ["a", "b", "c", "d"][number % 4];
+        let apis = format!("Kind{number}.v1.{namespace}.com");
+        let never = group(namespace, "one", &[namespace], &apis);
+        let answer = client.review(of("eve", &never)).await.unwrap();
+        if answer.status == 503 {
+            refused += 1;
+            let told = ["namespace", "user eve", "at most half of the rest"];
+            assert!(told.iter().all(|part| answer.body.contains(part)), "{}", answer.body);
+        } else {
+            assert_eq!(answer.status, 200, "{}", answer.body);
+        }
+    }
+    assert_eq!(refused, 600 - 256, "half of 512 places are hers");
+    for number in 0..20 {
+        let namespace = format!("other-{number}");
+        let group = group(&namespace, "g", &[&namespace], "Goose.v1.other.com");
+        let answer = client.review(of("bob", &group)).await.unwrap();
+        assert_eq!((answer.status, message(&answer).as_str()), (200, "allowed"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denial_by_a_deleted_object_is_not_believed() {
+    let cluster = cluster();
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    let server = serve(&cluster, &[]);
+    ready(&server).await;
+    groups(&server, 1).await;
+    let mut client = server.connect().await;
+    let new = group("b", "new", &["shared"], GOOSE);
+    assert!(decide(&mut client, &new).await.starts_with("intersecting"));
+    // The watch is cut, and cannot be opened again: it still shows the group.
+    cluster.watches_of(OLM, "operatorgroups", Watching::Failed);
+    cluster.delete(OLM, "operatorgroups", "a", "first");
+    assert_eq!(objects(&server, GROUPS).await, Some(1.0));
+    assert_eq!(decide(&mut client, &new).await, "allowed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

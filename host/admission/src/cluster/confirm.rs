@@ -7,7 +7,6 @@
 //!                                                                                          └▶ news: evaluate again
 //! ```
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,8 @@ use futures_util::future::join_all;
 use opgate_cluster::{Key, Object};
 use tokio::time::Instant;
 
-use super::lens::Scope;
+use super::lens::{Listing, Scope};
+use super::reservations::is_newer;
 use super::{Cluster, Direct};
 
 /// Maximum number of reads for one denial.
@@ -35,6 +35,34 @@ pub(super) const MAX_ROUNDS: u32 = 3;
 
 /// Maximum time of the reads. A denial that cannot be confirmed by then stands.
 const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// Something that a denial rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ground {
+    /// The position of its resource.
+    pub(super) kind: usize,
+    /// An object, or a namespace in which none was found.
+    pub(super) scope: Scope,
+    /// The version of the object that the evaluation was shown; none if there was none.
+    pub(super) version: Option<Box<str>>,
+}
+
+impl Ground {
+    fn of(kind: usize, object: &Object) -> Self {
+        let version = Some(object.resource_version().into());
+        Self { kind, scope: Scope::Object(object.key().clone()), version }
+    }
+
+    /// Whether a read knows better than the evaluation.
+    fn is_outdated_by(&self, key: &Key, found: &Listing) -> bool {
+        match (&self.version, found.objects.get(key)) {
+            (None, found_object) => found_object.is_some() || found.unreadable.contains_key(key),
+            (Some(shown), Some(object)) => is_newer(object.resource_version(), shown),
+            // A deletion is later than what it deletes.
+            (Some(shown), None) => is_newer(&found.version, shown),
+        }
+    }
+}
 
 /// What the answers to one call were made of.
 #[derive(Debug, Clone, Default)]
@@ -62,62 +90,69 @@ impl Grounds {
         self.objects.extend(objects.iter().take(room).map(|object| (kind, object.clone())));
     }
 
-    /// The objects that a denial with this message rests on, those first that it names, and the queries that
-    /// had no answer.
+    /// What a denial with this message rests on: first the objects that it names, then the queries without an
+    /// answer, then other objects.
     #[must_use]
-    pub fn of_denial(self, message: &str) -> Vec<(usize, Scope)> {
-        let message =
-            message.get(..message.floor_char_boundary(MAX_MESSAGE_BYTES)).unwrap_or(message);
+    pub fn of_denial(self, message: &str) -> Vec<Ground> {
+        let end = message.floor_char_boundary(MAX_MESSAGE_BYTES);
+        let message = message.get(..end).unwrap_or(message);
         let is_named = |object: &Object| message.contains(&*object.key().name);
         let (named, others): (Vec<_>, Vec<_>) =
             self.objects.into_iter().partition(|(_, object)| is_named(object));
-        let scope =
-            |(kind, object): (usize, Arc<Object>)| (kind, Scope::Object(object.key().clone()));
-        let all = named.into_iter().map(scope).chain(self.missing);
-        let mut seen = BTreeSet::new();
-        let all = all.chain(others.into_iter().map(scope));
+        let shown = |(kind, object): (usize, Arc<Object>)| Ground::of(kind, &object);
+        let missing = |(kind, scope)| Ground { kind, scope, version: None };
+        let missing = self.missing.into_iter().map(missing);
+        let all = named.into_iter().map(shown).chain(missing);
+        let mut grounds: Vec<Ground> = Vec::new();
         // Of many others, none is more likely than the rest.
-        let new = all.filter(|(kind, scope)| seen.insert((*kind, format!("{scope:?}"))));
-        new.take(MAX_READS).collect()
+        for ground in all.chain(others.into_iter().map(shown)) {
+            if grounds.len() == MAX_READS {
+                break;
+            }
+            if !grounds.contains(&ground) {
+                grounds.push(ground);
+            }
+        }
+        grounds
     }
 }
 
-/// What became of the objects that a denial rests on.
-#[derive(Debug)]
-pub(super) enum Confirmation {
-    /// They are as they were, or the API server does not answer.
-    Unchanged,
-    /// The view knows more now. These namespaces are to be read directly.
-    Changed(Vec<(usize, Scope)>),
+/// What a denial rests on, read.
+#[derive(Debug, Default)]
+pub(super) struct Confirmation {
+    /// Whether an object differs from what the evaluation was shown. The view knows it now.
+    pub(super) is_outdated: bool,
+    /// Namespaces in which nothing was found, to be read directly.
+    pub(super) namespaces: Vec<(usize, Scope)>,
 }
 
 /// Reads what a denial rests on.
 pub(super) async fn confirm(
     cluster: &Cluster,
     direct: &Direct,
-    grounds: &[(usize, Scope)],
+    grounds: &[Ground],
     deadline: Instant,
 ) -> Confirmation {
-    let object = |(kind, scope): &(usize, Scope)| match scope {
-        Scope::Object(key) => Some((*kind, key.clone())),
-        Scope::Namespace(_) | Scope::All => None,
+    // A polled resource has no versions that say which answer is later.
+    let kind_of = |ground: &Ground| cluster.kinds().get(ground.kind).filter(|k| !k.is_polled());
+    let namespace = |ground: &Ground| match (&ground.scope, kind_of(ground)) {
+        (Scope::Namespace(namespace), Some(kind))
+            if !kind.has_more_than(MAX_IN_NAMESPACE, namespace) =>
+        {
+            Some((ground.kind, ground.scope.clone()))
+        }
+        _ => None,
     };
-    let objects: Vec<(usize, Key)> = grounds.iter().filter_map(object).collect();
-    let is_small = |(kind, scope): &&(usize, Scope)| match scope {
-        Scope::Namespace(namespace) => cluster
-            .kinds()
-            .get(*kind)
-            .is_some_and(|kind| !kind.has_more_than(MAX_IN_NAMESPACE, namespace)),
-        Scope::Object(_) | Scope::All => false,
+    let namespaces: Vec<_> = grounds.iter().filter_map(namespace).collect();
+    let read = async |ground: &Ground| match &ground.scope {
+        Scope::Object(key) if kind_of(ground).is_some() => {
+            let found = direct.learn(cluster, ground.kind, key).await;
+            matches!(found, Ok(Some(found)) if ground.is_outdated_by(key, &found))
+        }
+        _ => false,
     };
-    let namespaces: Vec<_> = grounds.iter().filter(is_small).cloned().collect();
     let until = deadline.min(Instant::now() + MAX_WAIT);
-    let reads = objects.iter().map(|(kind, key)| direct.learn(cluster, *kind, key));
-    let read = tokio::time::timeout_at(until, join_all(reads)).await.unwrap_or_default();
-    let is_news = read.iter().any(|read| matches!(read, Ok(true)));
-    if is_news || !namespaces.is_empty() {
-        Confirmation::Changed(namespaces)
-    } else {
-        Confirmation::Unchanged
-    }
+    let reads = join_all(grounds.iter().map(read));
+    let outdated = tokio::time::timeout_at(until, reads).await.unwrap_or_default();
+    Confirmation { is_outdated: outdated.contains(&true), namespaces }
 }

@@ -24,11 +24,11 @@ use opgate_document::Account;
 use tokio::time::Instant;
 
 use super::claims::LOOK_AGAIN;
-use super::confirm::{self, Confirmation, confirm};
+use super::confirm::{self, confirm};
 use super::lens::{Lens, Needed, Scope, World};
 use super::reservations::MAX_WORLDS;
 use super::settling::settle_all;
-use super::{Cluster, Counters, Direct, Kind, NoRoom, Question, Reserved, Source, Write};
+use super::{Cluster, Counters, Direct, Ground, Kind, NoRoom, Question, Reserved, Source, Write};
 
 /// Maximum wait for the watch before a direct read. The watch usually takes milliseconds.
 const WATCH_FIRST: Duration = Duration::from_millis(50);
@@ -118,7 +118,7 @@ pub struct Asked<V> {
     /// Whether the world could not show one of them as it may be stored: the verdict says nothing of it.
     pub is_unsure: bool,
     /// What a denial rests on, the most likely first.
-    pub grounds: Vec<(usize, Scope)>,
+    pub grounds: Vec<Ground>,
     /// Resources that must be listed before there is an answer, each with the number of objects.
     pub wanted: Vec<(Resource, usize)>,
 }
@@ -217,18 +217,17 @@ pub async fn decide<J: Judge>(
                 && let (Some(direct), Some(stored)) = (exactness.direct, worlds.first())
                 && stored.is_sound
                 && !stored.grounds.is_empty()
-                && let Confirmation::Changed(namespaces) =
-                    confirm(cluster, direct, &stored.grounds, deadline).await
             {
                 confirmed += 1;
-                let mut is_new = false;
-                for (kind, scope) in &namespaces {
-                    is_new |= needed.add(*kind, scope);
-                }
-                if is_new && let Ok(fresh) = direct.fresh(cluster, &needed, deadline).await {
+                let read = confirm(cluster, direct, &stored.grounds, deadline).await;
+                let new = read.namespaces.iter().filter(|(kind, scope)| needed.add(*kind, scope));
+                let has_new = new.count() > 0;
+                if has_new && let Ok(fresh) = direct.fresh(cluster, &needed, deadline).await {
                     lens.fresh = Some(fresh.into());
                 }
-                continue;
+                if has_new || read.is_outdated {
+                    continue;
+                }
             }
             return Ok(first(worlds)?.verdict);
         }

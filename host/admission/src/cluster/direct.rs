@@ -154,16 +154,24 @@ impl Direct {
         Ok(fresh)
     }
 
-    /// Reads one object, and updates its kind. Returns whether that differs from what was known.
+    /// Reads one object, and updates its kind. Returns what was found, unless there is no such kind.
     ///
     /// # Errors
     /// If the API server does not answer. The text says what happened.
-    pub async fn learn(&self, cluster: &Cluster, kind: usize, key: &Key) -> Result<bool, String> {
+    pub async fn learn(
+        &self,
+        cluster: &Cluster,
+        kind: usize,
+        key: &Key,
+    ) -> Result<Option<Arc<Listing>>, String> {
         let scope = Scope::Object(key.clone());
-        match (self.read(cluster, kind, &scope).await, cluster.kinds().get(kind)) {
-            (Some(Read { began, found }), Some(kind)) => Ok(kind.learn(key, &*found?, began)),
-            _ => Ok(false),
-        }
+        let read = self.read(cluster, kind, &scope).await;
+        let Some((Read { began, found }, kind)) = read.zip(cluster.kinds().get(kind)) else {
+            return Ok(None);
+        };
+        let found = found?;
+        kind.learn(key, &found, began);
+        Ok(Some(found))
     }
 
     /// The API server itself, for reads that nobody else waits for.

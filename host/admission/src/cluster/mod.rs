@@ -52,7 +52,7 @@ use opgate_document::Document;
 
 pub use audit::{Group, Served};
 pub use claims::{Claim, Claims};
-pub use confirm::Grounds;
+pub use confirm::{Ground, Grounds};
 pub use connection::{Connection, ConnectionError, Watches};
 pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
 pub use direct::{Api, Direct};

@@ -8,11 +8,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Kind;
-use super::standing::State;
 use crate::cluster::lens::Listing;
-use crate::cluster::reservations::{
-    Change, Full, Known, Made, Question, Tenant, Usage, is_newer, stored,
-};
+use crate::cluster::reservations::{Change, Full, Known, Made, Question, Tenant, Usage, is_newer};
 
 /// Numbers of reservations, to detect new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,12 +163,11 @@ impl Kind {
         }
     }
 
-    /// Takes over the result of a direct read for an object, which started at this time. Returns whether it
-    /// differs from what was known.
-    pub(in crate::cluster) fn learn(&self, key: &Key, found: &Listing, asked: Instant) -> bool {
+    /// Takes over the result of a direct read for an object, which started at this time.
+    pub(in crate::cluster) fn learn(&self, key: &Key, found: &Listing, asked: Instant) {
         let mut state = self.state.write();
         if found.unreadable.contains_key(key) {
-            return !state.listing.unreadable.contains_key(key);
+            return;
         }
         let (object, shown) = (found.objects.get(key), state.listing.objects.get(key));
         let known = match (object, shown) {
@@ -195,18 +191,9 @@ impl Kind {
             || state.reserved.keys() < self.options.bounds.count.saturating_mul(2);
         // A polled resource has no versions that say which list is later.
         let known = known.filter(|_| has_room && !state.polled);
-        // What is stored as far as it is known, before and after.
-        let version = |state: &State| {
-            let shown = state.listing.objects.get(key);
-            let known = state.reserved.of(key).and_then(|shown| shown.known);
-            stored(shown, known).map(|object| object.resource_version().to_owned())
-        };
-        let before = version(&state);
         state.reserved.read(key, object, known, asked, !self.labels().is_empty());
-        let is_news = version(&state) != before;
         drop(state);
         self.settled.notify_waiters();
-        is_news
     }
 
     /// Notified when a reservation is settled.

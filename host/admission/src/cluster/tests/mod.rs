@@ -1,6 +1,7 @@
 //! Views, reservations and verdicts, without policies and without a network.
 
 mod beside;
+mod confirm;
 mod decide;
 mod kind;
 mod model;

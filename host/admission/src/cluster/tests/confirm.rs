@@ -1,0 +1,184 @@
+//! Denials that rest on what the watch shows, and what the API server says about it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::BoxFuture;
+use opgate_cluster::Query;
+use tokio::time::Instant;
+
+use super::*;
+
+/// What the API server has, and how often it was asked. No answer if `objects` is none.
+#[derive(Clone, Default)]
+struct Stored {
+    objects: Option<Vec<Arc<Document>>>,
+    reads: Arc<AtomicUsize>,
+    /// Each read finds a newer version of the object.
+    changes: bool,
+}
+
+impl Stored {
+    fn of(objects: &[Arc<Document>]) -> Self {
+        Self { objects: Some(objects.to_vec()), ..Self::default() }
+    }
+}
+
+impl Api for Stored {
+    fn list<'a>(
+        &'a self,
+        kind: &'a Kind,
+        scope: &'a Scope,
+    ) -> BoxFuture<'a, Result<Listing, String>> {
+        let read = self.reads.fetch_add(1, Ordering::Relaxed);
+        let Some(objects) = &self.objects else {
+            return Box::pin(async { Err("500: no answer".to_owned()) });
+        };
+        let mut listing = Listing { version: "90".to_owned(), ..kind.empty() };
+        for object in objects {
+            let name = object.get("/metadata/name").and_then(|v| v.text().map(str::to_owned));
+            let name = name.unwrap();
+            if scope.covers(&Scope::Object(key(&name))) {
+                let changed = super::object(&name, &format!("{}", 50 + read), "u", "x");
+                let object = if self.changes { &changed } else { object };
+                kind.take(&mut listing, object.root(), "");
+            }
+        }
+        Box::pin(async move { Ok(listing) })
+    }
+}
+
+/// What a request asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    /// It must be alone: all objects of the resource.
+    Alone,
+    /// It needs the object `needed`.
+    Needed,
+    /// It needs any object of the namespace.
+    Any,
+}
+
+struct Request<'a> {
+    cluster: &'a Cluster,
+    asks: Asks,
+    evaluations: AtomicUsize,
+}
+
+impl Judge for Request<'_> {
+    type Verdict = bool;
+    type Overload = Undecided;
+
+    async fn judge(&self, lens: &Lens) -> Result<Asked<bool>, Undecided> {
+        self.evaluations.fetch_add(1, Ordering::Relaxed);
+        let kind = &self.cluster.kinds[0];
+        let scope = match self.asks {
+            Asks::Alone => Scope::All,
+            Asks::Needed => Scope::Object(key("needed")),
+            Asks::Any => Scope::Namespace("ns".to_owned()),
+        };
+        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &scope));
+        let objects = match self.asks {
+            Asks::Needed => {
+                let got = kind.get(&key("needed"), fresh, lens.world).unwrap();
+                got.object.into_iter().collect()
+            }
+            Asks::Alone | Asks::Any => {
+                let query = Query::default();
+                kind.select(&query, usize::MAX, fresh, lens.world, None).unwrap().objects
+            }
+        };
+        let allows = objects.is_empty() == (self.asks == Asks::Alone);
+        let mut grounds = Grounds::default();
+        grounds.add(0, &scope, &objects);
+        Ok(Asked {
+            verdict: allows,
+            allows,
+            is_sound: true,
+            asked: vec![(0, scope)],
+            questions: Vec::new(),
+            touched: Vec::new(),
+            is_unsure: false,
+            grounds: if allows { Vec::new() } else { grounds.of_denial("rests on other") },
+            wanted: Vec::new(),
+        })
+    }
+
+    fn without_answer(&self, verdict: bool, _: &str) -> bool {
+        verdict
+    }
+
+    fn resting_on(&self, verdict: bool, _: &[String]) -> bool {
+        verdict
+    }
+
+    fn without_room(&self, _: bool, no_room: NoRoom) -> Result<bool, Undecided> {
+        Err(Undecided::NoRoom(no_room))
+    }
+
+    fn change(&self, _: &mut bool) -> Result<Option<Write>, Undecided> {
+        Ok(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn denial_is_confirmed_by_the_api_server() {
+    let stored = |name: &str, version: &str| object(name, version, "u", "x");
+    let other = || stored("other", "2");
+    // What the watch shows, what the API server has, what is asked; the verdict, reads, evaluations.
+    for (shown, has, asks, verdict, reads, evaluations) in [
+        (&[][..], Stored::of(&[]), Asks::Alone, true, 0, 1),
+        (&[other()], Stored::of(&[other()]), Asks::Alone, false, 1, 1),
+        (&[other()], Stored::of(&[]), Asks::Alone, true, 1, 2),
+        (&[other()], Stored::default(), Asks::Alone, false, 1, 1),
+        (&[stored("needed", "2")], Stored::of(&[]), Asks::Needed, true, 0, 1),
+        (&[], Stored::of(&[stored("needed", "5")]), Asks::Needed, true, 1, 2),
+        (&[other()], Stored::of(&[other()]), Asks::Needed, false, 1, 1),
+        (&[], Stored::of(&[stored("any", "5")]), Asks::Any, true, 1, 2),
+        // A namespace without an object is evaluated twice, and read once.
+        (&[], Stored::of(&[]), Asks::Any, false, 1, 2),
+    ] {
+        let cluster = cluster(Options::of(Source::Live));
+        list(&cluster.kinds[0], "9", shown);
+        let direct = Direct::new(has.clone());
+        let request = Request { cluster: &cluster, asks, evaluations: AtomicUsize::new(0) };
+        let exactness = Exactness { direct: Some(&direct), always: false, contested: &[] };
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let decided = decide(&cluster, exactness, deadline, &request).await;
+        let counts = (has.reads.load(Ordering::Relaxed), request.evaluations.into_inner());
+        assert_eq!((decided, counts), (Ok(verdict), (reads, evaluations)), "{shown:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_that_changes_without_end_is_confirmed_three_times() {
+    let cluster = cluster(Options::of(Source::Live));
+    list(&cluster.kinds[0], "9", &[object("other", "2", "u", "x")]);
+    let has = Stored { changes: true, ..Stored::of(&[object("other", "2", "u", "x")]) };
+    let direct = Direct::new(has.clone());
+    let request =
+        Request { cluster: &cluster, asks: Asks::Alone, evaluations: AtomicUsize::new(0) };
+    let exactness = Exactness { direct: Some(&direct), always: false, contested: &[] };
+    let deadline = Instant::now() + Duration::from_secs(5);
+    assert_eq!(decide(&cluster, exactness, deadline, &request).await, Ok(false));
+    assert_eq!(has.reads.load(Ordering::Relaxed), 3);
+    assert_eq!(request.evaluations.into_inner(), 4);
+}
+
+#[test]
+fn grounds_of_a_denial_are_few_and_named_ones_come_first() {
+    let cluster = cluster(Options::of(Source::Live));
+    let kind = &cluster.kinds[0];
+    let all: Vec<_> =
+        (0..1_000).map(|n| object(&format!("object-{n:04}"), "1", "u", "x")).collect();
+    list(kind, "9", &all);
+    let found = kind.select(&Query::default(), usize::MAX, None, World::Stored, None).unwrap();
+    let mut grounds = Grounds::default();
+    grounds.add(0, &Scope::All, &found.objects);
+    grounds.add(0, &Scope::Object(key("missing")), &[]);
+    grounds.add(0, &Scope::All, &[]);
+    let of_denial = grounds.of_denial("object-0007 and object-0005 already have it");
+    assert_eq!(of_denial.len(), 8);
+    for (ground, name) in of_denial.iter().zip(["object-0005", "object-0007", "missing"]) {
+        assert_eq!(ground.scope, Scope::Object(key(name)));
+    }
+}
