@@ -90,22 +90,24 @@ impl Grounds {
         self.objects.extend(objects.iter().take(room).map(|object| (kind, object.clone())));
     }
 
-    /// What a denial with this message rests on: first the objects that it names, then the queries without an
-    /// answer, then other objects.
+    /// What a denial with this message rests on: the objects that it names, or all if it names none, and the
+    /// queries without an answer.
     #[must_use]
     pub fn of_denial(self, message: &str) -> Vec<Ground> {
         let end = message.floor_char_boundary(MAX_MESSAGE_BYTES);
         let message = message.get(..end).unwrap_or(message);
         let is_named = |object: &Object| message.contains(&*object.key().name);
-        let (named, others): (Vec<_>, Vec<_>) =
+        let (mut named, others): (Vec<_>, Vec<_>) =
             self.objects.into_iter().partition(|(_, object)| is_named(object));
+        if named.is_empty() {
+            named = others;
+        }
         let shown = |(kind, object): (usize, Arc<Object>)| Ground::of(kind, &object);
         let missing = |(kind, scope)| Ground { kind, scope, version: None };
         let missing = self.missing.into_iter().map(missing);
-        let all = named.into_iter().map(shown).chain(missing);
         let mut grounds: Vec<Ground> = Vec::new();
-        // Of many others, none is more likely than the rest.
-        for ground in all.chain(others.into_iter().map(shown)) {
+        // Of many objects, none is more likely than the rest.
+        for ground in missing.chain(named.into_iter().map(shown)) {
             if grounds.len() == MAX_READS {
                 break;
             }

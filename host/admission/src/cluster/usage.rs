@@ -19,9 +19,9 @@ pub struct ReservationUsage {
     pub count: usize,
     /// Bytes.
     pub bytes: usize,
-    /// Maximum number of requests of all tenants.
+    /// Maximum number of requests that it may have now: half of what the others leave.
     pub limit_count: usize,
-    /// Maximum number of bytes of all tenants.
+    /// Maximum number of bytes that it may have now.
     pub limit_bytes: usize,
 }
 
@@ -33,15 +33,18 @@ impl Cluster {
     }
 
     fn usage_of(&self, kind: &Kind) -> Vec<ReservationUsage> {
-        let bounds = self.options.bounds;
+        let (bounds, all) = (self.options.bounds, kind.reserved());
         let largest = kind.largest_tenants(MAX_TENANTS).into_iter();
-        let usage = largest.map(|(tenant, usage)| ReservationUsage {
-            resource: kind.name().to_owned(),
-            tenant: opgate_text::one_line(&tenant, MAX_NAME_BYTES),
-            count: usage.count,
-            bytes: usage.bytes,
-            limit_count: bounds.count,
-            limit_bytes: bounds.bytes,
+        let usage = largest.map(|(tenant, usage)| {
+            let share = usage.share(all, bounds);
+            ReservationUsage {
+                resource: kind.name().to_owned(),
+                tenant: opgate_text::one_line(&tenant, MAX_NAME_BYTES),
+                count: usage.count,
+                bytes: usage.bytes,
+                limit_count: share.count,
+                limit_bytes: share.bytes,
+            }
         });
         usage.collect()
     }

@@ -52,11 +52,17 @@ impl Usage {
         Self { count, bytes: self.bytes.saturating_sub(other.bytes) }
     }
 
-    /// Whether a tenant that uses this much of `all` may have `more`: at most half of what the others leave.
+    /// What a tenant that uses this much of `all` may have: half of what the others leave.
+    pub(in crate::cluster) fn share(self, all: Self, bounds: Bounds) -> Self {
+        let others = all.minus(self);
+        let count = bounds.count.saturating_sub(others.count) / 2;
+        Self { count, bytes: bounds.bytes.saturating_sub(others.bytes) / 2 }
+    }
+
+    /// Whether a tenant that uses this much of `all` may have `more`.
     pub(in crate::cluster) fn admits(self, more: Self, all: Self, bounds: Bounds) -> bool {
-        let (wanted, others) = (self.plus(more), all.minus(self));
-        wanted.count <= bounds.count.saturating_sub(others.count) / 2
-            && wanted.bytes <= bounds.bytes.saturating_sub(others.bytes) / 2
+        let (wanted, share) = (self.plus(more), self.share(all, bounds));
+        wanted.count <= share.count && wanted.bytes <= share.bytes
     }
 }
 

@@ -165,20 +165,22 @@ async fn object_that_changes_without_end_is_confirmed_three_times() {
 }
 
 #[test]
-fn grounds_of_a_denial_are_few_and_named_ones_come_first() {
+fn grounds_of_a_denial_are_few_and_those_that_it_names() {
     let cluster = cluster(Options::of(Source::Live));
     let kind = &cluster.kinds[0];
-    let all: Vec<_> =
-        (0..1_000).map(|n| object(&format!("object-{n:04}"), "1", "u", "x")).collect();
+    let all: Vec<_> = (0..99).map(|n| object(&format!("object-{n:02}"), "1", "u", "x")).collect();
     list(kind, "9", &all);
     let found = kind.select(&Query::default(), usize::MAX, None, World::Stored, None).unwrap();
     let mut grounds = Grounds::default();
     grounds.add(0, &Scope::All, &found.objects);
     grounds.add(0, &Scope::Object(key("missing")), &[]);
     grounds.add(0, &Scope::All, &[]);
-    let of_denial = grounds.of_denial("object-0007 and object-0005 already have it");
-    assert_eq!(of_denial.len(), 8);
-    for (ground, name) in of_denial.iter().zip(["object-0005", "object-0007", "missing"]) {
-        assert_eq!(ground.scope, Scope::Object(key(name)));
-    }
+    let names = |grounds: Vec<Ground>| -> Vec<Scope> {
+        grounds.into_iter().map(|ground| ground.scope).collect()
+    };
+    let object = |name: &str| Scope::Object(key(name));
+    let named = grounds.clone().of_denial("object-07 and object-05 already have it");
+    assert_eq!(names(named), [object("missing"), object("object-05"), object("object-07")]);
+    let unnamed = names(grounds.of_denial("it is there already"));
+    assert_eq!((unnamed.len(), &unnamed[1]), (8, &object("object-00")));
 }
