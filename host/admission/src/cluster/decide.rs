@@ -331,7 +331,8 @@ fn first<V>(worlds: Vec<Asked<V>>) -> Result<Asked<V>, Unsettled> {
 fn deepest<V>(cluster: &Cluster, worlds: &[Asked<V>]) -> usize {
     let touched = worlds.iter().flat_map(|world| &world.touched);
     let deepest = touched.map(|(kind, key)| depth(cluster, *kind, key)).max().unwrap_or_default();
-    deepest.min(MAX_WORLDS)
+    // Of more requests, the last world shows none.
+    deepest.min(MAX_WORLDS + 1)
 }
 
 fn depth(cluster: &Cluster, kind: usize, key: &Key) -> usize {

@@ -23,7 +23,7 @@ pub enum World {
     Stored,
     /// With all of them, instead of the objects that they change. If there are several requests in
     /// progress about one object, the one with this number counts, or the last. The last world shows
-    /// all further ones.
+    /// all further ones side by side, and the one after it none of them.
     Applied(usize),
     /// Lists show stored and changed objects side by side; single objects show the changed state.
     Together,
@@ -43,9 +43,33 @@ pub struct Lens {
     pub samples: Option<Arc<Samples>>,
     /// An object that is not shown.
     pub own: Option<Arc<Own>>,
+    /// An object of which only the stored state is shown: the one under review. Of several requests about one object
+    /// only one can be stored on top of what was reviewed, so what the others make of it is never beside it.
+    pub reviewed: Option<Arc<Own>>,
 }
 
-/// The object under review, which is not among those that it is compared with.
+/// How a kind is looked at: in a world, and with the stored state only of one object.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight<'s> {
+    pub(super) world: World,
+    reviewed: Option<&'s Key>,
+}
+
+impl From<World> for Sight<'_> {
+    fn from(world: World) -> Self {
+        Self { world, reviewed: None }
+    }
+}
+
+impl Sight<'_> {
+    /// What is known of an object, as far as it is shown.
+    pub(super) fn of<'r>(&self, shown: Shown<'r>) -> Shown<'r> {
+        let is_reviewed = self.reviewed.is_some_and(|key| key.is_named_like(shown.key));
+        if is_reviewed { shown.as_stored() } else { shown }
+    }
+}
+
+/// The object under review.
 #[derive(Debug)]
 pub struct Own {
     /// Kinds that keep it.
@@ -54,6 +78,12 @@ pub struct Own {
 }
 
 impl Lens {
+    /// How a kind is looked at.
+    pub(super) fn sight(&self, kind: usize) -> Sight<'_> {
+        let reviewed = self.reviewed.as_ref().filter(|own| own.kinds.contains(&kind));
+        Sight { world: self.world, reviewed: reviewed.map(|own| &own.key) }
+    }
+
     /// Whether an object of a kind is shown.
     pub(super) fn shows(&self, kind: usize, key: &Key) -> bool {
         let is_own = |own: &Arc<Own>| own.key.is_named_like(key) && own.kinds.contains(&kind);
@@ -144,7 +174,7 @@ pub(super) struct Copies<'r> {
     pub(super) objects: Vec<&'r Arc<Object>>,
     /// What is not kept of the object: the world cannot show it.
     pub(super) outlines: Vec<&'r Arc<Outline>>,
-    /// Whether only one of the objects can be stored, and the world does not say which.
+    /// Whether one of several objects can be stored, and the world does not say which.
     pub(super) is_joined: bool,
 }
 
@@ -157,23 +187,23 @@ impl<'r> Copies<'r> {
         let states: Vec<&Form> = match world {
             World::Stored => Vec::new(),
             World::Together | World::Apart => forms().collect(),
-            // Of many requests, the last world shows all that have none of their own.
+            // Of many requests, one world shows all that have none of their own, for what they are in the way
+            // of, and the next one none, for what they are needed for.
+            World::Applied(number) if count > MAX_WORLDS => match MAX_WORLDS - 1 {
+                joined if number < joined => forms().skip(number).take(1).collect(),
+                joined if number == joined => forms().skip(joined).collect(),
+                _ => Vec::new(),
+            },
             World::Applied(number) => {
-                let alone = if count > MAX_WORLDS { MAX_WORLDS - 1 } else { count };
-                if number < alone || count == 0 {
-                    forms().skip(number).take(1).collect()
-                } else if count > MAX_WORLDS {
-                    forms().skip(alone).collect()
-                } else {
-                    forms().skip(count - 1).collect()
-                }
+                forms().skip(number.min(count.saturating_sub(1))).take(1).collect()
             }
         };
         let is_beside = !matches!(world, World::Applied(_)) || count == 0;
         let objects = stored.into_iter().filter(|_| is_beside);
         let objects = objects.chain(states.iter().filter_map(|form| form.object()));
         let outlines = states.iter().filter_map(|form| form.outline());
-        let is_joined = matches!(world, World::Applied(_)) && states.len() > 1;
+        let is_joined = matches!(world, World::Applied(number) if number >= MAX_WORLDS - 1)
+            && count > MAX_WORLDS;
         Self { objects: objects.collect(), outlines: outlines.collect(), is_joined }
     }
 }

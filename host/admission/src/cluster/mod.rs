@@ -59,7 +59,7 @@ pub use direct::{Api, Direct};
 pub use inspect::{Refused, Release, Selected};
 use kind::Allowed;
 pub use kind::{Counters, Kind, Standing, Status};
-pub use lens::{Fresh, Lens, Listing, Needed, Own, Scope, World};
+pub use lens::{Fresh, Lens, Listing, Needed, Own, Scope, Sight, World};
 pub use opgate_engine::reader::NotCurrent;
 pub use reader::{NotRead, Reader, Sampling, Unread, View};
 pub use reservations::{Bounds, Question};
@@ -325,6 +325,21 @@ impl Cluster {
     pub(crate) fn own(&self, review: &Review<'_>) -> Option<Arc<Own>> {
         if !matches!(self.options.source, Source::Excerpt | Source::Listed)
             || review.operation != Operation::Create
+            || review.name.is_empty()
+        {
+            return None;
+        }
+        let kinds: Vec<_> = self.kinds_of(review).collect();
+        (!kinds.is_empty()).then(|| Arc::new(Own { kinds, key: key_of(review) }))
+    }
+
+    /// The object under review, of which other requests in progress do not matter: if one of them is stored,
+    /// this one is not.
+    pub(crate) fn reviewed(&self, review: &Review<'_>) -> Option<Arc<Own>> {
+        let is_write = matches!(review.operation, Operation::Create | Operation::Update);
+        if self.options.source != Source::Live
+            || !is_write
+            || !review.sub_resource.is_empty()
             || review.name.is_empty()
         {
             return None;

@@ -272,8 +272,8 @@ impl Reader {
             query.matches.push(Match { index, values: Arc::new(set), absent });
         }
         let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
-        let Lens { world, fresh, .. } = self.lens.clone();
-        let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
+        let lens = self.lens.clone();
+        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope.clone(), meter);
         // A later page belongs to the same query.
         let is_first = query.after.is_none();
@@ -285,12 +285,11 @@ impl Reader {
                 .as_ref()
                 .filter(|(of, last, _)| *of == window.kind && Some(last) == query.after.as_ref());
             let skip = goes_on.map_or(usize::MAX, |(_, _, copies)| *copies);
-            let page = kind.select(&query, skip, fresh, world, Some(meter))?;
+            let page = kind.select(&query, skip, fresh, lens.sight(window.kind), Some(meter))?;
             self.touch(window.kind, page.touched, meter);
             self.is_unsure |= page.is_unsure;
             let page_end = page.objects.last().map(|object| object.key().clone());
             let full = page.objects.len() == query.limit;
-            let lens = &self.lens;
             let shows = |object: &Arc<Object>| {
                 window.shows(object, meter) && lens.shows(window.kind, object.key())
             };
@@ -376,11 +375,11 @@ impl Reader {
             return Ok(Ok(Found::default()));
         }
         let scope = Scope::Object(key.clone());
-        let Lens { world, fresh, .. } = self.lens.clone();
-        let fresh = fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
+        let lens = self.lens.clone();
+        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope.clone(), payer.meter);
         self.note(window.kind, 1, || Question::Object(key.clone()));
-        let got = kind.get(&key, fresh, world)?;
+        let got = kind.get(&key, fresh, lens.sight(window.kind))?;
         if got.touches {
             self.touch(window.kind, [key], payer.meter);
         }

@@ -39,7 +39,9 @@ impl<O: Observer> Judge for Bench<'_, O> {
     }
 
     async fn judge(&self, lens: &Lens) -> Result<Asked<Judged>, Overload> {
-        let lens = &Lens { own: self.cluster.own(self.review), ..lens.clone() };
+        let own = self.cluster.own(self.review);
+        let reviewed = self.cluster.reviewed(self.review);
+        let lens = &Lens { own, reviewed, ..lens.clone() };
         let calls = self.matching.iter().map(|policy| ask(policy, self, lens));
         let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
         let asked = answers.iter().flat_map(|answer| answer.asked.clone()).collect();

@@ -8,7 +8,7 @@ use opgate_engine::reader::NotCurrent;
 
 use super::Kind;
 use super::standing::State;
-use crate::cluster::lens::{Copies, Listing, World};
+use crate::cluster::lens::{Copies, Listing, Sight, World};
 use crate::cluster::reservations::{Form, stored};
 
 /// One object in a world.
@@ -38,12 +38,14 @@ impl Kind {
     ///
     /// # Errors
     /// The reason why there is no answer.
-    pub(crate) fn get(
+    pub(crate) fn get<'s>(
         &self,
         key: &Key,
         fresh: Option<&Listing>,
-        world: World,
+        sight: impl Into<Sight<'s>>,
     ) -> Result<Got, NotCurrent> {
+        let sight = sight.into();
+        let world = sight.world;
         let state = self.state.read();
         let base = self.base(&state, fresh)?;
         if let Some(why) = base.unreadable.get(key) {
@@ -53,6 +55,7 @@ impl Kind {
         let Some(shown) = state.reserved.of(key) else {
             return Ok(Got { object: object.cloned(), ..Got::default() });
         };
+        let shown = sight.of(shown);
         let stored = stored(object, shown.known);
         let touches = shown.pending(stored).next().is_some();
         let (object, is_unsure) = match world {
@@ -72,14 +75,16 @@ impl Kind {
     ///
     /// # Errors
     /// The reason why there is no answer.
-    pub(in crate::cluster) fn select(
+    pub(in crate::cluster) fn select<'s>(
         &self,
         query: &Query,
         skip: usize,
         fresh: Option<&Listing>,
-        world: World,
+        sight: impl Into<Sight<'s>>,
         meter: Option<&Meter>,
     ) -> Result<Selected, NotCurrent> {
+        let sight = sight.into();
+        let world = sight.world;
         let spend = |units| meter.is_none_or(|meter| meter.spend(units));
         let state = self.state.read();
         let base = self.base(&state, fresh)?;
@@ -101,6 +106,7 @@ impl Kind {
         objects.retain(|object| spend(8) && state.reserved.of(object.key()).is_none());
         let (mut touched, mut is_unsure) = (Vec::new(), false);
         for shown in state.reserved.within(namespace).take_while(|_| spend(8)) {
+            let shown = sight.of(shown);
             let object = base.objects.get(shown.key);
             let stored = stored(object, shown.known);
             let holds = |object: &Arc<Object>| query.holds_for(object, meter);
@@ -113,9 +119,7 @@ impl Kind {
                 touched.push(shown.key.clone());
             }
             let copies = Copies::of(world, object, &shown);
-            is_unsure |= copies.outlines.iter().any(|outline| outline.may_match(query))
-                // What one of them excuses, another one may not.
-                || (copies.is_joined && copies.objects.iter().any(|copy| holds(copy)));
+            is_unsure |= copies.outlines.iter().any(|outline| outline.may_match(query));
             let seen = match &query.after {
                 Some(after) if shown.key < after => continue,
                 Some(after) if shown.key == after => skip,

@@ -32,8 +32,7 @@ pub use room::Bounds;
 use room::Room;
 pub(super) use room::{Tenant, Usage};
 
-/// Number of requests in progress about one object of which each has a world of its own. Further ones share the
-/// last of these worlds.
+/// From this number of requests in progress about one object on, the last of them share a world.
 pub(super) const MAX_WORLDS: usize = 4;
 
 /// Maximum delay of an event. Events that arrive later than this after the end of a reservation
@@ -127,6 +126,11 @@ pub(super) struct Shown<'r> {
 }
 
 impl<'r> Shown<'r> {
+    /// The same without requests.
+    pub(super) fn as_stored(self) -> Self {
+        Self { pending: &[], ..self }
+    }
+
     /// The results of unsettled requests that differ from the stored object, the oldest first.
     pub(super) fn pending(
         &self,

@@ -420,9 +420,30 @@ async fn many_different_requests_about_an_object_share_the_last_world() {
     };
     assert_eq!(world(0), ("a=s0".to_owned(), false));
     assert_eq!(world(2), ("a=s2".to_owned(), false));
-    assert_eq!(world(3), ("a=s3 a=s4 a=s5 a=s6".to_owned(), true));
-    assert!(kind.get(&key("a"), None, World::Applied(3)).unwrap().is_unsure);
-    assert!(!kind.get(&key("a"), None, World::Applied(2)).unwrap().is_unsure);
+    assert_eq!(world(3), ("a=s3 a=s4 a=s5 a=s6".to_owned(), false), "in the way of others");
+    assert_eq!(world(4), (String::new(), false), "needed by others");
+    let get = |number| kind.get(&key("a"), None, World::Applied(number)).unwrap();
+    assert!(get(3).is_unsure, "it is one of four objects");
+    assert!(!get(2).is_unsure);
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_under_review_is_shown_as_it_is_stored() {
+    let cluster = cluster(Options::of(Source::Live));
+    let kind = &cluster.kinds[0];
+    list(kind, "1", &[object("a", "1", "u", "stored")]);
+    reserve(kind, "a", "v", "", "wanted");
+    reserve(kind, "b", "w", "", "other");
+    let reviewed = Some(Arc::new(Own { kinds: vec![0], key: key("a") }));
+    let lens = Lens { world: World::Together, reviewed, ..Lens::default() };
+    let select = |kind_of_lens| {
+        let sight = lens.sight(kind_of_lens);
+        kind.select(&Query::default(), usize::MAX, None, sight, None).unwrap()
+    };
+    assert_eq!(texts(&select(0).objects), "a=stored b=other");
+    assert_eq!(select(0).touched, [key("b")]);
+    assert_eq!(texts(&select(1).objects), "a=stored a=wanted b=other", "of another resource");
+    assert!(!kind.get(&key("a"), None, lens.sight(0)).unwrap().touches);
 }
 
 #[tokio::test(start_paused = true)]
