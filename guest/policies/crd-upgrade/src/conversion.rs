@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::{Match, Query};
+use opgate_sdk::cluster::Match;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, InputType, Kind, Report, Review, rule, rules};
 use opgate_upstream::names::dns1035_errors;
 
 use crate::crd::Crd;
-use crate::owners::is_installed;
+use crate::owners::{Budget, MORE, is_installed};
 use crate::reads::CSVS;
 use crate::targets::CRD;
 
@@ -354,17 +354,22 @@ fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     let names = [crd.name()];
     let matches = [Match { index: "conversion", values: &names, absent: false }];
     let mut is_converted = false;
-    let answer = CSVS.each(Query { matches: &matches, ..Query::default() }, |csv| {
-        let definitions = csv.rows("/spec/webhookdefinitions", &["/type"]);
-        is_converted = is_installed(&csv)
+    const DEFINITIONS: &str = "/spec/webhookdefinitions";
+    let answer = Budget::default().each(&matches, DEFINITIONS, |csv| {
+        let definitions = csv.rows(DEFINITIONS, &["/type"]);
+        is_converted = is_installed(csv)
             && definitions.iter().enumerate().any(|(index, definition)| {
-                let crds = format!("/spec/webhookdefinitions/{index}/conversionCRDs");
+                let crds = format!("{DEFINITIONS}/{index}/conversionCRDs");
                 definition.text(0) == Some("ConversionWebhook")
                     && names.iter().any(|name| csv.texts(&crds).contains(name))
             });
         !is_converted
     });
-    if report.answer(&[&CRD_16], "ClusterServiceVersions", answer).is_some() && is_converted {
+    let is_all = report.answer(&[&CRD_16], "ClusterServiceVersions", answer);
+    if is_all == Some(false) {
+        report.skip_part(&CRD_16, "spec.preserveUnknownFields", MORE);
+    }
+    if is_all.is_some() && is_converted {
         let message = "crd.Spec.PreserveUnknownFields must be false to let API Server call webhook to do the conversion";
         report.add(&CRD_16, "spec.preserveUnknownFields", message);
     }

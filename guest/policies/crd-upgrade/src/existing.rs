@@ -115,7 +115,7 @@ pub(crate) fn judge(
         _ => Owners::Several,
     };
     if least > Owners::None {
-        let owners = owners::of(&crd.name());
+        let owners = owners::of(&crd.name(), least);
         match report.answer(&[&CRD_11], "ClusterServiceVersions", owners) {
             Some(owners) if owners >= least => {}
             _ => return,

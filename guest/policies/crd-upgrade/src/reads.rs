@@ -22,10 +22,22 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     ],
     labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     indexes: &[
+        Index { name: "operator-namespace", field: copies::OPERATOR_NAMESPACE, separator: "" },
+        Index { name: "reason", field: "/status/reason", separator: "" },
         Index { name: "crd", field: "/spec/customresourcedefinitions/owned/*/name", separator: "" },
         Index {
             name: "required-crd",
             field: "/spec/customresourcedefinitions/required/*/name",
+            separator: "",
+        },
+        Index {
+            name: "version",
+            field: "/spec/customresourcedefinitions/owned/*/version",
+            separator: "",
+        },
+        Index {
+            name: "required-version",
+            field: "/spec/customresourcedefinitions/required/*/version",
             separator: "",
         },
         Index {

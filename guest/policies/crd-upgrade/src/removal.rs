@@ -9,12 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{Match, ReadError};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Rule, rule, rules};
 
 use crate::crd::{Crd, Version};
-use crate::owners::{self, Key, Owners};
+use crate::owners::{self, Budget, Key, Owners};
 use crate::reads::CSVS;
 use crate::targets::CRD;
 
@@ -56,8 +56,8 @@ rule! {
     /// If more than one ClusterServiceVersion of the cluster owns a CRD, an UPDATE keeps every
     /// entry of `spec.versions` that had `served: true`. A ClusterServiceVersion owns the CRD if
     /// `spec.customresourcedefinitions.owned` names it, in any namespace. Copies do not count, and
-    /// those that `spec.replaces` links, also over others between them, count once. The message
-    /// lists the versions that are missing. An object that is being deleted and the subresource
+    /// those that `spec.replaces` links, also over others between them, count once; a chain is
+    /// followed over 16 of them. The message lists the versions that are missing. An object that is being deleted and the subresource
     /// `status` are not different here: what does not change removes nothing. The rule reads CSVs.
     ///
     /// # Why
@@ -146,7 +146,9 @@ fn right_away(review: &Review<'_>, old: &Crd<'_>, served: &[&str], report: &mut 
     let owners = if asking.is_empty() {
         None
     } else {
-        report.answer(&asking, "ClusterServiceVersions", owners::of(&old.name()))
+        // CRD-12 needs to know only if there is an owner.
+        let needed = if report.is_on(&CRD_10) { Owners::Several } else { Owners::One };
+        report.answer(&asking, "ClusterServiceVersions", owners::of(&old.name(), needed))
     };
     if owners == Some(Owners::Several) {
         let (name, missing) = (quote(&old.name()), served.join(" "));
@@ -238,6 +240,11 @@ rule! {
     /// does what is being deleted or has the phase `Replacing` or `Deleting`. One finding for each
     /// version and ClusterServiceVersion. The rule reads CSVs.
     ///
+    /// # Gap
+    ///
+    /// The lists of at most 16 ClusterServiceVersions, and 256 KiB of them, are looked at. If more of
+    /// them may name a version that goes away, the answer says that the rule was evaluated in part.
+    ///
     /// # Why
     ///
     /// An Operator whose version of the CRD is not served fails, and OLM takes it for not installed
@@ -276,10 +283,13 @@ fn referenced(name: &str, gone: &BTreeMap<&str, String>, report: &mut Report<'_>
     if !report.is_on(&CRD_15) {
         return;
     }
-    let Some(found) = report.answer(&[&CRD_15], "ClusterServiceVersions", references(name, gone))
-    else {
+    let found = references(name, gone);
+    let Some((found, is_all)) = report.answer(&[&CRD_15], "ClusterServiceVersions", found) else {
         return;
     };
+    if !is_all {
+        report.skip_part(&CRD_15, "spec.versions", owners::MORE);
+    }
     report.add_each(&CRD_15, found, |(version, (namespace, csv))| {
         let field = gone.get(version.as_str()).cloned().unwrap_or_default();
         let (version, crd) = (quote(&version), quote(name));
@@ -290,28 +300,36 @@ fn referenced(name: &str, gone: &BTreeMap<&str, String>, report: &mut Report<'_>
     });
 }
 
-/// Versions that go away, and who names them.
+/// Versions that go away, and the ClusterServiceVersions that name them; and whether these are all.
 fn references(
     crd: &str,
     gone: &BTreeMap<&str, String>,
-) -> Result<BTreeSet<(String, Key)>, ReadError> {
+) -> Result<(BTreeSet<(String, Key)>, bool), ReadError> {
     let mut found = BTreeSet::new();
+    let mut is_all = true;
+    let mut budget = Budget::default();
     let names = [crd.to_owned()];
-    for (index, list) in [("crd", "owned"), ("required-crd", "required")] {
-        let list = format!("/spec/customresourcedefinitions/{list}");
-        let matches = [Match { index, values: &names, absent: false }];
-        CSVS.each(Query { matches: &matches, ..Query::default() }, |csv| {
-            if owners::is_installed(&csv) {
-                for version in versions(&csv, &list, crd) {
+    let removed: Vec<String> = gone.keys().map(|&version| version.to_owned()).collect();
+    for (index, of_version, list) in [
+        ("crd", "version", "/spec/customresourcedefinitions/owned"),
+        ("required-crd", "required-version", "/spec/customresourcedefinitions/required"),
+    ] {
+        let matches = [
+            Match { index, values: &names, absent: false },
+            Match { index: of_version, values: &removed, absent: false },
+        ];
+        is_all &= budget.each(&matches, list, |csv| {
+            if owners::is_installed(csv) {
+                for version in versions(csv, list, crd) {
                     if gone.contains_key(version.as_str()) {
-                        found.insert((version, owners::key(&csv)));
+                        found.insert((version, owners::key(csv)));
                     }
                 }
             }
             true
         })?;
     }
-    Ok(found)
+    Ok((found, is_all))
 }
 
 /// The versions of a CRD that a list of a ClusterServiceVersion names.

@@ -228,3 +228,69 @@ fn a_missing_right_is_the_reason() {
     let skipped: Vec<_> = verdict.skipped.iter().map(|s| (&*s.rule, &*s.reason)).collect();
     assert_eq!(skipped, [("CRD-11", "list crontabs.stable.example.com is not granted")]);
 }
+
+/// A ClusterServiceVersion with more text than is looked at that claims the CRD.
+fn claim(namespace: &str, number: usize) -> serde_json::Value {
+    let pad = |n: usize| json!({"name": format!("{}{n}", "x".repeat(1_000)), "version": "v1"});
+    let mut owned: Vec<_> = (0..300).map(pad).collect();
+    owned.push(json!({"name": "crontabs.stable.example.com", "version": "v1alpha1"}));
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": format!("claim{number}.v1.0.0"), "namespace": namespace},
+        "spec": {"customresourcedefinitions": {"owned": owned}},
+    })
+}
+
+/// Whether there are several owners is known from names; large lists are not read.
+#[test]
+fn very_many_claims_are_not_read() {
+    let more = "in part: some ClusterServiceVersions were looked at, there are more or larger ones that may name the CRD";
+    for (namespaces, count) in [(vec!["team"], 3), (vec!["team", "other"], 36)] {
+        let mut many = case("CRD-10", "two owners");
+        let claims = |namespace| (0..count).map(move |number| claim(namespace, number));
+        many.cluster = Some(namespaces.into_iter().flat_map(claims).collect());
+        let found: Vec<_> = verdict(&POLICY, &many).violations.into_iter().map(|v| v.rule).collect();
+        assert_eq!(found, ["CRD-10", "CRD-12"]);
+        assert_eq!(reason(&many, "CRD-10"), None);
+        assert_eq!(reason(&many, "CRD-15").as_deref(), Some(more));
+    }
+}
+
+/// A chain that OLM does not make.
+#[test]
+fn a_chain_is_followed_over_some_versions() {
+    for (length, is_several) in [(16, false), (17, true)] {
+        let mut chain = case("CRD-10", "two owners");
+        let link = |number: usize| {
+            let mut csv = claim("team", number);
+            csv["metadata"]["name"] = json!(format!("a{number:02}"));
+            csv["spec"] = json!({"replaces": format!("a{:02}", number + 1), "customresourcedefinitions":
+                {"owned": [{"name": "crontabs.stable.example.com", "version": "v1beta1"}]}});
+            csv
+        };
+        chain.cluster = Some((0..length).map(link).collect());
+        let violations = verdict(&POLICY, &chain).violations;
+        assert_eq!(violations.iter().any(|found| found.rule == "CRD-10"), is_several, "{length}");
+    }
+}
+
+/// Another 16 hide a reference, and the answer says so.
+#[test]
+fn references_beyond_a_limit_are_not_looked_at() {
+    for (count, expected) in [(16, None), (17, Some("in part: "))] {
+        let mut many = case("CRD-15", "a version that is required goes");
+        let reference = |number: usize| {
+            json!({
+                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+                "metadata": {"name": format!("a{number:02}"), "namespace": "team"},
+                "spec": {"customresourcedefinitions": {"required":
+                    [{"name": "crontabs.stable.example.com", "version": "v1alpha1"}]}},
+            })
+        };
+        many.cluster = Some((0..count).map(reference).collect());
+        let found = verdict(&POLICY, &many).violations;
+        assert_eq!(found.iter().filter(|found| found.rule == "CRD-15").count(), 16, "{count}");
+        let reason = reason(&many, "CRD-15");
+        assert_eq!(reason.as_deref().map(|reason| &reason[..9]), expected, "{count}");
+    }
+}
