@@ -27,7 +27,7 @@ mod targets;
 mod workloads;
 
 use targets::{
-    CATALOG, CSV, NAMESPACE, REGISTRY_BUNDLE, all, by_name, by_run_level, with_affinity,
+    CATALOG, CSV, NAMESPACE, NAMESPACE_PARTS, REGISTRY_BUNDLE, all, by_name, by_run_level, with_affinity,
 };
 
 opgate_sdk::policy! {
@@ -46,6 +46,7 @@ opgate_sdk::policy! {
     ],
     routes: [
         NAMESPACE => namespaces::judge,
+        NAMESPACE_PARTS => namespaces::judge,
         CSV => csv::judge,
         REGISTRY_BUNDLE => files::bundle,
         CATALOG => files::catalog,

@@ -25,6 +25,19 @@ pub(crate) static NAMESPACE: Target = Target {
     ..Target::EMPTY
 };
 
+/// `/status` and `/finalize` of a Namespace: the API server takes over the labels of such an UPDATE, and
+/// its own pod security admission does not look at it (kubernetes
+/// `staging/src/k8s.io/pod-security-admission/admission/admission.go`). The namespace controller writes
+/// both of each Namespace that is deleted: only a change of the labels matters.
+pub(crate) static NAMESPACE_PARTS: Target = Target {
+    resources: &["namespaces/status", "namespaces/finalize"],
+    conditions: &[("pod-security-labels-change", RELABELLED)],
+    ..NAMESPACE
+};
+
+/// Each label by its name, as for [`LABELLED`].
+const RELABELLED: &str = "object != null && has(object.metadata.labels) && (oldObject == null || !has(oldObject.metadata.labels) || 'pod-security.kubernetes.io/enforce' in object.metadata.labels && !('pod-security.kubernetes.io/enforce' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/enforce'] == oldObject.metadata.labels['pod-security.kubernetes.io/enforce']) || 'pod-security.kubernetes.io/audit' in object.metadata.labels && !('pod-security.kubernetes.io/audit' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/audit'] == oldObject.metadata.labels['pod-security.kubernetes.io/audit']) || 'pod-security.kubernetes.io/warn' in object.metadata.labels && !('pod-security.kubernetes.io/warn' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/warn'] == oldObject.metadata.labels['pod-security.kubernetes.io/warn']) || 'pod-security.kubernetes.io/enforce-version' in object.metadata.labels && !('pod-security.kubernetes.io/enforce-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/enforce-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/enforce-version']) || 'pod-security.kubernetes.io/audit-version' in object.metadata.labels && !('pod-security.kubernetes.io/audit-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/audit-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/audit-version']) || 'pod-security.kubernetes.io/warn-version' in object.metadata.labels && !('pod-security.kubernetes.io/warn-version' in oldObject.metadata.labels && object.metadata.labels['pod-security.kubernetes.io/warn-version'] == oldObject.metadata.labels['pod-security.kubernetes.io/warn-version']) || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels && !('security.openshift.io/scc.podSecurityLabelSync' in oldObject.metadata.labels && object.metadata.labels['security.openshift.io/scc.podSecurityLabelSync'] == oldObject.metadata.labels['security.openshift.io/scc.podSecurityLabelSync']))";
+
 pub(crate) static CSV: Target = Target {
     groups: OLM,
     versions: &["v1alpha1"],

@@ -7,7 +7,7 @@ use opgate_sdk::{Document, Report, rule, rules};
 use super::{Labelled, SYNC, field};
 use crate::level::{ENFORCE, RESTRICTED};
 use crate::reads::CATALOG_SOURCES;
-use crate::targets::NAMESPACE;
+use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
 rules![PSA_06, PSA_07];
 
@@ -50,7 +50,7 @@ rule! {
     /// `message: namespace "my-ns" holds catalog source "my-catsrc" with legacy security context;
     /// set enforce to baseline or privileged`
     PSA_06: Warn {
-        on: [NAMESPACE: Update],
+        on: [NAMESPACE: Update, NAMESPACE_PARTS: Update],
         reads: [CATALOG_SOURCES],
         source: "OCP 4.12 L9214-9220, L9269-9294; OCP 4.15 L6592-6611",
     }
@@ -93,7 +93,7 @@ rule! {
     /// security.openshift.io/scc.podSecurityLabelSync=false label`, and `use the baseline pod
     /// security profile unless other workloads in the namespace require a privileged profile`
     PSA_07: Warn {
-        on: [NAMESPACE: Create | Update],
+        on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
         reads: [CATALOG_SOURCES],
         source: "OCP 4.12 L9269-9294; OCP 4.15 L6592-6611",
     }

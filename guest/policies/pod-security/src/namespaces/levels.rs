@@ -5,7 +5,7 @@ use opgate_sdk::{Report, rule, rules};
 
 use super::{Labelled, MODES, VERSIONS, field};
 use crate::level::is_version;
-use crate::targets::NAMESPACE;
+use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
 rules![PSA_01, PSA_02, PSA_17];
 
@@ -22,6 +22,7 @@ rule! {
     /// `pod-security.kubernetes.io/audit` and `pod-security.kubernetes.io/warn` of a Namespace are
     /// `privileged`, `baseline` or `restricted`, in lower case. On UPDATE, a label that does not
     /// change is not judged.
+    /// An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and is evaluated alike.
     ///
     /// # Why
     ///
@@ -48,7 +49,7 @@ rule! {
     /// `message: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "strict": must
     /// be one of privileged, baseline, restricted`
     PSA_01: Deny {
-        on: [NAMESPACE: Create | Update],
+        on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
         source: "OCP 4.15 L15917-15939; OCP 4.12 L9096, L9282, L9294, L21837, L21857",
     }
 }
@@ -60,6 +61,7 @@ rule! {
     /// `pod-security.kubernetes.io/enforce`, `pod-security.kubernetes.io/audit` or
     /// `pod-security.kubernetes.io/warn` to anything but `privileged`. Labels that do not change
     /// are not judged, and removing one is fine.
+    /// An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and is evaluated alike.
     ///
     /// # Why
     ///
@@ -84,7 +86,7 @@ rule! {
     ///
     /// `message: the pod security profile of namespace "default" cannot be changed from privileged`
     PSA_02: Deny {
-        on: [NAMESPACE: Update],
+        on: [NAMESPACE: Update, NAMESPACE_PARTS: Update],
         source: "OCP 4.15 L15941-15949",
     }
 }
@@ -96,6 +98,7 @@ rule! {
     /// `pod-security.kubernetes.io/audit-version` and `pod-security.kubernetes.io/warn-version` of a
     /// Namespace are `latest` or `v1.` with a minor version, such as `v1.25`. On UPDATE, a label
     /// that does not change is not evaluated.
+    /// An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and is evaluated alike.
     ///
     /// # Why
     ///
@@ -121,7 +124,7 @@ rule! {
     /// `message: metadata.labels[pod-security.kubernetes.io/enforce-version]: Invalid value:
     /// "1.25": must be "latest" or "v1.x"`
     PSA_17: Deny {
-        on: [NAMESPACE: Create | Update],
+        on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
         source: "kubernetes staging/src/k8s.io/pod-security-admission/api/helpers.go ParseVersion; OCP 4.15 L15917-15939",
     }
 }

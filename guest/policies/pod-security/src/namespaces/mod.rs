@@ -5,6 +5,9 @@
 //!         ├─▶ sync       who keeps the labels, PSA-03 to PSA-05
 //!         └─▶ catalogs   catalogs that need more than restricted, PSA-06, PSA-07
 //! ```
+//!
+//! An UPDATE of the sub-resource `status` or `finalize` also takes over labels. There, only a label that
+//! changes is evaluated.
 
 pub(crate) mod catalogs;
 pub(crate) mod levels;
@@ -42,11 +45,14 @@ impl Labelled<'_> {
 
     /// Whether a label is new or changes.
     fn is_new(&self, name: &str) -> bool {
-        self.review.touches(
-            self.object,
-            &format!("/metadata/labels/{}", escape(name)),
-            &Shape::Scalar,
-        )
+        let pointer = format!("/metadata/labels/{}", escape(name));
+        // The namespace controller writes the sub-resources of every Namespace that is deleted, also
+        // where `ratcheting` is off.
+        if !self.review.request.sub_resource().is_empty() {
+            let old = self.review.updates_from();
+            return old.is_none_or(|old| !Shape::Scalar.equal(self.object, old, &pointer));
+        }
+        self.review.touches(self.object, &pointer, &Shape::Scalar)
     }
 }
 

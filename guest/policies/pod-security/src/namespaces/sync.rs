@@ -6,7 +6,7 @@ use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
 
 use super::{Labelled, MODES, SYNC, field};
-use crate::targets::NAMESPACE;
+use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
 rules![PSA_03, PSA_04, PSA_05];
 
@@ -22,6 +22,7 @@ rule! {
     /// `kube-node-lease`, `kube-system`, `kube-public` and `openshift` is not `"true"`. Other
     /// values have no effect and are not judged. On UPDATE, a label that does not change is not
     /// judged.
+    /// An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and is evaluated alike.
     ///
     /// # Why
     ///
@@ -52,7 +53,7 @@ rule! {
     /// `message: pod security admission synchronization is permanently disabled in namespace
     /// "kube-system"`
     PSA_03: Deny {
-        on: [NAMESPACE: Create | Update],
+        on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
         source: "OCP 4.15 L15961-15984; OCP 4.12 L21844",
     }
 }
@@ -96,7 +97,7 @@ rule! {
     /// `message: pod security admission synchronization cannot be enabled for system-created
     /// namespace "openshift-apiserver"`
     PSA_04: Warn {
-        on: [NAMESPACE: Create | Update],
+        on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
         source: "OCP 4.15 L15976-15996; OCP 4.12 L21844",
     }
 }
@@ -139,7 +140,7 @@ rule! {
     /// `message: label pod-security.kubernetes.io/enforce will be overwritten because pod security
     /// label synchronization is enabled`
     PSA_05: Warn {
-        on: [NAMESPACE: Create | Update],
+        on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
         source: "OCP 4.15 L15965-15972",
     }
 }
