@@ -231,7 +231,7 @@ async fn the_account_of_the_servers_may_do_what_they_need_and_no_more() {
         ("get list create update delete", leases, "kube-system", "opgate-leader", false),
         ("create", events, NAMESPACE, "", true),
         ("list delete", events, NAMESPACE, "", false),
-        ("create", "/secrets", NAMESPACE, "", true),
+        ("create", "/secrets", NAMESPACE, "", false),
         ("get update", "/secrets", NAMESPACE, "opgate-tls", true),
         ("delete", "/secrets", NAMESPACE, "opgate-tls", false),
         ("get update", "/secrets", NAMESPACE, "another", false),

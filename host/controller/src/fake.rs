@@ -68,6 +68,8 @@ struct Store {
     lines: BTreeMap<String, Line>,
     date: Option<SystemTime>,
     forbidden: Vec<Kind>,
+    /// A kind of which nothing may be created.
+    uncreatable: Option<Kind>,
     writes: Vec<(String, Kind, String)>,
     /// After so many more writes that are not about leases, this becomes of the requests of who made the last.
     fuse: Option<(usize, Line)>,
@@ -108,6 +110,11 @@ impl Fake {
         if forbidden {
             kinds.push(kind);
         }
+    }
+
+    /// Forbids to create objects of a kind.
+    pub(crate) fn forbid_creation(&self, kind: Kind) {
+        self.0.lock().uncreatable = Some(kind);
     }
 
     /// An object as it is stored.
@@ -228,6 +235,9 @@ impl Api for FakeClient {
     fn create<'a>(&'a self, kind: Kind, namespace: &'a str, object: Value) -> Answer<'a, Value> {
         let name = text(&object, "/metadata/name").to_owned();
         self.ask(kind, |store, client| {
+            if store.uncreatable == Some(kind) {
+                return Err(Trouble::Forbidden(kind.resource().to_owned()));
+            }
             if store.objects.contains_key(&key(kind, namespace, &name)) {
                 return Err(Trouble::AlreadyExists(format!("{name} already exists")));
             }

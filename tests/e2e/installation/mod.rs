@@ -14,7 +14,7 @@ use std::process::{Command, Output, Stdio};
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ResourceQuota, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ResourceQuota, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -128,6 +128,7 @@ fn known(object: &Value) -> Option<Value> {
         ResourceQuota,
         Role,
         RoleBinding,
+        Secret,
         Service,
         ServiceAccount,
         ValidatingWebhookConfiguration
@@ -383,6 +384,30 @@ fn pods_have_what_servers_need() {
 }
 
 /// opgate judges itself: no rule about what is in a namespace denies it or warns.
+/// Applying a Secret with data, or with a type, would take away the certificate that the servers have
+/// written, or would be refused.
+#[test]
+fn servers_fill_an_empty_secret_and_create_none() {
+    for arguments in VARIANTS {
+        let objects = all(arguments);
+        let is_self_managed = !arguments.contains(&"--certificates");
+        let secrets: Vec<_> = objects.iter().filter(|object| object["kind"] == "Secret").collect();
+        assert_eq!(secrets.len(), usize::from(is_self_managed), "{arguments:?}");
+        for secret in secrets {
+            assert_eq!(text(secret, "/metadata/name"), "opgate-tls");
+            let members: Vec<_> = secret.as_object().unwrap().keys().collect();
+            assert_eq!(members, ["apiVersion", "kind", "metadata"]);
+        }
+        for role in objects.iter().filter(|o| matches!(text(o, "/kind"), "Role" | "ClusterRole")) {
+            for rule in role["rules"].as_array().unwrap() {
+                let is_for_secrets = rule["resources"].as_array().unwrap().contains(&json!("secrets"));
+                let creates = rule["verbs"].as_array().unwrap().contains(&json!("create"));
+                assert!(!(is_for_secrets && creates), "{arguments:?}: {rule}");
+            }
+        }
+    }
+}
+
 #[test]
 fn opgate_accepts_itself() {
     for arguments in VARIANTS {
@@ -682,7 +707,9 @@ fn the_bundle_deploys_the_same() {
     let rules = |id: &str| of(&objects, id)["rules"].as_array().unwrap().clone();
     let everywhere = [rules("ClusterRole /opgate"), rules("ClusterRole /opgate-controller")];
     assert_eq!(install["clusterPermissions"][0]["rules"], json!(everywhere.concat()));
-    let inside = rules("Role opgate-system/opgate-controller");
+    // OLM would replace a Secret of the bundle with each update: the servers create theirs.
+    let create = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]});
+    let inside = [rules("Role opgate-system/opgate-controller"), vec![create]].concat();
     assert_eq!(install["permissions"][0]["rules"], json!(inside));
     // Without a ConfigMap, and the image by digest.
     let mut expected = deployment(&objects)["spec"].clone();

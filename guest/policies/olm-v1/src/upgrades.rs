@@ -17,12 +17,14 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
     }
     let Some(new) = Written::of(operator) else { return };
     // Another package has other versions.
-    let old = review.updates_from().filter(|old| old.equal(PACKAGE, operator, PACKAGE));
-    let old = old.and_then(Written::of);
-    if let Some(old) = &old
-        && let (Some(from), Some(to)) = (old.constraint.exact(), new.constraint.exact())
-    {
-        exact(old, from, &new, to, report);
+    let before = review.updates_from().filter(|old| old.equal(PACKAGE, operator, PACKAGE));
+    let old = before.and_then(Written::of);
+    if let (Some(before), Some(to)) = (before, new.constraint.exact()) {
+        match old.as_ref().and_then(|old| Some((old.text.clone(), old.constraint.exact()?.clone()))) {
+            Some((text, from)) => exact(&text, &from, &new, to, report),
+            // The way there may lead over a range, or over no version.
+            None => since_installed(review, before, &new, to, report),
+        }
     }
     if new.constraint.exact().is_none() {
         range(review, operator, &new, report);
@@ -37,8 +39,12 @@ rule! {
     ///
     /// If an UPDATE changes `spec.version` from one exact version to another, the new one has no
     /// higher major number and is not lower, unless `spec.upgradeConstraintPolicy` is `Ignore`.
-    /// Versions with all three numbers are exact, with `=` or without. Another package has other
-    /// versions: if the UPDATE changes `spec.packageName`, it is not judged.
+    /// Versions with all three numbers are exact, with `=` or without. If there was no exact version
+    /// before, the one that is installed counts, where the tag of the image in
+    /// `status.installedBundleResource` is a version (`v1.12.1`). Where it is not known, the UPDATE
+    /// is accepted, or refused with the setting `olmv1.incomparableVersions: deny`, unless
+    /// operator-controller has not seen the Operator yet (no `status.conditions`). Another package has
+    /// other versions: if the UPDATE changes `spec.packageName`, it is not judged.
     ///
     /// # Why
     ///
@@ -70,7 +76,8 @@ rule! {
     /// an update of OLM 1.0 within major version zero stays in its minor version
     ///
     /// If an UPDATE changes `spec.version` from one exact version of major version zero to another,
-    /// the minor number stays and is not zero, unless `spec.upgradeConstraintPolicy` is `Ignore`.
+    /// the minor number stays and is not zero, unless `spec.upgradeConstraintPolicy` is `Ignore`. If
+    /// there was no exact version before, the one that is installed counts, as for OL1-05.
     /// Updates to another patch of `0.y`, with y above zero, are fine. If the UPDATE changes
     /// `spec.packageName`, it is not judged.
     ///
@@ -100,11 +107,49 @@ rule! {
     }
 }
 
-fn exact(old: &Written, from: &Version, new: &Written, to: &Version, report: &mut Report<'_>) {
+/// The image that operator-controller v0.8 has installed.
+const INSTALLED: &str = "/status/installedBundleResource";
+
+/// OL1-05 and OL1-06 of an Operator without an exact version before.
+fn since_installed(
+    review: &Review<'_>,
+    before: &Document,
+    new: &Written,
+    to: &Version,
+    report: &mut Report<'_>,
+) {
+    let image = before.text_or_empty(INSTALLED);
+    if let Some((tag, from)) = tagged(&image) {
+        // A tag may have more after the numbers than the version has.
+        if [from.major, from.minor, from.patch] != [to.major, to.minor, to.patch] {
+            exact(tag, &from, new, to, report);
+        }
+    } else if review.settings.text_or_empty("/olmv1/incomparableVersions") == "deny"
+        && before.has("/status/conditions")
+    {
+        let new = &new.text;
+        let message = format!(
+            "OLM 1.0 does not support automatic updates to the next major version or rollbacks: which version is installed is not known, and {new} requires spec.upgradeConstraintPolicy Ignore"
+        );
+        report.add(&OL1_05, FIELD, message);
+    }
+}
+
+/// The tag of an image, if it is a version with three numbers. What is after them is left out.
+fn tagged(image: &str) -> Option<(&str, Version)> {
+    let name = image.split('@').next().unwrap_or_default();
+    let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
+    let (_, tag) = last.rsplit_once(':')?;
+    let numbers = tag.strip_prefix('v').unwrap_or(tag);
+    let numbers = numbers.split(['-', '_']).next().unwrap_or_default();
+    Some((tag, Version::parse(numbers).ok()?))
+}
+
+fn exact(old: &str, from: &Version, new: &Written, to: &Version, report: &mut Report<'_>) {
     if to.cmp(from).is_eq() {
         return;
     }
-    let (old, new) = (&old.text, &new.text);
+    let new = &new.text;
     if to.major > from.major || to < from {
         let message = format!(
             "OLM 1.0 does not support automatic updates to the next major version or rollbacks: {old} -> {new} requires spec.upgradeConstraintPolicy Ignore"
@@ -190,5 +235,29 @@ fn highest_major(above: Option<Above>) -> u64 {
         None => u64::MAX,
         Some([major, 0, 0]) => major.saturating_sub(1),
         Some([major, ..]) => major,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tagged;
+
+    #[test]
+    fn tags_that_are_versions_are_read() {
+        for (image, expected) in [
+            ("quay.io/a/b:v1.12.1", Some(("v1.12.1", [1, 12, 1]))),
+            ("quay.io:5000/a/b:0.1.0", Some(("0.1.0", [0, 1, 0]))),
+            ("b:1.2.3@sha256:00", Some(("1.2.3", [1, 2, 3]))),
+            ("quay.io/a/b:v0.47.0--20220413T184225", Some(("v0.47.0--20220413T184225", [0, 47, 0]))),
+            ("quay.io/a/b@sha256:00", None),
+            ("quay.io:5000/a/b", None),
+            ("quay.io/a/b:latest", None),
+            ("quay.io/a/b:v1.12", None),
+            ("", None),
+        ] {
+            let found = tagged(image);
+            let found = found.map(|(tag, v)| (tag, [v.major, v.minor, v.patch]));
+            assert_eq!(found, expected, "{image}");
+        }
     }
 }

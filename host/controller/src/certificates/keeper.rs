@@ -137,6 +137,11 @@ pub enum KeeperError {
         "cert-manager keeps Secret {SECRET}: mount it and use `--certificates files`, or delete its Certificate and the Secret"
     )]
     CertManager,
+    /// The Secret is not there, and the servers may not create one.
+    #[error(
+        "Secret {SECRET} does not exist: create it empty with `kubectl -n {0} create secret generic {SECRET}`"
+    )]
+    NoSecret(String),
 }
 
 impl Keeper {
@@ -400,7 +405,12 @@ impl Keeper {
         if exists {
             api.replace(Kind::Secret, namespace, secret).await?;
         } else {
-            api.create(Kind::Secret, namespace, secret).await?;
+            let created = api.create(Kind::Secret, namespace, secret).await;
+            created.map_err(|trouble| match trouble {
+                // An installation has the Secret, and no permission to create others.
+                Trouble::Forbidden(_) => KeeperError::NoSecret(namespace.clone()),
+                trouble => trouble.into(),
+            })?;
         }
         tracing::info!(
             secret = SECRET,

@@ -504,6 +504,25 @@ fn when_everything_is_lost_a_leaf_is_served_when_it_is_trusted() {
     assert_eq!(bundle, 2, "the CA that the configuration named is still there");
 }
 
+/// An installation brings the Secret without type and content, and no permission to create another.
+#[test]
+fn empty_secret_of_an_installation_is_filled() {
+    let mut world = World::new(&["a", "b"], Times::default());
+    world.fake.forbid_creation(Kind::Secret);
+    world.run(SECOND * 40, SECOND * 5);
+    assert!(world.secret().is_none());
+    let trouble = world.nodes[0].keeper.states().borrow().trouble.clone().unwrap();
+    let repair = format!("`kubectl -n {NAMESPACE} create secret generic {SECRET}`");
+    assert!(trouble.ends_with(&format!("create it empty with {repair}")), "{trouble}");
+    let empty = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": {"name": SECRET},
+    });
+    world.fake.put(Kind::Secret, NAMESPACE, empty);
+    world.run(HOUR, HOUR);
+    assert!(world.is_settled());
+    assert_eq!(world.secret().unwrap()["type"], "Opaque");
+}
+
 /// As long as a configuration of ours cannot be changed, the CA does not change, and others are.
 #[test]
 fn without_the_permission_for_configurations_nothing_is_served_that_is_not_trusted() {

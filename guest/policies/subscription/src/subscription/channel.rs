@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! stable-4.10 ─▶ prefix `stable-`, numbers 4 and 10 ─▶ older, newer, or not comparable
+//!                         not comparable: the version that is installed ─▶ older, or not known
 //! ```
 
 use std::cmp::Ordering;
@@ -15,6 +16,8 @@ use crate::targets::SUBSCRIPTION;
 rules![SUB_11];
 
 pub(super) const FIELD: &str = "spec.channel";
+/// What becomes of a change that cannot be compared.
+const INCOMPARABLE: &str = "/subscription/incomparableChannels";
 
 rule! {
     /// an installed Operator is not moved to an older channel
@@ -22,8 +25,11 @@ rule! {
     /// An UPDATE of a Subscription with `status.installedCSV` does not change `spec.channel` to an
     /// older channel. Channels are compared if both names have the same start and end in version
     /// numbers, with dots between them; the numbers are compared as numbers, one after the other.
-    /// Names that differ otherwise are accepted here, and so are those of which one only has more
-    /// numbers, as `stable-4` and `stable-4.9`. An UPDATE of another package is not judged.
+    /// If the names cannot be compared, as `fast` and `stable-4.9`, the numbers of the new channel
+    /// are compared with the version in `status.installedCSV`, `quay.v4.10.3`: the channel is older
+    /// if it has the same first number and is lower in another one. What cannot be compared either way
+    /// is accepted, or refused with the setting `subscription.incomparableChannels: deny`. An UPDATE
+    /// of another package is not judged.
     ///
     /// # Why
     ///
@@ -38,7 +44,8 @@ rule! {
     ///
     /// # Accepted
     ///
-    /// `stable-4.9` to `stable-4.10`, and `stable` to `fast`.
+    /// `stable-4.9` to `stable-4.10`, and `stable` to `fast`. `fast` to `stable-4.9` is rejected if
+    /// `quay.v4.10.3` is installed.
     ///
     /// # Rejected
     ///
@@ -59,13 +66,24 @@ rule! {
 impl Subscription<'_> {
     pub(super) fn older_channel(&self, report: &mut Report<'_>) {
         let Some(old) = self.changed_channel() else { return };
-        if compare(&self.channel, &old) == Some(Ordering::Less) {
-            let (old, new) = (quote(&old), quote(&self.channel));
-            let message = format!(
-                "You cannot change installed Operators to a channel that is older than the current channel: {old} -> {new}"
-            );
-            report.add(&SUB_11, FIELD, message);
-        }
+        let installed = self.installed_csv();
+        let change = format!("{} -> {}", quote(&old), quote(&self.channel));
+        const OLDER: &str = "You cannot change installed Operators to a channel that is older than the current channel";
+        let message = match compare(&self.channel, &old) {
+            Some(Ordering::Less) => format!("{OLDER}: {change}"),
+            Some(_) => return,
+            // The way there may lead over a channel whose name says nothing.
+            None => match compare_installed(&self.channel, &installed) {
+                Some(Ordering::Less) => {
+                    format!("{OLDER}: {change}, and {} is installed", quote(&installed))
+                }
+                None if self.review.settings.text_or_empty(INCOMPARABLE) == "deny" => {
+                    format!("{OLDER}: {change} cannot be compared")
+                }
+                _ => return,
+            },
+        };
+        report.add(&SUB_11, FIELD, message);
     }
 
     /// The channel before, if an UPDATE of an installed Operator changes it.
@@ -90,6 +108,29 @@ fn compare(left: &str, right: &str) -> Option<Ordering> {
         None if left.count() == right.count() => Some(Ordering::Equal),
         None => None,
     }
+}
+
+/// How the numbers of a channel compare with the version in the name of a ClusterServiceVersion. Where
+/// the first numbers differ, they may count different things.
+fn compare_installed(channel: &str, csv: &str) -> Option<Ordering> {
+    let (_, numbers) = split(channel);
+    let mut pairs = numbers.split('.').zip(installed_numbers(csv)?);
+    let (first, installed) = pairs.next()?;
+    if first.is_empty() || compare_numbers(first, installed).is_ne() {
+        return None;
+    }
+    let mut orders = pairs.map(|(channel, installed)| compare_numbers(channel, installed));
+    Some(orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal))
+}
+
+/// The numbers of the version in a name, `etcdoperator.v0.9.4` or `elasticsearch-operator.5.8.1`.
+fn installed_numbers(csv: &str) -> Option<impl Iterator<Item = &str>> {
+    let starts = csv.match_indices('.').filter_map(|(at, dot)| csv.get(at + dot.len()..));
+    let versions = starts.map(|rest| rest.strip_prefix('v').unwrap_or(rest));
+    let version = versions.into_iter().find(|v| v.starts_with(|c: char| c.is_ascii_digit()))?;
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
+    let numbers = version.get(..end)?.split('.');
+    Some(numbers.take_while(|number| !number.is_empty()))
 }
 
 /// A name without its version numbers, and these. They start after the last character that is
@@ -160,6 +201,32 @@ mod tests {
         ] {
             assert_eq!(compare(left, right), order, "{left} {right}");
             assert_eq!(compare(right, left), order.map(Ordering::reverse), "{right} {left}");
+        }
+    }
+
+    #[test]
+    fn channels_are_compared_with_what_is_installed() {
+        use Ordering::{Equal, Greater, Less};
+        for (channel, csv, order) in [
+            ("stable-4.9", "a.v4.10.3", Some(Less)),
+            ("stable-4.10", "a.v4.10.3", Some(Equal)),
+            ("stable-4.11", "a.v4.10.3", Some(Greater)),
+            ("5.7", "elasticsearch-operator.5.8.1", Some(Less)),
+            ("v2.9.1", "a.b.v2.9.4-rc1", Some(Less)),
+            ("v2.9.4", "a.v2.9-rc1", Some(Equal)),
+            ("stable-4", "a.v4.10.3", Some(Equal)),
+            // Numbers of something else.
+            ("stable-4.9", "a.v5.8.1", None),
+            ("threescale-2.13", "3scale-operator.v0.11.8", None),
+            ("stable", "a.v4.10.3", None),
+            ("", "a.v4.10.3", None),
+            ("4.9", "a", None),
+            ("4.9", "a.vx.4.10", Some(Less)),
+            ("4.9", "", None),
+            ("4.9", "a.v", None),
+            ("4.9", ".4", Some(Equal)),
+        ] {
+            assert_eq!(compare_installed(channel, csv), order, "{channel} {csv}");
         }
     }
 }

@@ -93,12 +93,16 @@ impl<'r> Subscription<'r> {
         self.review.spares().is_none() || names.iter().any(is_new)
     }
 
-    /// Whether OLM has installed the Operator. The API server keeps the status of the old object.
+    /// Whether OLM has installed the Operator.
     fn is_installed(&self) -> bool {
-        let has = |object: &Document| {
-            object.text("/status/installedCSV").is_some_and(|name| !name.is_empty())
-        };
-        has(self.object) || self.review.updates_from().is_some_and(has)
+        !self.installed_csv().is_empty()
+    }
+
+    /// What OLM has installed. The API server keeps the status of the old object.
+    fn installed_csv(&self) -> String {
+        let of = |object: &Document| object.text_or_empty("/status/installedCSV");
+        let old = self.review.updates_from().map(of).filter(|name| !name.is_empty());
+        old.unwrap_or_else(|| of(self.object))
     }
 }
 

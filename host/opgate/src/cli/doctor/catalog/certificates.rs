@@ -70,7 +70,7 @@ pub(in crate::cli::doctor) const NO_SECRET: Doc = Doc {
     harm: "The Secret from which the servers read their certificate does not exist, lacks `tls.crt` or `tls.key`, or holds something else; or no volume of the pods is \
 mounted where `--tls-dir` points. New pods do not start.",
     repair: "Create the Secret from a certificate and its key, and mount it:\n\n    kubectl -n opgate-system create secret tls opgate-tls --cert=tls/tls.crt --key=tls/tls.key\n\n\
-Servers with `--certificates self-managed` create it themselves if their Role permits it.",
+Servers with `--certificates self-managed` fill it: create it empty, `kubectl -n opgate-system create secret generic opgate-tls`.",
 };
 
 pub(in crate::cli::doctor) const SECRET_TYPE: Doc = Doc {

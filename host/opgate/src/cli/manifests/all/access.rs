@@ -82,6 +82,15 @@ impl Installation {
         objects
     }
 
+    /// The Secret that the servers keep, empty: what is created has no name yet when it is permitted, so
+    /// servers that could create this one could create any. Applying it again changes nothing of what
+    /// they have written: it has neither data nor a type, which cannot be changed either.
+    pub(super) fn secret(&self) -> Option<Value> {
+        (self.certificates == Certificates::SelfManaged).then(|| {
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.named(SECRET)})
+        })
+    }
+
     /// What the servers may do in their namespace: keep leases and their Secret, and tell events.
     pub(in crate::cli::manifests) fn namespace_rules(&self) -> Vec<Value> {
         let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
@@ -91,8 +100,6 @@ impl Installation {
             rule("events.k8s.io", "events", &["create"]),
         ];
         if self.certificates == Certificates::SelfManaged {
-            // What is created has no name yet when it is permitted.
-            rules.push(rule("", "secrets", &["create"]));
             rules.push(json!({
                 "apiGroups": [""],
                 "resources": ["secrets"],

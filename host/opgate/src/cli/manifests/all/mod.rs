@@ -214,6 +214,7 @@ impl Installation {
         objects.extend(roles.everywhere.into_iter().map(|role| self.with_labels(role)));
         objects.extend(own.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
         objects.extend(self.rights());
+        objects.extend(self.secret());
         objects.extend(self.issuers());
         objects.push(self.config_map());
         objects.extend(self.services());

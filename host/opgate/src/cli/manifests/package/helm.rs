@@ -134,6 +134,7 @@ impl Choice {
 fn condition(object: &Value) -> Option<&'static str> {
     match (kind(object), name(object)) {
         ("Issuer" | "Certificate", _) => Some(r#"eq .Values.certificates "cert-manager""#),
+        ("Secret", _) => Some(r#"eq .Values.certificates "self-managed""#),
         ("ServiceMonitor" | "PrometheusRule", _) => Some(".Values.monitoring.enabled"),
         ("PodDisruptionBudget", _) => Some("gt (int .Values.replicas) 1"),
         ("NetworkPolicy", _) => Some(".Values.networkPolicy.enabled"),

@@ -101,6 +101,10 @@ pub(super) fn files(
     let read = objects.iter().find(|o| kind(o) == "ClusterRole" && name(o) == account);
     let read = read.and_then(|role| role.get("rules")?.as_array()).cloned().unwrap_or_default();
     let rules: Vec<_> = read.into_iter().chain(installation.cluster_rules()).collect();
+    // OLM replaces the Secrets of a bundle with each update, and with them the certificates. So the
+    // servers create theirs.
+    let create = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]});
+    let own: Vec<_> = installation.namespace_rules().into_iter().chain([create]).collect();
     let csv_name = format!("opgate.v{VERSION}");
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
@@ -151,7 +155,7 @@ pub(super) fn files(
                 "strategy": "deployment",
                 "spec": {
                     "permissions": [
-                        {"serviceAccountName": account, "rules": installation.namespace_rules()},
+                        {"serviceAccountName": account, "rules": own},
                     ],
                     "clusterPermissions": [{"serviceAccountName": account, "rules": rules}],
                     "deployments": [{"name": account, "spec": deployment(&installation)}],
