@@ -15,6 +15,8 @@ use crate::{ClusterRead, Document, lists};
 
 /// Namespaces that the group names.
 pub const TARGETS: &str = "/spec/targetNamespaces";
+/// Annotation with the APIs that a group provides: `<kind>.<version>.<group>`, with commas.
+pub const PROVIDED_APIS: &str = "/metadata/annotations/olm.providedAPIs";
 /// Selector of the group's namespaces.
 pub const SELECTOR: &str = "/spec/selector";
 /// What OLM found the targets to be.
@@ -90,6 +92,17 @@ pub fn targets(group: &Document, namespaces: &ClusterRead) -> Result<NamespaceSe
     };
     let selected = selected(selection, namespaces)?;
     Ok(status.map_or(selected.clone(), |status| selected.union(&status)))
+}
+
+/// Where a group works for the comparison with other groups: its targets, and its own namespace
+/// unless it has no targets or is for all namespaces.
+#[must_use]
+pub fn reach(targets: &NamespaceSet, own: &str) -> NamespaceSet {
+    let mut reach = targets.clone();
+    if !reach.is_empty() && !reach.contains("") {
+        reach.insert(own);
+    }
+    reach
 }
 
 /// The status of a group that has no spec.

@@ -8,28 +8,15 @@
 //! ```
 
 pub use opgate_sdk::operator_groups::{
-    SELECTOR, STATUS, Selection, TARGETS, has_requirements, synchronised,
+    PROVIDED_APIS, SELECTOR, STATUS, Selection, TARGETS, has_requirements, reach, synchronised,
 };
 use opgate_sdk::{Document, Kind};
 
 use crate::apis::ApiSet;
 use crate::namespaces::NamespaceSet;
 
-/// Annotation with the APIs that a group provides.
-pub const PROVIDED_APIS: &str = "/metadata/annotations/olm.providedAPIs";
 /// Whether OLM leaves the annotation alone.
 pub const STATIC: &str = "/spec/staticProvidedAPIs";
-/// Where a group works for the comparison with other groups: its targets, and its own namespace
-/// unless it has no targets or is for all namespaces.
-#[must_use]
-pub fn reach(targets: &NamespaceSet, own: &str) -> NamespaceSet {
-    let mut reach = targets.clone();
-    if !reach.is_empty() && !reach.contains("") {
-        reach.insert(own);
-    }
-    reach
-}
-
 /// A group by what it reaches and provides, upstream's `OperatorGroupSurface`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surface {

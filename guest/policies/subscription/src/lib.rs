@@ -8,6 +8,7 @@
 //!                               ├─ approval  Automatic or Manual
 //!                               ├─ channel   older channels, by name
 //!                               ├─ catalog   what the PackageManifest says
+//!                               ├─ provided  who provides its APIs already
 //!                               └─ volumes, env, affinity  spec.config
 //! InstallPlan ──▶ install_plan ─┬─ spec      types and approval
 //!                               └─ querier   the group and its ServiceAccount
@@ -38,6 +39,7 @@ opgate_sdk::policy! {
         subscription::approval::RULES,
         subscription::channel::RULES,
         subscription::catalog::RULES,
+        subscription::provided::RULES,
         subscription::volumes::RULES,
         subscription::trusted::RULES,
         subscription::env::RULES,

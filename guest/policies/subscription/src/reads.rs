@@ -44,6 +44,11 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
         operator_groups::STATUS,
         "/spec/serviceAccountName",
     ],
+    indexes: &[Index {
+        name: "provided",
+        field: operator_groups::PROVIDED_APIS,
+        separator: ",",
+    }],
     ..ClusterRead::EMPTY
 };
 
@@ -80,6 +85,12 @@ pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
         "/status/channels/*/deprecation",
         "/status/channels/*/currentCSVDesc/version",
         "/status/channels/*/currentCSVDesc/installModes",
+        "/status/channels/*/currentCSVDesc/customresourcedefinitions/owned/*/name",
+        "/status/channels/*/currentCSVDesc/customresourcedefinitions/owned/*/version",
+        "/status/channels/*/currentCSVDesc/customresourcedefinitions/owned/*/kind",
+        "/status/channels/*/currentCSVDesc/apiservicedefinitions/owned/*/group",
+        "/status/channels/*/currentCSVDesc/apiservicedefinitions/owned/*/version",
+        "/status/channels/*/currentCSVDesc/apiservicedefinitions/owned/*/kind",
         "/status/channels/*/entries/*/name",
         "/status/channels/*/entries/*/deprecation",
     ],

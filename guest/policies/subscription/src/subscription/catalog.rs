@@ -14,6 +14,7 @@ use opgate_sdk::install_modes::InstallModes;
 use opgate_sdk::{Document, Kind, Report, Rule, operator_groups, package_manifests, rule, rules};
 use opgate_upstream::version::Version;
 
+use super::provided::SUB_31;
 use super::{Subscription, channel};
 use crate::bounded::quote;
 use crate::reads::{GROUPS, MANIFESTS, NAMESPACES};
@@ -48,8 +49,9 @@ impl<'g> Asked<'g> {
     }
 
     fn rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
-        let all: [(bool, &'static Rule); 4] = [
+        let all: [(bool, &'static Rule); 5] = [
             (self.group.is_some(), &SUB_06),
+            (self.group.is_some(), &SUB_31),
             (self.before.is_some(), &SUB_12),
             (self.bundle, &SUB_13),
             (self.package || self.channel || self.bundle, &SUB_23),
@@ -81,6 +83,9 @@ impl Subscription<'_> {
         if let Some(group) = asked.group.filter(|_| is_on(&SUB_06)) {
             self.install_modes(group, channel.as_ref(), report);
         }
+        if let Some(group) = asked.group.filter(|_| is_on(&SUB_31)) {
+            self.provided_elsewhere(group, channel.as_ref(), report);
+        }
         if let Some(before) = asked.before.as_ref().filter(|_| is_on(&SUB_12)) {
             Self::older_head(&manifest, before, channel.as_ref(), report);
         }
@@ -99,7 +104,7 @@ fn skip(rules: &[&'static Rule], why: &str, report: &mut Report<'_>) {
     }
 }
 
-const NO_CHANNEL: &str = "the PackageManifest does not show the channel";
+pub(super) const NO_CHANNEL: &str = "the PackageManifest does not show the channel";
 
 rule! {
     /// an install mode of a package fits the OperatorGroup of the namespace

@@ -5,6 +5,7 @@ use opgate_sdk::{Document, Report, Rule, rule, rules};
 
 use super::Subscription;
 use super::catalog::SUB_06;
+use super::provided::SUB_31;
 use crate::reads::GROUPS;
 use crate::targets::SUBSCRIPTION;
 
@@ -88,7 +89,7 @@ rule! {
 impl Subscription<'_> {
     /// Judges the groups of the namespace. Gives the group back if there is only one.
     pub(super) fn group(&self, report: &mut Report<'_>) -> Option<Document> {
-        let mut rules: Vec<&'static Rule> = vec![&SUB_04, &SUB_05, &SUB_06];
+        let mut rules: Vec<&'static Rule> = vec![&SUB_04, &SUB_05, &SUB_06, &SUB_31];
         rules.retain(|rule| report.is_on(rule));
         if !self.review.creates() || rules.is_empty() {
             return None;

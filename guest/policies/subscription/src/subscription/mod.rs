@@ -13,6 +13,7 @@ pub(crate) mod channel;
 pub(crate) mod env;
 pub(crate) mod group;
 pub(crate) mod package;
+pub(crate) mod provided;
 pub(crate) mod source;
 pub(crate) mod trusted;
 pub(crate) mod volumes;

@@ -1,0 +1,197 @@
+//! What the subscribed package provides, and who provides it already.
+//!
+//! ```text
+//! head of the channel ─▶ APIs ─▶ GROUPS, index provided ─▶ works in the same namespaces? ─▶ SUB_31
+//! ```
+
+use std::collections::BTreeSet;
+
+use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::{Document, Report, operator_groups, rule, rules};
+
+use super::Subscription;
+use crate::bounded::quote;
+use crate::reads::{GROUPS, MANIFESTS, NAMESPACES};
+use crate::targets::SUBSCRIPTION;
+
+rules![SUB_31];
+
+/// APIs of a package: real ones have less than a hundred. Tenants decide what is in their catalogs.
+const MAX_APIS: u32 = 1_024;
+/// Groups that provide one of the APIs, of which the targets are read.
+const MAX_GROUPS: usize = 64;
+/// Targets of a group. Anyone could store a list of a megabyte.
+const MAX_TARGETS: u32 = 1_024;
+
+rule! {
+    /// nobody else provides the APIs of a package in the namespaces of its Operator
+    ///
+    /// No other OperatorGroup that works in one of the namespaces of a new Subscription's group has
+    /// in `olm.providedAPIs` an API that the head of the subscribed channel owns, unless the own group
+    /// has all of them already. Without `spec.channel`, the default channel counts. A namespace
+    /// without exactly one group is not evaluated. The rule is not evaluated without a cluster, or if
+    /// the catalog source does not show the package or the channel.
+    ///
+    /// # Gap
+    ///
+    /// At most 1,024 APIs, and 64 groups with up to 1,024 namespaces each, are compared; if there are
+    /// more, the answer says so. OPG-25 compares all when the ClusterServiceVersion is created.
+    ///
+    /// # Why
+    ///
+    /// The ClusterServiceVersion that OLM creates for the Subscription is refused by OPG-25, or fails
+    /// with `InterOperatorGroupOwnerConflict` (OpenShift 4.12, Operators, *Operator group
+    /// intersection*). With `startingCSV`, another version than the head is installed, so the rule
+    /// only warns.
+    ///
+    /// # Repair
+    ///
+    /// Subscribe in a namespace whose group has other targets, or remove the other Operator.
+    ///
+    /// # Accepted
+    ///
+    /// The package `etcd` for the namespace `a`, while another group provides its APIs for `b`.
+    ///
+    /// # Rejected
+    ///
+    /// ```yaml
+    /// # The OperatorGroup team/og works in scoped, too, and provides EtcdCluster.v1beta2.etcd.database.coreos.com.
+    /// metadata: {name: etcd, namespace: scoped}
+    /// spec: {name: etcd}
+    /// ```
+    ///
+    /// `message: OperatorGroup team/og provides APIs of package "etcd" in the same namespaces already:
+    /// its ClusterServiceVersion will be refused (InterOperatorGroupOwnerConflict)`
+    pub(crate) SUB_31: Warn {
+        on: [SUBSCRIPTION: Create],
+        reads: [GROUPS, MANIFESTS, NAMESPACES],
+        may_skip: true,
+        source: "OCP 4.12 L3869-3929, L3962; OCP 4.15 L2339-2642; OLM pkg/controller/operators/olm/groups.go, pkg/package-server/apis/operators/v1/packagemanifest_types.go",
+    }
+}
+
+impl Subscription<'_> {
+    pub(super) fn provided_elsewhere(
+        &self,
+        group: &Document,
+        channel: Option<&Document>,
+        report: &mut Report<'_>,
+    ) {
+        let Some(channel) = channel else {
+            return report.skip(&SUB_31, super::channel::FIELD, super::catalog::NO_CHANNEL);
+        };
+        let Some(apis) = owned(channel) else {
+            let why = "the package provides too many APIs to compare them";
+            return report.skip(&SUB_31, "spec.name", why);
+        };
+        if apis.is_empty() {
+            return;
+        }
+        let mut search = Search { own: group, is_all: true };
+        let rival = search.rival(&apis);
+        let needed = "OperatorGroups and Namespaces";
+        let Some(rival) = report.answer(&[&SUB_31], needed, rival) else { return };
+        if let Some(rival) = rival {
+            let package = quote(&self.package);
+            let message = format!(
+                "OperatorGroup {rival} provides APIs of package {package} in the same namespaces already: its ClusterServiceVersion will be refused (InterOperatorGroupOwnerConflict)"
+            );
+            report.add(&SUB_31, "spec.name", message);
+        } else if !search.is_all {
+            let why = "some OperatorGroups were looked at, there are more or larger ones";
+            report.skip_part(&SUB_31, "metadata.namespace", why);
+        }
+    }
+}
+
+/// The APIs that the head of a channel owns, as they stand in `olm.providedAPIs`. None if there are
+/// too many.
+fn owned(channel: &Document) -> Option<Vec<String>> {
+    const RESOURCES: &str = "/currentCSVDesc/customresourcedefinitions/owned";
+    const SERVICES: &str = "/currentCSVDesc/apiservicedefinitions/owned";
+    if [RESOURCES, SERVICES].iter().any(|list| channel.length(list) > Some(MAX_APIS)) {
+        return None;
+    }
+    let mut apis = BTreeSet::new();
+    for row in channel.rows(RESOURCES, &["/kind", "/version", "/name"]).iter() {
+        // Without a group it provides nothing.
+        if let Some((_, group)) = row.text_or_empty(2).split_once('.') {
+            apis.insert(format!("{}.{}.{group}", row.text_or_empty(0), row.text_or_empty(1)));
+        }
+    }
+    for row in channel.rows(SERVICES, &["/kind", "/version", "/group"]).iter() {
+        let [kind, version, group] = [0, 1, 2].map(|column| row.text_or_empty(column));
+        apis.insert(format!("{kind}.{version}.{group}"));
+    }
+    Some(apis.into_iter().collect())
+}
+
+struct Search<'g> {
+    own: &'g Document,
+    /// Whether all groups were looked at.
+    is_all: bool,
+}
+
+impl Search<'_> {
+    /// Another group that provides one of the APIs where the own group works.
+    fn rival(&mut self, apis: &[String]) -> Result<Option<String>, ReadError> {
+        let own = place(self.own);
+        if self.has_all(&own.0, apis)? {
+            return Ok(None);
+        }
+        let Some(mine) = self.reach(self.own, &own.0)? else { return Ok(None) };
+        let matches = [Match { index: "provided", values: apis, absent: false }];
+        let (mut found, mut failed, mut count) = (None, None, 0_usize);
+        GROUPS.each(Query { matches: &matches, ..Query::default() }, |group| {
+            let (namespace, name) = place(&group);
+            if (&namespace, &name) == (&own.0, &own.1) {
+                return true;
+            }
+            if count == MAX_GROUPS {
+                self.is_all = false;
+                return false;
+            }
+            count = count.saturating_add(1);
+            match self.reach(&group, &namespace) {
+                Ok(Some(reach)) if reach.meets(&mine) => found = Some(format!("{namespace}/{name}")),
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+            found.is_none() && failed.is_none()
+        })?;
+        failed.map_or(Ok(found), Err)
+    }
+
+    /// Whether the group of a namespace provides all of the APIs, as after an earlier installation.
+    fn has_all(&self, namespace: &str, apis: &[String]) -> Result<bool, ReadError> {
+        for api in apis {
+            let values = [api.clone()];
+            let matches = [Match { index: "provided", values: &values, absent: false }];
+            let query = Query { namespace: Some(namespace), matches: &matches, labels: None };
+            if !GROUPS.any(query)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where a group works, if its lists can be read.
+    fn reach(
+        &mut self,
+        group: &Document,
+        namespace: &str,
+    ) -> Result<Option<opgate_sdk::namespaces::NamespaceSet>, ReadError> {
+        let lists = [operator_groups::TARGETS, operator_groups::STATUS];
+        if lists.iter().any(|list| group.length(list) > Some(MAX_TARGETS)) {
+            self.is_all = false;
+            return Ok(None);
+        }
+        let targets = operator_groups::targets(group, &NAMESPACES)?;
+        Ok(Some(operator_groups::reach(&targets, namespace)))
+    }
+}
+
+/// Namespace and name.
+fn place(group: &Document) -> (String, String) {
+    (group.text_or_empty("/metadata/namespace"), group.text_or_empty("/metadata/name"))
+}
