@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::subject::{Subject, plural};
 
 /// Names of the columns.
-pub(crate) const COLUMNS: [&str; 9] = [
+pub(crate) const COLUMNS: [&str; 10] = [
     "two requests",
+    "incomparable between",
     "terminating",
     "copied",
     "bulk",
@@ -114,6 +115,7 @@ pub(crate) fn ways(column: &str, subject: &Subject) -> Vec<Way> {
     }
     match column {
         "two requests" => two_requests(subject),
+        "incomparable between" => between(subject),
         "terminating" => terminating(subject),
         "copied" => copied(subject),
         "bulk" => bulk(subject),
@@ -150,6 +152,65 @@ fn two_requests(subject: &Subject) -> Vec<Way> {
         ways.push(way("annotations first", then_bad(&first)));
     }
     ways
+}
+
+/// Two changes in place of one: what is between has nothing, or something that cannot be compared, in
+/// all places that differ.
+fn between(subject: &Subject) -> Vec<Way> {
+    let innocent = subject.innocent();
+    let mut places = Vec::new();
+    differences(&innocent, &subject.bad, &mut Vec::new(), &mut places);
+    let (mut without, mut other) = (innocent.clone(), innocent.clone());
+    for path in &places {
+        let (last, parents) = path.split_last().expect("a member");
+        let parent = format!("/{}", parents.join("/"));
+        let parent = if parents.is_empty() { "" } else { parent.as_str() };
+        if let Some(members) = without.pointer_mut(parent).and_then(Value::as_object_mut) {
+            members.remove(&last.replace("~1", "/").replace("~0", "~"));
+        }
+        let at = format!("/{}", path.join("/"));
+        let Some(value) = other.pointer_mut(&at) else { continue };
+        *value = match &value {
+            Value::String(_) => json!("between"),
+            Value::Number(_) => json!(0),
+            Value::Bool(is_so) => json!(!is_so),
+            Value::Array(_) => json!([]),
+            _ => json!({}),
+        };
+    }
+    let over = |between: &Value| {
+        vec![
+            Step::update(subject, &innocent, between),
+            Step::update(subject, between, &subject.bad),
+        ]
+    };
+    vec![way("nothing", over(&without)), way("another value", over(&other))]
+}
+
+/// The places that a user can write and in which two objects differ, as parts of JSON pointers.
+fn differences(left: &Value, right: &Value, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+    let is_fixed = match path.as_slice() {
+        [member] => matches!(member.as_str(), "apiVersion" | "kind" | "status"),
+        [first, member] => {
+            first == "metadata" && !matches!(member.as_str(), "labels" | "annotations")
+        }
+        _ => false,
+    };
+    if is_fixed || left == right {
+        return;
+    }
+    let (Some(left), Some(right)) = (left.as_object(), right.as_object()) else {
+        found.push(path.clone());
+        return;
+    };
+    for name in left.keys().chain(right.keys().filter(|name| !left.contains_key(*name))) {
+        path.push(name.replace('~', "~0").replace('/', "~1"));
+        let of = |members: &serde_json::Map<String, Value>| {
+            members.get(name).cloned().unwrap_or_default()
+        };
+        differences(&of(left), &of(right), path, found);
+        path.pop();
+    }
 }
 
 /// Sets what a pointer names, and all that it leads through.

@@ -14,7 +14,9 @@ use std::process::{Command, Output, Stdio};
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ResourceQuota, Secret, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace, ResourceQuota, Secret, Service, ServiceAccount,
+};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -400,7 +402,8 @@ fn servers_fill_an_empty_secret_and_create_none() {
         }
         for role in objects.iter().filter(|o| matches!(text(o, "/kind"), "Role" | "ClusterRole")) {
             for rule in role["rules"].as_array().unwrap() {
-                let is_for_secrets = rule["resources"].as_array().unwrap().contains(&json!("secrets"));
+                let is_for_secrets =
+                    rule["resources"].as_array().unwrap().contains(&json!("secrets"));
                 let creates = rule["verbs"].as_array().unwrap().contains(&json!("create"));
                 assert!(!(is_for_secrets && creates), "{arguments:?}: {rule}");
             }

@@ -149,8 +149,7 @@ impl Default for Budget {
 }
 
 /// Why a rule was evaluated only in part.
-pub(crate) const MORE: &str =
-    "some ClusterServiceVersions were looked at, there are more or larger ones that may name the CRD";
+pub(crate) const MORE: &str = "some ClusterServiceVersions were looked at, there are more or larger ones that may name the CRD";
 
 impl Budget {
     /// Calls `visit` with versions that match, until it returns `false`. Returns whether all were

@@ -249,7 +249,8 @@ fn very_many_claims_are_not_read() {
         let mut many = case("CRD-10", "two owners");
         let claims = |namespace| (0..count).map(move |number| claim(namespace, number));
         many.cluster = Some(namespaces.into_iter().flat_map(claims).collect());
-        let found: Vec<_> = verdict(&POLICY, &many).violations.into_iter().map(|v| v.rule).collect();
+        let found: Vec<_> =
+            verdict(&POLICY, &many).violations.into_iter().map(|v| v.rule).collect();
         assert_eq!(found, ["CRD-10", "CRD-12"]);
         assert_eq!(reason(&many, "CRD-10"), None);
         assert_eq!(reason(&many, "CRD-15").as_deref(), Some(more));

@@ -20,7 +20,8 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
     let before = review.updates_from().filter(|old| old.equal(PACKAGE, operator, PACKAGE));
     let old = before.and_then(Written::of);
     if let (Some(before), Some(to)) = (before, new.constraint.exact()) {
-        match old.as_ref().and_then(|old| Some((old.text.clone(), old.constraint.exact()?.clone()))) {
+        match old.as_ref().and_then(|old| Some((old.text.clone(), old.constraint.exact()?.clone())))
+        {
             Some((text, from)) => exact(&text, &from, &new, to, report),
             // The way there may lead over a range, or over no version.
             None => since_installed(review, before, &new, to, report),
@@ -45,6 +46,12 @@ rule! {
     /// is accepted, or refused with the setting `olmv1.incomparableVersions: deny`, unless
     /// operator-controller has not seen the Operator yet (no `status.conditions`). Another package has
     /// other versions: if the UPDATE changes `spec.packageName`, it is not judged.
+    ///
+    /// # Gap
+    ///
+    /// Where the image of the bundle has a digest and no version as its tag, the installed version
+    /// is not known. operator-controller enforces its own upgrade constraints when it resolves the
+    /// Operator.
     ///
     /// # Why
     ///
@@ -248,7 +255,10 @@ mod tests {
             ("quay.io/a/b:v1.12.1", Some(("v1.12.1", [1, 12, 1]))),
             ("quay.io:5000/a/b:0.1.0", Some(("0.1.0", [0, 1, 0]))),
             ("b:1.2.3@sha256:00", Some(("1.2.3", [1, 2, 3]))),
-            ("quay.io/a/b:v0.47.0--20220413T184225", Some(("v0.47.0--20220413T184225", [0, 47, 0]))),
+            (
+                "quay.io/a/b:v0.47.0--20220413T184225",
+                Some(("v0.47.0--20220413T184225", [0, 47, 0])),
+            ),
             ("quay.io/a/b@sha256:00", None),
             ("quay.io:5000/a/b", None),
             ("quay.io/a/b:latest", None),

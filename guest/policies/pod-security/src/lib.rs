@@ -27,7 +27,8 @@ mod targets;
 mod workloads;
 
 use targets::{
-    CATALOG, CSV, NAMESPACE, NAMESPACE_PARTS, REGISTRY_BUNDLE, all, by_name, by_run_level, with_affinity,
+    CATALOG, CSV, NAMESPACE, NAMESPACE_PARTS, REGISTRY_BUNDLE, all, by_name, by_run_level,
+    with_affinity,
 };
 
 opgate_sdk::policy! {

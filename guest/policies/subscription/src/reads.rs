@@ -44,11 +44,7 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
         operator_groups::STATUS,
         "/spec/serviceAccountName",
     ],
-    indexes: &[Index {
-        name: "provided",
-        field: operator_groups::PROVIDED_APIS,
-        separator: ",",
-    }],
+    indexes: &[Index { name: "provided", field: operator_groups::PROVIDED_APIS, separator: "," }],
     ..ClusterRead::EMPTY
 };
 
@@ -98,11 +94,16 @@ pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
+/// The setting with which a server reads ConfigMaps. A permission for those of all namespaces cannot be
+/// limited to a label, so there is none by default.
+pub(crate) const READS_CONFIG_MAPS: &str = "/subscription/readConfigMaps";
+
 /// ConfigMaps into which OpenShift injects the trusted certificates, of which only the names count.
 pub(crate) static CONFIG_MAPS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "configmaps",
     labels: r#"{"matchLabels":{"config.openshift.io/inject-trusted-cabundle":"true"}}"#,
+    enabled_by: &[READS_CONFIG_MAPS],
     ..ClusterRead::EMPTY
 };
 

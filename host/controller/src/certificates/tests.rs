@@ -519,7 +519,8 @@ fn empty_secret_of_an_installation_is_filled() {
 
     world.fake.remove(Kind::Secret, NAMESPACE, SECRET);
     world.run(SECOND * 40, SECOND * 5);
-    let repair = format!("create it empty with `kubectl -n {NAMESPACE} create secret generic {SECRET}`");
+    let repair =
+        format!("create it empty with `kubectl -n {NAMESPACE} create secret generic {SECRET}`");
     let mut states = world.nodes.iter().map(|node| node.keeper.states().borrow().trouble.clone());
     assert!(states.any(|trouble| trouble.is_some_and(|trouble| trouble.ends_with(&repair))));
     world.fake.put(Kind::Secret, NAMESPACE, empty);

@@ -31,6 +31,13 @@ rule! {
     /// is accepted, or refused with the setting `subscription.incomparableChannels: deny`. An UPDATE
     /// of another package is not judged.
     ///
+    /// # Gap
+    ///
+    /// A channel that counts something else than the versions of the Operator cannot be compared
+    /// with what is installed, and neither can versions with another first number.
+    /// `subscription.incomparableChannels: deny` refuses such changes. OLM itself never installs an
+    /// older version as an update.
+    ///
     /// # Why
     ///
     /// OLM only updates: an installed Operator cannot go back to an older channel (OpenShift 4.12,

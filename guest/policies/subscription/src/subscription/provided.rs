@@ -153,7 +153,9 @@ impl Search<'_> {
             }
             count = count.saturating_add(1);
             match self.reach(&group, &namespace) {
-                Ok(Some(reach)) if reach.meets(&mine) => found = Some(format!("{namespace}/{name}")),
+                Ok(Some(reach)) if reach.meets(&mine) => {
+                    found = Some(format!("{namespace}/{name}"))
+                }
                 Ok(_) => {}
                 Err(error) => failed = Some(error),
             }

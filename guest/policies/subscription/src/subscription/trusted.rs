@@ -1,7 +1,8 @@
 //! Volumes with the trusted certificates of the cluster.
 //!
 //! ```text
-//! config.volumes ─▶ named trusted-ca, or of a ConfigMap with OpenShift's label ─▶ its items
+//! config.volumes ─┬▶ named trusted-ca ──────────────────────────────────────┬▶ its items
+//!                 └▶ of a ConfigMap with OpenShift's label, if these are read ─┘
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use opgate_sdk::{Document, Kind, Report, Row, Rows, rule, rules};
 use super::Subscription;
 use super::volumes::VOLUMES;
 use crate::bounded::{self, TOO_MANY};
-use crate::reads::CONFIG_MAPS;
+use crate::reads::{CONFIG_MAPS, READS_CONFIG_MAPS};
 use crate::targets::SUBSCRIPTION;
 
 rules![SUB_15];
@@ -38,12 +39,18 @@ const FIRST_PATH: usize = 5;
 rule! {
     /// a volume with trusted certificates has the bundle under the name that pods look for
     ///
-    /// An entry of `spec.config.volumes` with the name `trusted-ca`, or of a ConfigMap with the
-    /// label `config.openshift.io/inject-trusted-cabundle: "true"` in the namespace, lists in
-    /// `configMap.items` the key `ca-bundle.crt` with the path `tls-ca-bundle.pem`. It may list
-    /// others, and be mounted anywhere. A volume `trusted-ca` of something else than a ConfigMap is
-    /// not judged. An UPDATE is judged by the volumes that it changes. Without a cluster only the
+    /// An entry of `spec.config.volumes` with the name `trusted-ca` lists in `configMap.items` the
+    /// key `ca-bundle.crt` with the path `tls-ca-bundle.pem`. So does one of a ConfigMap with the label
+    /// `config.openshift.io/inject-trusted-cabundle: "true"` in the namespace, in files, and in a
+    /// server with the setting `subscription.readConfigMaps`. It may list others, and be mounted
+    /// anywhere. A volume `trusted-ca` of something else than a ConfigMap is not judged. An UPDATE is
+    /// judged by the volumes that it changes. Where ConfigMaps are wanted and not there, only the
     /// name counts, and the rule is evaluated in part.
+    ///
+    /// # Gap
+    ///
+    /// Without the setting, a server reads no ConfigMaps and knows volumes by their names only: a
+    /// permission cannot be limited to ConfigMaps with a label.
     ///
     /// # Why
     ///
@@ -120,6 +127,12 @@ impl Subscription<'_> {
         let query = Query { namespace: Some(self.namespace()), ..Query::default() };
         if let Ok(names) = CONFIG_MAPS.names(query) {
             return names.into_iter().map(|found| found.name).collect();
+        }
+        // Nobody asked for more than names.
+        let is_asked = self.review.is_of_a_file()
+            || self.review.settings.boolean(READS_CONFIG_MAPS) == Some(true);
+        if !is_asked {
+            return BTreeSet::new();
         }
         let why = "the cluster's ConfigMaps are not available";
         report.skip_part(&SUB_15, "spec.config.volumes", why);

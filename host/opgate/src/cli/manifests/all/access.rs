@@ -86,9 +86,8 @@ impl Installation {
     /// servers that could create this one could create any. Applying it again changes nothing of what
     /// they have written: it has neither data nor a type, which cannot be changed either.
     pub(super) fn secret(&self) -> Option<Value> {
-        (self.certificates == Certificates::SelfManaged).then(|| {
-            json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.named(SECRET)})
-        })
+        (self.certificates == Certificates::SelfManaged)
+            .then(|| json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.named(SECRET)}))
     }
 
     /// What the servers may do in their namespace: keep leases and their Secret, and tell events.
