@@ -6,8 +6,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
+use opgate::cluster::{Options, Snapshot, Source};
 use opgate::engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery};
 use opgate::engine::{Budget, Call, Engine, Module, Pool, Time, wit};
+use opgate::policy::{Configuration, Set};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use opgate_sdk::{GroupVersionResource, Operation, Parts, Policy, Request};
@@ -247,4 +249,67 @@ fn any_value_in_any_field_has_findings_and_no_policy_error() {
         Ok(())
     });
     judged.unwrap();
+}
+
+/// Anyone who can write ClusterServiceVersions can claim a CRD, here 72 times with 1 MiB each.
+#[tokio::test]
+async fn crd_that_many_claim_can_be_updated() {
+    let configuration = json!({
+        "apiVersion": "opgate.dev/v1alpha1",
+        "kind": "Configuration",
+        "policies": [{"name": "crd-upgrade", "module": "builtin:crd-upgrade", "limits": {"time": "2s"}}],
+    });
+    let path = std::path::Path::new("opgate.yaml");
+    let configuration = Configuration::parse(path, &configuration.to_string(), BUILTINS).unwrap();
+    let set = Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let mut snapshot = Snapshot::default();
+    for number in 0..72 {
+        let pad = |n| json!({"name": format!("pads{number}x{n}.pad.example.com"), "version": "v1"});
+        let mut owned: Vec<_> = (0..20_000).map(pad).collect();
+        owned.push(json!({"name": "ducks.birds.example.com", "version": "v1"}));
+        let csv = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+            "metadata": {"name": format!("claim{number}.v1.0.0"), "namespace": "mallory"},
+            "spec": {"customresourcedefinitions": {"owned": owned}},
+        });
+        snapshot.add(Document::parse(&csv.to_string()).unwrap()).unwrap();
+    }
+    snapshot.fill(set.cluster());
+    let crd = |versions: &[(&str, &str)]| {
+        let version = |(index, (name, kind)): (usize, &(&str, &str))| {
+            json!({"name": name, "served": true, "storage": index == 0,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": kind}}}}})
+        };
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "ducks.birds.example.com"},
+            "spec": {
+                "group": "birds.example.com", "scope": "Namespaced",
+                "names": {"plural": "ducks", "singular": "duck", "kind": "Duck", "listKind": "DuckList"},
+                "versions": versions.iter().enumerate().map(version).collect::<Vec<_>>(),
+            },
+        })
+    };
+    let before = crd(&[("v2", "string"), ("v1", "string")]);
+    for (after, denied) in [
+        (crd(&[("v2", "string"), ("v1", "string"), ("v3", "string")]), false),
+        (crd(&[("v2", "integer"), ("v1", "string")]), false),
+        (crd(&[("v2", "string")]), true),
+    ] {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "1", "operation": "UPDATE", "name": "ducks.birds.example.com",
+                "kind": {"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition"},
+                "resource": {"group": "apiextensions.k8s.io", "version": "v1", "resource": "customresourcedefinitions"},
+                "userInfo": {"username": "admin"}, "object": after, "oldObject": before,
+            },
+        });
+        let text = review::text(review.to_string().into_bytes()).unwrap();
+        let review = Review::read(&text).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let decision = set.decide(&review, None, deadline, &()).await.unwrap();
+        assert!(decision.faults.is_empty(), "{:?}", decision.faults);
+        assert_eq!(decision.denial.is_some(), denied);
+    }
 }
