@@ -282,7 +282,7 @@ impl App {
             Err(error) => return self.refused(&error),
         };
         let review = match Review::read(&text) {
-            Ok(review) => review.without_groups_of_checks(),
+            Ok(review) => review,
             Err(error) => return self.refused(&error),
         };
         let envelope = Charge::on(&account);

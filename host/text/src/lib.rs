@@ -1,9 +1,11 @@
 //! Makes untrusted texts safe for a log line, a header or a terminal, and suggests similar names.
 //!
 //! * [`lines`]: lines and columns of offsets in a text.
+//! * [`printed`]: what may be printed where a terminal or a runner of CI jobs reads it.
 //! * [`units`]: sizes and durations as people write them.
 
 pub mod lines;
+pub mod printed;
 pub mod units;
 
 /// The text as one line of at most `limit` bytes. Control characters become spaces. A text that is
@@ -35,10 +37,18 @@ pub fn short_line(text: &str, most: usize) -> String {
     line
 }
 
-/// Control characters, and those that change the direction of the text around them.
-fn is_control(c: char) -> bool {
+/// Control characters, and those that nobody sees, but that change what is seen: the ends of lines of Unicode, marks for the
+/// direction of the text around them, and characters without a width.
+#[must_use]
+pub fn is_control(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}')
 }
 
 /// The candidate that is nearest to the text, if any is near.
@@ -71,6 +81,7 @@ mod tests {
         let cases = [
             ("plain", 16, "plain"),
             ("a\nb\r\u{1b}[31mc\u{202e}", 64, "a b  [31mc "),
+            ("\u{200e}a\u{200f}b\u{61c}c\u{200b}d\u{feff}", 64, " a b c d "),
             ("abcdef", 6, "abcdef"),
             ("abcdefg", 6, "abc…"),
             ("ééééé", 8, "éé…"),

@@ -149,6 +149,13 @@ pub fn charged(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> 
     })
 }
 
+/// The user of requests that a check makes of files.
+const CHECK_USER: &str = "opgate:check";
+/// The start of its groups.
+const CHECK_GROUPS: &str = "opgate:";
+/// The name of anybody else who has that name.
+const CLAIMED_USER: &str = "opgate:check (claimed)";
+
 /// A request for review, borrowed from its text.
 #[derive(Debug)]
 pub struct Review<'a> {
@@ -182,11 +189,27 @@ pub struct Review<'a> {
 }
 
 impl<'a> Review<'a> {
-    /// Reads the envelope of a text that [`text`] checked.
+    /// Reads the envelope of a text that [`text`] checked, of a client or from a recording: without the
+    /// name and the groups that only a check of files gives to its requests ([`Review::read_check`]).
+    /// Policies are more lenient with files.
     ///
     /// # Errors
     /// If it is not JSON, or not an AdmissionReview with a request.
     pub fn read(text: &'a Arc<Text>) -> Result<Self, ReviewError> {
+        let mut review = envelope::read(text)?;
+        if review.username == CHECK_USER {
+            review.username = Cow::Borrowed(CLAIMED_USER);
+        }
+        review.groups.retain(|group| !group.starts_with(CHECK_GROUPS));
+        Ok(review)
+    }
+
+    /// Reads a review that this program has made of a file, or a case of a policy's tests, with the name
+    /// and the groups that say so. Never one that somebody else has sent or recorded.
+    ///
+    /// # Errors
+    /// As for [`Review::read`].
+    pub fn read_check(text: &'a Arc<Text>) -> Result<Self, ReviewError> {
         envelope::read(text)
     }
 
@@ -220,14 +243,6 @@ impl<'a> Review<'a> {
     pub fn resource_path(&self) -> String {
         let GroupVersionName { group, version, name } = &self.resource;
         format!("{group}/{version}/{name}")
-    }
-
-    /// The review as a client may send it: without groups of `opgate:`, which only a check of files
-    /// gives to its requests. Policies are more lenient with files.
-    #[must_use]
-    pub fn without_groups_of_checks(mut self) -> Self {
-        self.groups.retain(|group| !group.starts_with("opgate:"));
-        self
     }
 
     /// Bytes of the envelope, as read and as policies get it, without the objects.
@@ -288,5 +303,34 @@ impl<'a> Review<'a> {
             user_uid: &self.user_uid,
         };
         RequestParts::new(&texts, &self.groups, self.dry_run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_and_groups_of_a_check_are_taken_from_others() {
+        for (user, groups, expected) in [
+            ("opgate:check", "opgate:bundle", ("opgate:check (claimed)", &[][..])),
+            ("opgate:check", "opgate:stored", ("opgate:check (claimed)", &[])),
+            ("eve", "opgate:bundle", ("eve", &[])),
+            ("opgate:checker", "dev", ("opgate:checker", &["dev"])),
+        ] {
+            let json = serde_json::json!({
+                "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                "request": {
+                    "uid": "u", "operation": "CREATE", "kind": {"kind": "Pod"},
+                    "resource": {"resource": "pods"},
+                    "userInfo": {"username": user, "groups": [groups]},
+                },
+            });
+            let text = text(json.to_string().into_bytes()).unwrap();
+            let review = Review::read(&text).unwrap();
+            assert_eq!((&*review.username, review.groups.as_slice()), (expected.0, &*expected.1.iter().map(|&g| Cow::Borrowed(g)).collect::<Vec<_>>()));
+            let own = Review::read_check(&text).unwrap();
+            assert_eq!((&*own.username, &*own.groups), (user, &[Cow::Borrowed(groups)][..]));
+        }
     }
 }

@@ -149,7 +149,7 @@ impl Runner {
         let set = self.set_of(case, None)?;
         let text =
             review::text(case.review().to_string().into_bytes()).map_err(|e| e.to_string())?;
-        let review = Review::read(&text).map_err(|e| e.to_string())?;
+        let review = Review::read_check(&text).map_err(|e| e.to_string())?;
         let policy = set.policies().first().filter(|policy| policy.matches(&review));
         let costs = |policy: &Arc<Policy>| {
             let host_calls = policy.count_host_calls(&review);
@@ -316,7 +316,7 @@ impl Runner {
             request.insert("dryRun".to_owned(), json!(true));
         }
         let text = review::text(asked.to_string().into_bytes()).map_err(|e| e.to_string())?;
-        let review = Review::read(&text).map_err(|e| e.to_string())?;
+        let review = Review::read_check(&text).map_err(|e| e.to_string())?;
         let decided = set.decide(&review, None, Instant::now() + PATIENCE, &()).await;
         let decision = decided.map_err(|e| e.to_string())?;
         if let Some(fault) = decision.faults.into_iter().next() {
