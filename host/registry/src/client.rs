@@ -260,7 +260,9 @@ impl Session<'_> {
                 Ok(basic)
             }
             Some(Challenge::Bearer { realm: text, service }) => {
-                let uri = realm(&text, |host| is_named(&self.client.insecure, host));
+                // Credentials of a registry with TLS stay with it.
+                let is_plain = self.home.scheme_str() == Some("http");
+                let uri = realm(&text, |host| is_plain && is_named(&self.client.insecure, host));
                 let uri = uri.map_err(|why| Error::lasting(format!("{host}: {why}")))?;
                 let scope = format!("repository:{}:{}", self.reference.repository(), self.access);
                 let whom = (&uri, service.as_deref());

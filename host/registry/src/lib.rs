@@ -45,7 +45,7 @@ pub use digest::Digest;
 pub use error::Error;
 pub use proxy::Proxies;
 pub use pull::Pulled;
-pub use reference::{Reference, SCHEME};
+pub use reference::{Reference, Repository, SCHEME};
 pub use signature::Keys;
 
 use client::Client;

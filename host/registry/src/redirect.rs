@@ -36,7 +36,8 @@ pub(crate) fn is_named(insecure: &BTreeSet<String>, authority: &str) -> bool {
 /// Where an answer leads.
 ///
 /// # Errors
-/// If that is no address, or one without TLS of a host that is not named as such.
+/// If that is no address, or one without TLS: that is followed only from a host without TLS to another, and only if both are
+/// named as such. What began with TLS stays with it, or whoever answers could move it to where others read and write along.
 pub(crate) fn next(
     from: &Uri,
     location: Option<&HeaderValue>,
@@ -60,6 +61,9 @@ pub(crate) fn next(
     }
     match uri.scheme_str() {
         Some("https") => Ok(uri),
+        Some("http") if from.scheme_str() == Some("https") => {
+            wrong("from https only https is followed, whatever --registry-insecure names")
+        }
         Some("http") if is_named(insecure, authority) => Ok(uri),
         _ => wrong("only https is followed"),
     }
@@ -82,6 +86,9 @@ mod tests {
                 Some("http://localhost:5000/y"),
             ),
             ("https://a.io/v2/x", "http://a.io/v2/x", None),
+            ("https://a.io/v2/x", "http://localhost:5000/v2/x", None),
+            ("http://localhost:5000/v2/x", "https://a.io/v2/x", Some("https://a.io/v2/x")),
+            ("http://localhost:5000/v2/x", "http://a.io/v2/x", None),
             ("https://a.io/v2/x", "http://localhost:5001/", None),
             ("https://a.io/v2/x", "//cdn.io/b", None),
             ("https://a.io/v2/x", "file:///etc/passwd", None),

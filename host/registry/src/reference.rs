@@ -114,6 +114,49 @@ impl Reference {
     }
 }
 
+/// A repository: a host and a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    host: String,
+    path: String,
+}
+
+impl Repository {
+    /// Reads `HOST/REPOSITORY`.
+    ///
+    /// # Errors
+    /// If it has another form.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a repository: write HOST/REPOSITORY, without a tag or a digest");
+        if text.contains("://") || text.contains('@') {
+            return Err(wrong());
+        }
+        let read = Reference::parse(&format!("{SCHEME}{text}:x")).map_err(|_| wrong())?;
+        Ok(Self::of(&read))
+    }
+
+    /// The one in the name of an image, which can have a tag or a digest.
+    pub(crate) fn of_image(text: &str) -> Option<Self> {
+        let named = Reference::parse(&format!("{SCHEME}{text}"));
+        named.or_else(|_| Reference::parse(&format!("{SCHEME}{text}:x"))).ok().map(|r| Self::of(&r))
+    }
+
+    /// That of a reference. Docker's registry has a second name, which other tools write.
+    fn of(reference: &Reference) -> Self {
+        let host = match reference.host() {
+            "index.docker.io" => DOCKER,
+            host => host,
+        };
+        Self { host: host.to_owned(), path: reference.repository().to_owned() }
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.host, self.path)
+    }
+}
+
 /// Whether a port follows the host, be it an address in brackets.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))

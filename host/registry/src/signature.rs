@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::Session;
 use crate::content::blob;
 use crate::manifest::{ACCEPTED, MAX_MANIFEST, Manifest};
-use crate::{Cache, Digest, Error, Reference};
+use crate::{Cache, Digest, Error, Reference, Repository};
 
 /// The type of a layer with a signed text.
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -34,9 +34,13 @@ const MAX_SIGNATURE: usize = 4 << 10;
 /// Keys that are tried.
 const MAX_KEYS: usize = 8;
 
-/// Public keys, one of which must have signed.
+/// Public keys, one of which must have signed, and for which repository.
 #[derive(Debug)]
-pub struct Keys(Vec<ParsedPublicKey>);
+pub struct Keys {
+    keys: Vec<ParsedPublicKey>,
+    /// That the signed text names; any, if there is none.
+    repository: Option<Repository>,
+}
 
 /// A signature that was found, as it is kept in the cache.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,6 +60,14 @@ struct Payload {
 struct Critical {
     image: Image,
     r#type: String,
+    identity: Option<Identity>,
+}
+
+#[derive(Deserialize)]
+struct Identity {
+    /// Where the image was when it was signed, with a tag or without.
+    #[serde(rename = "docker-reference")]
+    repository: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -86,14 +98,20 @@ impl Keys {
         }
         match keys.len() {
             0 => Err("no public key in it: it has -----BEGIN PUBLIC KEY-----, as `cosign public-key` prints it".to_owned()),
-            1..=MAX_KEYS => Ok(Self(keys)),
+            1..=MAX_KEYS => Ok(Self { keys, repository: None }),
             many => Err(format!("{many} keys are more than the {MAX_KEYS} that are tried")),
         }
     }
 
-    /// Whether one of them has signed a text that names this digest.
+    /// The same keys, for what is signed under the name of this repository only, wherever it is pulled from.
+    #[must_use]
+    pub fn bound_to(self, repository: Option<Repository>) -> Self {
+        Self { repository, ..self }
+    }
+
+    /// Whether one of them has signed a text that names this digest, and the repository.
     fn verify(&self, payload: &[u8], signature: &[u8], digest: &Digest) -> Result<(), String> {
-        if !self.0.iter().any(|key| key.verify_sig(payload, signature).is_ok()) {
+        if !self.keys.iter().any(|key| key.verify_sig(payload, signature).is_ok()) {
             return Err("not by this key".to_owned());
         }
         // Only what was signed is parsed.
@@ -105,7 +123,13 @@ impl Keys {
         if text.critical.image.digest != digest.as_str() {
             return Err(format!("signed for {:?}", text.critical.image.digest));
         }
-        Ok(())
+        let Some(wanted) = &self.repository else { return Ok(()) };
+        let signed = text.critical.identity.and_then(|identity| identity.repository);
+        match signed.filter(|signed| !signed.is_empty()) {
+            Some(signed) if Repository::of_image(&signed).as_ref() == Some(wanted) => Ok(()),
+            Some(signed) => Err(format!("signed as {signed:?}, not as {wanted}")),
+            None => Err(format!("signed without the name of a repository, not as {wanted}")),
+        }
     }
 
     fn verify_kept(&self, signed: &Signed, digest: &Digest) -> Result<(), String> {
@@ -238,6 +262,25 @@ mod tests {
             let said = keys(&key).verify(text.as_bytes(), &sign(&text), &digest).unwrap_err();
             assert!(said.contains(why), "{said}");
         }
+        // The name of the repository counts if one is wanted.
+        for (name, signed, is_good) in [
+            ("ghcr.io/a", "ghcr.io/a", true),
+            ("ghcr.io/a", "ghcr.io/a:1.0", true),
+            ("docker.io/library/a", "index.docker.io/library/a", true),
+            ("ghcr.io/a", "ghcr.io/b", false),
+            ("ghcr.io/a", "ghcr.io/a/b", false),
+            ("ghcr.io/a", "", false),
+        ] {
+            let text = good.replace("ghcr.io/a", signed);
+            let bound = keys(&key).bound_to(Some(Repository::parse(name).unwrap()));
+            let verified = bound.verify(text.as_bytes(), &sign(&text), &digest);
+            assert_eq!(verified.is_ok(), is_good, "{name} {signed} {verified:?}");
+            assert_eq!(keys(&key).verify(text.as_bytes(), &sign(&text), &digest), Ok(()));
+        }
+        let bound = keys(&key).bound_to(Some(Repository::parse("ghcr.io/a").unwrap()));
+        let unnamed = good.replace(r#""identity":{"docker-reference":"ghcr.io/a"},"#, "");
+        let said = bound.verify(unnamed.as_bytes(), &sign(&unnamed), &digest).unwrap_err();
+        assert!(said.contains("without the name of a repository"), "{said}");
         // One of several keys is enough.
         let both =
             [&other, &key].map(|pair| pem(pair.public_key().as_der().unwrap().as_ref())).concat();
