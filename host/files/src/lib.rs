@@ -20,6 +20,7 @@ mod compressed;
 mod content;
 mod detect;
 pub mod dump;
+mod excerpt;
 mod field;
 pub mod folder;
 pub mod ignore;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use opgate_document::{Document, Kind, Value};
 
 use super::content::{Documents, File};
+use super::excerpt::{is_in_secret, is_shown, mentions_secret};
 use opgate_input::yaml::Numbers;
 
 /// A place in a file.
@@ -22,7 +23,7 @@ pub struct Location {
     pub line: u64,
     /// From 1, in characters.
     pub column: u64,
-    /// The line, unless it is very long.
+    /// The line, unless it is very long, or not to be shown ([`super::excerpt`]).
     pub excerpt: String,
 }
 
@@ -31,29 +32,40 @@ pub struct Location {
 const MAX_LINE: usize = 4_096;
 
 impl Location {
-    /// A place in a file.
+    /// A place in a file that is no document.
     pub fn new(file: &File, line: u64, column: u64) -> Self {
-        let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let text = file.text().unwrap_or_default();
-        let (lines, start) = (file.lines(), file.lines().start(text, index));
-        let excerpt = lines.line(text, start, MAX_LINE).unwrap_or_default().to_owned();
-        Self { file: file.shown.clone(), line, column, excerpt }
+        let is_hidden = mentions_secret(file.text().unwrap_or_default());
+        let line_text = written(file, line).filter(|_| !is_hidden);
+        Self { file: file.shown.clone(), line, column, excerpt: excerpt(line_text) }
     }
 
-    /// The place of an offset.
-    fn at(file: &File, offset: usize) -> Self {
+    /// The place of an offset; whether it is in a Secret.
+    fn at(file: &File, offset: usize, is_hidden: bool) -> Self {
         let text = file.text().unwrap_or_default();
         let (line, column) = file.origin.place(file.lines().place(text, offset));
-        let excerpt = file.lines().line(text, offset, MAX_LINE).unwrap_or_default().to_owned();
-        Self { file: file.shown.clone(), line, column, excerpt }
+        let line_text = file.lines().line(text, offset, MAX_LINE).filter(|_| !is_hidden);
+        Self { file: file.shown.clone(), line, column, excerpt: excerpt(line_text) }
     }
 
     /// The start of the text on a line of a file. Lines are counted from 0.
     pub fn line(file: &File, index: u64) -> Self {
-        let place = Self::new(file, index.saturating_add(1), 1);
-        let indent = place.excerpt.chars().take_while(|c| c.is_whitespace()).count();
-        Self { column: u64::try_from(indent + 1).unwrap_or(1), ..place }
+        let line = index.saturating_add(1);
+        let text = written(file, line).unwrap_or_default();
+        let indent = text.chars().take_while(|c| c.is_whitespace()).count();
+        Self::new(file, line, u64::try_from(indent + 1).unwrap_or(1))
     }
+}
+
+/// A line of a file, from 1, unless it is very long.
+fn written(file: &File, line: u64) -> Option<&str> {
+    let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
+    let text = file.text()?;
+    file.lines().line(text, file.lines().start(text, index), MAX_LINE)
+}
+
+/// What is shown of a line.
+fn excerpt(line: Option<&str>) -> String {
+    line.filter(|line| is_shown(line)).unwrap_or_default().to_owned()
 }
 
 /// JSON pointer of the target of the tokens in a document, or of the nearest value around it, and the tokens
@@ -80,8 +92,8 @@ fn pointer<'t>(root: Value<'_>, tokens: &'t [String]) -> (String, &'t [String]) 
 #[derive(Debug)]
 enum Inner {
     Json(Document),
-    /// The offset of the error.
-    Broken(usize),
+    /// The offset of the error, and whether it can be in a Secret.
+    Broken(usize, bool),
 }
 
 impl Inner {
@@ -94,16 +106,17 @@ impl Inner {
         let before = text.split_inclusive('\n').take(line.saturating_sub(1));
         let start: usize = before.map(str::len).sum();
         let offset = start.saturating_add(column.saturating_sub(1));
-        Self::Broken(offset.min(text.len().saturating_sub(1)))
+        Self::Broken(offset.min(text.len().saturating_sub(1)), mentions_secret(text))
     }
 
-    /// The offset of the target of the tokens.
-    fn offset(&self, tokens: &[String]) -> Option<usize> {
+    /// The offset of the target of the tokens, and whether that is in a Secret.
+    fn offset(&self, tokens: &[String]) -> Option<(usize, bool)> {
         match self {
-            Self::Broken(offset) => Some(*offset),
+            Self::Broken(offset, is_hidden) => Some((*offset, *is_hidden)),
             Self::Json(document) => {
                 let (pointer, _) = pointer(document.root(), tokens);
-                document.get(&pointer).map(|value| value.range().start)
+                let is_hidden = is_in_secret(document.root(), &pointer);
+                document.get(&pointer).map(|value| (value.range().start, is_hidden))
             }
         }
     }
@@ -188,6 +201,9 @@ impl Locator {
         let range = value.map(|value| value.range()).unwrap_or_default();
         let text = value.and_then(|value| value.text()).filter(|_| !rest.is_empty());
         let inner = text.and_then(|text| Some((text, self.inner(&pointer, text).offset(rest)?)));
+        let is_hidden = is_in_secret(self.document.root(), &pointer)
+            || inner.is_some_and(|(_, (_, is_hidden))| is_hidden);
+        let inner = inner.map(|(text, (offset, _))| (text, offset));
         let offset = match (&self.numbers, documents.offsets(index)) {
             (Some(numbers), Some(offsets)) => {
                 let name = numbers.offset(documents.json(index), offsets, range.start);
@@ -200,7 +216,7 @@ impl Locator {
                 .and_then(|(_, offset)| in_quotes(&documents.text, range.start, offset))
                 .unwrap_or_else(|| name_before(&documents.text, range.start, &pointer)),
         };
-        Location::at(file, offset)
+        Location::at(file, offset, is_hidden)
     }
 
     /// The JSON in the text at a pointer.

@@ -99,6 +99,8 @@ pub struct PolicyConfig {
     pub module: ModuleSource,
     /// Who must have signed it, if it is in a registry.
     pub signature: Option<SignatureKey>,
+    /// The repository that the signed text must name; any, if there is none.
+    pub signed_repository: Option<String>,
     /// The effect of a verdict.
     pub mode: Mode,
     /// The effect of a policy error.
@@ -448,6 +450,7 @@ fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
         name: builtin.name.to_owned(),
         module: ModuleSource::Builtin(builtin.name.to_owned()),
         signature: None,
+        signed_repository: None,
         mode: Mode::default(),
         on_error: OnError::default(),
         rules: BTreeMap::new(),

@@ -330,7 +330,7 @@ impl<'s> Report<'s> {
             pages,
             is_verbose,
             level,
-            out: stdout(),
+            out: stdout(format.form()),
             kept,
             hidden: Hidden::default(),
             failed: None,

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::registry::RegistryArgs;
-use super::report::stdout;
+use super::report::{stdout, text_or_json};
 use super::voice::{self, note};
 use super::{ConfigArgs, Failure, Outcome};
 use crate::builtin::BUILTINS;
@@ -154,7 +154,7 @@ impl Validate {
             }
         }
         if self.output == Format::Json {
-            let mut out = stdout();
+            let mut out = stdout(text_or_json(true));
             writeln!(out, "{:#}", json!(list))?;
             out.flush()?;
         }
@@ -223,7 +223,7 @@ fn schema() -> Result<Outcome, Failure> {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
     let set = config.complete_set_of(&configuration, Source::Absent)?;
     let descriptors = set.policies().iter().map(|policy| &policy.descriptor);
-    let mut out = stdout();
+    let mut out = stdout(text_or_json(true));
     writeln!(out, "{:#}", Configuration::schema(descriptors))?;
     out.flush()?;
     Ok(Outcome::Ok)

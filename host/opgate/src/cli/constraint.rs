@@ -11,6 +11,7 @@ use opgate_constraint::eval::{Property, evaluate, rendered};
 use opgate_constraint::{Check, Finding};
 use serde_json::{Value, json};
 
+use super::report::{stream, text_or_json};
 use super::{Failure, Outcome};
 use opgate_input::yaml::Located;
 
@@ -87,7 +88,7 @@ impl Eval {
         let outcomes =
             report.constraint.as_ref().filter(|_| !denied).map(|c| evaluate(c, &properties));
         let holds = outcomes.as_ref().and_then(|outcomes| outcomes.first()?.holds);
-        let mut out = anstream::stdout();
+        let mut out = stream(text_or_json(output == Format::Json));
         match output {
             Format::Table => {
                 for Finding { check, pointer, message } in &report.findings {

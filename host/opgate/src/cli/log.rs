@@ -10,6 +10,7 @@
 use std::fmt;
 
 use anstyle::Style;
+use opgate_text::is_control;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::field::RecordFields;
@@ -94,7 +95,7 @@ impl Visit for Line<'_> {
 
 fn part(name: &str, text: &str) -> String {
     if name == "message" {
-        let is_plain = !text.contains(|c: char| c == '=' || c.is_control());
+        let is_plain = !text.contains(|c: char| c == '=' || is_control(c));
         return if is_plain { text.to_owned() } else { format!("{text:?}") };
     }
     if is_one(text) || is_quoted(text) {
@@ -105,7 +106,7 @@ fn part(name: &str, text: &str) -> String {
 }
 
 fn is_one(text: &str) -> bool {
-    let splits = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '=' | '"' | '\\');
+    let splits = |c: char| c.is_whitespace() || is_control(c) || matches!(c, '=' | '"' | '\\');
     !text.is_empty() && !text.contains(splits)
 }
 
@@ -115,7 +116,7 @@ fn is_quoted(text: &str) -> bool {
     let Some(inside) = inside else { return false };
     let mut is_escaped = false;
     for c in inside.chars() {
-        if (c == '"' && !is_escaped) || c.is_control() {
+        if (c == '"' && !is_escaped) || is_control(c) {
             return false;
         }
         is_escaped = c == '\\' && !is_escaped;
@@ -139,6 +140,8 @@ mod tests {
             ("user", r#""eve" allowed="true""#, r#"user="\"eve\" allowed=\"true\"""#),
             ("user", r#""eve\" allowed=\"true""#, r#"user="eve\" allowed=\"true""#),
             ("user", "eve\u{a0}x=y", r#"user="eve\u{a0}x=y""#),
+            ("user", "a\u{200e}b\u{61c}", r#"user="a\u{200e}b\u{61c}""#),
+            ("message", "a\u{200f}b", r#""a\u{200f}b""#),
             ("user", "a\\", r#"user="a\\""#),
             ("user", "\"a\\\"", r#"user="\"a\\\"""#),
             ("user", "", r#"user="""#),

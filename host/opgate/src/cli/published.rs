@@ -10,6 +10,7 @@ use super::registry::{RegistryArgs, keys_in, on_runtime, parsed};
 use super::{Failure, Outcome};
 use opgate_admission::policy::read_component;
 use opgate_engine::interfaces;
+use opgate_registry::{Keys, Repository};
 
 /// Arguments of `opgate policy push`.
 #[derive(Debug, Args)]
@@ -35,6 +36,9 @@ pub(super) struct Pull {
     /// Public keys (PEM), one of which must have signed it as cosign does
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// `HOST/REPOSITORY` that the signature must name [default: any]
+    #[arg(long, value_name = "NAME", requires = "key")]
+    signed_repository: Option<String>,
 }
 
 /// Arguments of `opgate policy verify`.
@@ -47,6 +51,9 @@ pub(super) struct Verify {
     /// Public keys (PEM), one of which must have signed it as cosign does
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
+    /// `HOST/REPOSITORY` that the signature must name [default: any]
+    #[arg(long, value_name = "NAME")]
+    signed_repository: Option<String>,
 }
 
 impl Push {
@@ -67,9 +74,9 @@ impl Push {
 
 impl Pull {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let keys = self.key.as_deref().map(keys_in).transpose().map_err(anyhow::Error::msg)?;
-        let (reference, pulled) =
-            self.registry.pull(&self.reference, keys.as_ref().map(|(keys, _)| keys))?;
+        let bound = |path| keys_for(path, self.signed_repository.as_deref());
+        let keys = self.key.as_deref().map(bound).transpose()?;
+        let (reference, pulled) = self.registry.pull(&self.reference, keys.as_ref())?;
         let last = reference.repository().rsplit('/').next().unwrap_or_default();
         let default = || PathBuf::from(format!("{last}.component.wasm"));
         let out = self.out.unwrap_or_else(default);
@@ -80,13 +87,20 @@ impl Pull {
 
 impl Verify {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let (keys, _) = keys_in(&self.key).map_err(anyhow::Error::msg)?;
+        let keys = keys_for(&self.key, self.signed_repository.as_deref())?;
         let reference = parsed(&self.reference)?;
         let registry = self.registry.registry()?;
         let digest = on_runtime(async || registry.verify(&reference, &keys).await)?;
         let digest = digest.map_err(Failure::engine)?;
         say(&reference.pinned(&digest).to_string())
     }
+}
+
+/// The keys in a file, for what was signed under a name.
+fn keys_for(path: &Path, repository: Option<&str>) -> anyhow::Result<Keys> {
+    let (keys, _) = keys_in(path).map_err(anyhow::Error::msg)?;
+    let repository = repository.map(Repository::parse).transpose().map_err(anyhow::Error::msg)?;
+    Ok(keys.bound_to(repository))
 }
 
 /// What belongs behind `module:` in a configuration.

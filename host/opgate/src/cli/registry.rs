@@ -23,7 +23,8 @@ use super::Failure;
 use opgate_admission::policy::{Configuration, Mode, Resolved, SignatureKey};
 use opgate_engine::MAX_COMPONENT;
 use opgate_registry::{
-    Cache, Credentials, Digest, Keys, Limits, Options, Proxies, Pulled, Reference, Registry, SCHEME,
+    Cache, Credentials, Digest, Keys, Limits, Options, Proxies, Pulled, Reference, Registry,
+    Repository, SCHEME,
 };
 
 /// Components that are pulled at a time.
@@ -241,7 +242,15 @@ fn wanted(configuration: &Configuration) -> anyhow::Result<Vec<Wanted>> {
         };
         let reference = Reference::parse(&remote.reference).map_err(|e| wrong("/module", &e));
         let keys = policy.signature.as_ref().map(keys).transpose();
-        match (reference, keys.map_err(|e| wrong("/signature/key", &e))) {
+        let name = policy.signed_repository.as_deref();
+        let repository = name.map(Repository::parse).transpose();
+        let keys = keys.map_err(|e| wrong("/signature/key", &e)).and_then(|keys| {
+            let repository = repository.map_err(|e| wrong("/signature/repository", &e))?;
+            // The same keys for another repository are another question.
+            let text = |text| format!("{text}\n{}", name.unwrap_or_default());
+            Ok(keys.map(|(keys, pem)| (keys.bound_to(repository), text(pem))))
+        });
+        match (reference, keys) {
             (Ok(_), Ok(_)) if policy.mode == Mode::Off => {}
             (Ok(reference), Ok(keys)) => {
                 let (keys, text) = keys.map_or((None, String::new()), |(k, text)| (Some(k), text));

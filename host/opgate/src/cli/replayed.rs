@@ -210,7 +210,7 @@ impl<'s> Report<'s> {
     ) -> Self {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, denied) = (Vec::new(), BTreeMap::new());
-        let (hidden, counts, out) = (Hidden::default(), Counts::default(), stdout());
+        let (hidden, counts, out) = (Hidden::default(), Counts::default(), stdout(format.form()));
         let unread = Vec::new();
         Self { format, level, set, pages, out, kept, unread, hidden, counts, denied }
     }

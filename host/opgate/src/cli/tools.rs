@@ -122,7 +122,8 @@ impl Completions {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "opgate", &mut script);
         script.extend(more.bytes());
-        let mut out = stdout();
+        // A script, as it is.
+        let mut out = stdout(None);
         out.write_all(&script)?;
         out.flush()?;
         Ok(Outcome::Ok)
@@ -167,7 +168,7 @@ impl Version {
             target: opgate_engine::TARGET,
             wasmtime: opgate_engine::WASMTIME,
         };
-        let mut out = stdout();
+        let mut out = stdout(None);
         if self.output == Format::Json {
             serde_json::to_writer_pretty(&mut out, &build).map_err(Failure::engine)?;
             writeln!(out)?;

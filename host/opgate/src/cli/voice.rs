@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, ColorChoice};
+use opgate_text::printed::{Form, Printed};
 use tracing::Level;
 
 use super::log::{Fields, Lines};
@@ -80,14 +81,14 @@ pub(super) fn is_verbose() -> bool {
 /// A line for people on stderr that is neither a finding nor an error: a summary, what to do next.
 pub(super) fn note(line: impl AsRef<str>) {
     if !is_quiet() {
-        anstream::eprintln!("{}", line.as_ref());
+        super::report::complain(format_args!("{}", line.as_ref()));
     }
 }
 
 /// An error on stderr, one line: `error: PLACE: what: what to do`.
 pub(super) fn error(line: &str) {
     let style = super::report::ERROR;
-    anstream::eprintln!("{style}error{style:#}: {line}");
+    super::report::complain(format_args!("{style}error{style:#}: {line}"));
 }
 
 impl Voice {
@@ -141,7 +142,9 @@ fn init_log(format: LogFormat, level: Level, serves: bool) {
         .with_default(level)
         .with_target("kube_client", LevelFilter::OFF)
         .with_target("tower", LevelFilter::OFF);
-    let lines = fmt::layer().with_writer(io::stderr).with_target(false);
+    let form = if format == LogFormat::Json { Form::Json } else { Form::Text };
+    let writer = move || Printed::new(io::stderr(), form);
+    let lines = fmt::layer().with_writer(writer).with_target(false);
     let lines = match format {
         LogFormat::Text if serves => lines.fmt_fields(Fields).boxed(),
         LogFormat::Text => lines.fmt_fields(Fields).event_format(Lines::new()).boxed(),

@@ -76,6 +76,7 @@ pub(super) struct PolicyEntry {
 #[serde(deny_unknown_fields)]
 pub(super) struct SignatureEntry {
     pub(super) key: String,
+    pub(super) repository: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -195,6 +196,7 @@ impl Origin {
         };
         // A key without a value would mean none.
         let written = self.located.value.pointer(&format!("{pointer}/signature"));
+        let mut signed_repository = None;
         let signature = match (entry.signature, &module) {
             (None, _) if written.is_some_and(serde_json::Value::is_null) => {
                 wrong("/signature", "signature has no value: name a key (`key: cosign.pub`)");
@@ -205,11 +207,22 @@ impl Origin {
                 wrong("/signature", text);
                 None
             }
-            (Some(Object(SignatureEntry { key })), _) if key.trim().is_empty() => {
+            (Some(Object(SignatureEntry { key, .. })), _) if key.trim().is_empty() => {
                 wrong("/signature/key", "name a file with a public key, or write it as PEM");
                 None
             }
-            (Some(Object(SignatureEntry { key })), _) => Some(self.key(key)),
+            (Some(Object(SignatureEntry { key, repository })), _) => {
+                let names_nothing = repository.as_ref().is_some_and(|name| name.trim().is_empty());
+                // Without a value it would mean any.
+                let is_null = written
+                    .and_then(|signature| signature.get("repository"))
+                    .is_some_and(serde_json::Value::is_null);
+                if names_nothing || is_null {
+                    wrong("/signature/repository", "name the repository that was signed: HOST/REPOSITORY");
+                }
+                signed_repository = repository;
+                Some(self.key(key))
+            }
             (None, _) => None,
         };
         let mut limits = Limits::default();
@@ -282,6 +295,7 @@ impl Origin {
             name: entry.name,
             module: module?,
             signature,
+            signed_repository,
             mode: entry.mode,
             on_error: entry.on_error,
             rules: entry.rules,

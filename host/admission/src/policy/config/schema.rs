@@ -113,6 +113,11 @@ impl Configuration {
                             "pattern": "\\S",
                             "description": "Public keys, one of which must have signed the component: a file, or PEM",
                         },
+                        "repository": {
+                            "type": "string",
+                            "pattern": "\\S",
+                            "description": "HOST/REPOSITORY that the signature must name; any if it is left out",
+                        },
                     },
                 },
                 "mode": {"enum": modes.map(Mode::as_str), "default": "enforce"},

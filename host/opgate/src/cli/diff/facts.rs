@@ -192,6 +192,7 @@ fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> 
         SignatureKey::Pem(text) => text.trim().to_owned(),
     });
     add("signature.key", key.into());
+    add("signature.repository", config.signed_repository.clone().into());
     add("mode", config.mode.as_str().into());
     add("onError", config.on_error.as_str().into());
     add("limits.time", format!("{:?}", config.limits.time).into());

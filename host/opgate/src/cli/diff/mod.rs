@@ -25,7 +25,7 @@ use self::change::Difference;
 use self::facts::Facts;
 use self::reviews::Reviews;
 use super::registry::RegistryArgs;
-use super::report::stdout;
+use super::report::{stdout, text_or_json};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs};
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::Source;
@@ -186,7 +186,7 @@ impl Diff {
         if difference.different && fail_on == FailOn::Any {
             outcome = outcome.max(Outcome::Denied);
         }
-        let mut out = stdout();
+        let mut out = stdout(text_or_json(output == Format::Json));
         let printed = match output {
             Format::Text => text::write(&mut out, &difference),
             Format::Json => serde_json::to_writer_pretty(&mut out, &difference)

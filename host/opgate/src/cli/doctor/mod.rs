@@ -34,6 +34,7 @@ use self::facts::live::Live;
 use self::facts::served::{Served, look};
 use self::facts::{Facts, Installation};
 use super::audit::kubeconfigs;
+use super::report::{stream, text_or_json};
 use super::stdin::{self, Stdin};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs};
 use crate::registration::names::is_label;
@@ -230,7 +231,7 @@ impl Examine {
         let days = Days { leaf: self.days_left, ca: self.ca_days_left };
         let mut found = examine(&facts, days);
         found.skip(&self.skip);
-        let mut out = anstream::stdout();
+        let mut out = stream(text_or_json(matches!(self.output, Format::Json)));
         match self.output {
             Format::Text => report::text(&mut out, &facts.installation, &found)?,
             Format::Json => report::json(&mut out, &facts.installation, &found)?,

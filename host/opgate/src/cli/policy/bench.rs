@@ -18,6 +18,7 @@ use super::load::Loaded;
 use super::source::{SourceArgs, Subject};
 use super::test::cases;
 use super::test::run::Runner;
+use crate::cli::report::{stream, text_or_json};
 use crate::cli::{Failure, Outcome, ReadArgs, input};
 use opgate_admission::policy::{Measured, ModuleSource};
 use opgate_admission::review::Review;
@@ -93,7 +94,7 @@ impl Bench {
             self.of_reviews(&runner)?
         };
         let failed = figures.calls.iter().find_map(|call| call.fault.clone());
-        let mut out = anstream::stdout();
+        let mut out = stream(text_or_json(self.output == Format::Json));
         let (limits, descriptor) = (subject.policy.limits, &runner.descriptor);
         let name = format!("{} {}", descriptor.name, descriptor.version);
         match self.output {

@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::published::{Pull, Push, Verify};
+use super::report::{stream, text_or_json};
 use super::wit::Wit;
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster;
@@ -86,7 +87,7 @@ impl PolicyArgs {
 }
 
 fn list(set: &Set, output: Format) -> Result<Outcome, Failure> {
-    let mut out = anstream::AutoStream::auto(std::io::stdout());
+    let mut out = stream(text_or_json(output == Format::Json));
     if output == Format::Json {
         let policies = set.policies().iter().map(|p| summary(p));
         let broken = set.broken().iter().map(|b| {

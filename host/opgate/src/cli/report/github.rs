@@ -8,6 +8,8 @@ use std::io;
 use super::page::Pages;
 use super::{Item, Line, Unread};
 use opgate_admission::policy::Effect;
+use opgate_text::is_control;
+use opgate_text::printed::printed;
 
 /// Annotations of each level that GitHub shows for a step.
 const MOST: usize = 10;
@@ -172,13 +174,15 @@ impl Annotation {
         let text =
             format!("{}{}: {}: {}", self.file, place.unwrap_or_default(), self.title, self.text);
         let text = opgate_text::one_line(&text.replace('\n', "; "), 8_192);
-        // The older form of commands is one anywhere in a line.
-        format!("- {}", text.replace("##[", "## ["))
+        format!("- {}", printed(&text))
     }
 }
 
-/// A text after the last `::`.
+/// A text after the last `::`, without what a terminal would act on.
 fn data(text: &str) -> String {
+    let ends = |c: char| c == '\r' || c == '\n';
+    let text: String =
+        text.chars().map(|c| if is_control(c) && !ends(c) { ' ' } else { c }).collect();
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
@@ -215,6 +219,11 @@ mod tests {
                 "::error file=a%2Cb%3Ac%25.yaml,line=7,col=3,title=opgate%3A deny X-01::50 %25%0A::add-mask::x%0D",
             ),
             ("-", "x", "::error title=opgate%3A deny X-01::x"),
+            (
+                "a\n::error::b\u{1b}[2J\u{200e}.yaml",
+                "x",
+                "::error file=a%0A%3A%3Aerror%3A%3Ab [2J .yaml,line=7,col=3,title=opgate%3A deny X-01::x",
+            ),
         ] {
             assert_eq!(annotation(file, text).command(), expected);
         }

@@ -18,7 +18,7 @@ pub(super) mod sarif;
 pub(super) mod table;
 mod tree;
 
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write as _};
 use std::time::Duration;
 
 use anstream::AutoStream;
@@ -29,6 +29,7 @@ use super::Outcome;
 use opgate_admission::policy::Effect;
 use opgate_files::Location;
 use opgate_text::one_line;
+use opgate_text::printed::{Form, Printed};
 
 /// Style of errors and denials.
 pub(super) const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -53,11 +54,53 @@ pub(super) enum Format {
     Github,
 }
 
-pub(super) type Out = BufWriter<AutoStream<io::Stdout>>;
+impl Format {
+    /// How a character is escaped in it. Annotations are commands of a runner themselves, and [`github`] escapes them.
+    pub(super) fn form(self) -> Option<Form> {
+        match self {
+            Self::Table => Some(Form::Text),
+            Self::Json | Self::Jsonl | Self::Sarif => Some(Form::Json),
+            Self::Junit => Some(Form::Xml),
+            Self::Github => None,
+        }
+    }
+}
 
-/// Where reports go.
-pub(super) fn stdout() -> Out {
-    BufWriter::new(AutoStream::auto(io::stdout()))
+/// The form of a command that prints text or JSON.
+pub(super) fn text_or_json(is_json: bool) -> Option<Form> {
+    Some(if is_json { Form::Json } else { Form::Text })
+}
+
+/// A stream with or without styles.
+pub(super) type Stream = AutoStream<Box<dyn io::Write + Send>>;
+
+pub(super) type Out = BufWriter<Stream>;
+
+/// Where reports go: stdout, in which nothing is a command of a runner or of a terminal, but for styles. Without a form,
+/// everything as it is: only for what opgate itself has written, and has escaped.
+pub(super) fn stdout(form: Option<Form>) -> Out {
+    BufWriter::new(stream(form))
+}
+
+/// [`stdout`] for a few lines.
+pub(super) fn stream(form: Option<Form>) -> Stream {
+    let (choice, out) = (AutoStream::choice(&io::stdout()), io::stdout());
+    AutoStream::new(printer(out, form), choice)
+}
+
+/// A line on stderr, and nothing else than that.
+pub(super) fn complain(line: std::fmt::Arguments<'_>) {
+    let (choice, err) = (AutoStream::choice(&io::stderr()), BufWriter::new(io::stderr()));
+    let mut out = AutoStream::new(printer(err, Some(Form::Text)), choice);
+    // Without stderr there is nobody to tell.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn printer(inner: impl io::Write + Send + 'static, form: Option<Form>) -> Box<dyn io::Write + Send> {
+    match form {
+        Some(form) => Box::new(Printed::new(inner, form)),
+        None => Box::new(inner),
+    }
 }
 
 /// A rule that is broken.

@@ -25,6 +25,7 @@ use super::{Format, named};
 use crate::builtin::BUILTINS;
 use crate::cli::manifests::permissions::Permissions;
 use crate::cli::registry::is_reference;
+use crate::cli::report::{stream, text_or_json};
 use crate::cli::{ConfigArgs, Failure, Outcome};
 use crate::registration::Registration;
 use crate::registration::matches::PolicyFacts;
@@ -99,7 +100,7 @@ impl Inspect {
         for wrong in &follows.wrong {
             findings.push(Finding::new("settings", format!("the settings are wrong: {wrong}")));
         }
-        let mut out = anstream::AutoStream::auto(std::io::stdout());
+        let mut out = stream(text_or_json(self.output == Format::Json));
         if self.output == Format::Json {
             writeln!(out, "{:#}", json(&loaded, &imports, &follows, &findings))?;
         } else {

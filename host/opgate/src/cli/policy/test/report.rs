@@ -12,6 +12,7 @@ use crate::cli::policy::source::Subject;
 use crate::cli::report::github;
 use crate::cli::report::junit::xml;
 use crate::cli::report::{ERROR, GOOD, Out, WARNING, stdout};
+use opgate_text::printed::Form;
 use crate::cli::voice::{is_quiet, note};
 use opgate_admission::policy::Descriptor;
 use opgate_text::one_line;
@@ -27,6 +28,18 @@ pub(super) enum Format {
     Junit,
     /// Annotations of GitHub Actions
     Github,
+}
+
+impl Format {
+    /// As that of other reports.
+    fn form(self) -> Option<Form> {
+        match self {
+            Self::Table => Some(Form::Text),
+            Self::Json => Some(Form::Json),
+            Self::Junit => Some(Form::Xml),
+            Self::Github => None,
+        }
+    }
 }
 
 /// A rule that its cases do not cover.
@@ -109,7 +122,7 @@ impl Report {
     ) -> io::Result<Self> {
         let mut report = Self {
             format,
-            out: stdout(),
+            out: stdout(format.form()),
             name: descriptor.name.clone(),
             version: descriptor.version.clone(),
             source: subject.policy.module.to_string(),

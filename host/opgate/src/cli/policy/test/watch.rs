@@ -35,12 +35,12 @@ pub(super) fn watch(
         // What is wrong can be repaired while this goes on.
         if let Err(failure) = once() {
             for line in causes(failure.error.as_ref()).lines() {
-                anstream::eprintln!("error: {line}");
+                crate::cli::voice::error(line);
             }
         }
         // The build may have written files itself, so that what counts is how they are behind it.
         let before = look(subject)?;
-        anstream::eprintln!("\nwatching {} files; Ctrl-C ends", before.len());
+        crate::cli::report::complain(format_args!("\nwatching {} files; Ctrl-C ends", before.len()));
         while look(subject)? == before {
             std::thread::sleep(INTERVAL);
         }
