@@ -12,7 +12,10 @@ const MIN_ENCODED: usize = 40;
 /// Whether a value is a Secret, of any group and version, or a kind that is made into one (`SealedSecret`).
 fn is_secret(value: Value<'_>) -> bool {
     value.kind() == Kind::Object
-        && value.get("/kind").and_then(|kind| kind.text()).is_some_and(|kind| kind.ends_with("Secret"))
+        && value
+            .get("/kind")
+            .and_then(|kind| kind.text())
+            .is_some_and(|kind| kind.ends_with("Secret"))
 }
 
 /// Whether the target of a JSON pointer, or anything around it, is a Secret.

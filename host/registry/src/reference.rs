@@ -127,7 +127,11 @@ impl Repository {
     /// # Errors
     /// If it has another form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a repository: write HOST/REPOSITORY, without a tag or a digest");
+        let wrong = || {
+            format!(
+                "{text:?} is not a repository: write HOST/REPOSITORY, without a tag or a digest"
+            )
+        };
         if text.contains("://") || text.contains('@') {
             return Err(wrong());
         }

@@ -149,6 +149,9 @@ pub fn charged(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> 
     })
 }
 
+/// The group of documents that stand for files.
+const FILES: &str = "opgate.dev";
+
 /// The user of requests that a check makes of files.
 const CHECK_USER: &str = "opgate:check";
 /// The start of its groups.
@@ -274,9 +277,16 @@ impl<'a> Review<'a> {
         let (kind, resource) = (&self.kind, &self.resource);
         let is_secret =
             secret::is_secret(&resource.group, &resource.name, (&kind.group, &kind.name));
+        let stands_for_files = resource.group == FILES;
         let document = |range: &Range<usize>| {
             let document = Document::part(self.text.clone(), range.clone());
-            Arc::new(if is_secret { secret::shown(&document) } else { document })
+            Arc::new(if is_secret {
+                secret::shown(&document)
+            } else if stands_for_files {
+                secret::in_files(&document).unwrap_or(document)
+            } else {
+                document
+            })
         };
         Inputs {
             operation: match self.operation {
@@ -328,7 +338,10 @@ mod tests {
             });
             let text = text(json.to_string().into_bytes()).unwrap();
             let review = Review::read(&text).unwrap();
-            assert_eq!((&*review.username, review.groups.as_slice()), (expected.0, &*expected.1.iter().map(|&g| Cow::Borrowed(g)).collect::<Vec<_>>()));
+            assert_eq!(
+                (&*review.username, review.groups.as_slice()),
+                (expected.0, &*expected.1.iter().map(|&g| Cow::Borrowed(g)).collect::<Vec<_>>())
+            );
             let own = Review::read_check(&text).unwrap();
             assert_eq!((&*own.username, &*own.groups), (user, &[Cow::Borrowed(groups)][..]));
         }

@@ -3,8 +3,10 @@
 //!
 //! ```text
 //! review of a Secret ─▶ shown ─▶ metadata, type ──────────────────▶ as they are
+//!                               annotations ─▶ names, and digests of the values
 //!                               data ─┬▶ .dockerconfigjson, … ─▶ names of the hosts, and a digest
 //!                                     └▶ any other value ──────▶ a digest
+//! review of a bundle ─▶ in_files ─▶ its Secrets as above, all else as it is
 //! declared read of Secrets ─▶ check_read ─▶ refused unless it is about names and types
 //! ```
 //!
@@ -30,8 +32,7 @@ const METADATA: &str = "metadata";
 const DATA: &str = "data";
 const STRING_DATA: &str = "stringData";
 
-/// The annotation in which `kubectl apply` keeps the whole object.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const ANNOTATIONS: &str = "annotations";
 
 /// Docker configurations: hosts are members of `auths`, or of the file itself.
 const CONFIG_JSON: &str = ".dockerconfigjson";
@@ -50,6 +51,82 @@ pub(super) fn shown(secret: &Document) -> Document {
     let account = secret.account();
     let mut json = String::new();
     write(secret.root(), account, &mut json);
+    charged(json, account)
+}
+
+/// What a policy sees of a document that stands for files (`opgate.dev`): Secrets among their documents as if they were under
+/// review themselves. Nothing, if there are none.
+pub(super) fn in_files(bundle: &Document) -> Option<Document> {
+    let files = bundle.get("/spec/files")?;
+    let has_secret = |file: Value<'_>| {
+        file.get("/documents").is_some_and(|documents| documents.items().any(is_one))
+    };
+    if !files.items().any(has_secret) {
+        return None;
+    }
+    let account = bundle.account();
+    let mut json = String::new();
+    each_member(bundle.root(), &mut json, |name, spec, json| match name {
+        "spec" => each_member(spec, json, |name, files, json| match name {
+            "files" => each_item(files, json, |file, json| {
+                each_member(file, json, |name, documents, json| match name {
+                    "documents" => each_item(documents, json, |document, json| {
+                        if is_one(document) {
+                            write(document, account, json);
+                        } else {
+                            json.push_str(&document.raw());
+                        }
+                    }),
+                    _ => json.push_str(&documents.raw()),
+                });
+            }),
+            _ => json.push_str(&files.raw()),
+        }),
+        _ => json.push_str(&spec.raw()),
+    });
+    Some(charged(json, account))
+}
+
+/// Whether a value is a Secret.
+fn is_one(value: Value<'_>) -> bool {
+    value.kind() == Kind::Object
+        && value.get("/kind").and_then(|kind| kind.text()) == Some("Secret")
+}
+
+/// Writes an object, each member by `each`; another value as it is.
+fn each_member<'v>(
+    value: Value<'v>,
+    json: &mut String,
+    each: impl FnMut(&str, Value<'v>, &mut String),
+) {
+    if value.kind() == Kind::Object {
+        object(value, json, each);
+    } else {
+        json.push_str(&value.raw());
+    }
+}
+
+/// Writes a list, each item by `each`; another value as it is.
+fn each_item<'v>(
+    value: Value<'v>,
+    json: &mut String,
+    mut each: impl FnMut(Value<'v>, &mut String),
+) {
+    if value.kind() != Kind::List {
+        return json.push_str(&value.raw());
+    }
+    json.push('[');
+    for (index, item) in value.items().enumerate() {
+        if index > 0 {
+            json.push(',');
+        }
+        each(item, json);
+    }
+    json.push(']');
+}
+
+/// A document of this account.
+fn charged(json: String, account: Option<&Arc<Account>>) -> Document {
     let charge = account.map(Charge::on).unwrap_or_default();
     let text = charge.grow(json.len()).then(|| Text::charged(json, charge).ok()).flatten();
     let Some(text) = text else { return Document::default() };
@@ -69,22 +146,19 @@ fn write(secret: Value<'_>, account: Option<&Arc<Account>>, json: &mut String) {
     });
 }
 
-/// All but what repeats the object.
+/// All but what repeats the object. Tools keep a copy of what they have applied in an annotation, with all values: kubectl, kapp,
+/// Rancher, Banzai Cloud and others, each under a name of its own, some compressed. No rule reads an annotation of a Secret, so
+/// none is told apart: of each there is the name, and a digest by which a change is seen.
 fn metadata(metadata: Value<'_>, json: &mut String) {
     object_of(
         metadata,
         json,
         |name| name != "managedFields",
         |name, member, json| {
-            if name == "annotations" {
-                object_of(
-                    member,
-                    json,
-                    |name| name != LAST_APPLIED,
-                    |_, value, json| {
-                        json.push_str(&value.raw());
-                    },
-                );
+            if name == ANNOTATIONS {
+                object(member, json, |_, value, json| {
+                    put(value.text().map(|text| digest(text.as_bytes())).as_deref(), json);
+                });
             } else {
                 json.push_str(&member.raw());
             }

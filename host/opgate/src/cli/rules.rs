@@ -9,8 +9,8 @@ use std::{fs, io};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::report::{stream, text_or_json};
 use super::report::page::{Pages, denies_in, gap, levels_note, markdown};
+use super::report::{stream, text_or_json};
 use super::{ConfigArgs, Failure, Outcome};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, Policy, Rule, RuleLevel, Set};

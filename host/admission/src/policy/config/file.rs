@@ -218,7 +218,10 @@ impl Origin {
                     .and_then(|signature| signature.get("repository"))
                     .is_some_and(serde_json::Value::is_null);
                 if names_nothing || is_null {
-                    wrong("/signature/repository", "name the repository that was signed: HOST/REPOSITORY");
+                    wrong(
+                        "/signature/repository",
+                        "name the repository that was signed: HOST/REPOSITORY",
+                    );
                 }
                 signed_repository = repository;
                 Some(self.key(key))

@@ -8,12 +8,17 @@ fn base64_of(text: &str) -> String {
 
 /// What a policy sees of a Secret with this data.
 fn seen(data: &serde_json::Value) -> Document {
+    let copy = "{\"data\":{\"p\":\"hunter2\"}}";
     let secret = serde_json::json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "other": "hunter2",
         "metadata": {
             "name": "s", "namespace": "n", "labels": {"a": "b"},
             "managedFields": ["hunter2"],
-            "annotations": {"x": "y", (LAST_APPLIED): "{\"data\":{\"p\":\"hunter2\"}}"},
+            "annotations": {
+                "x": "y", "kubectl.kubernetes.io/last-applied-configuration": copy, "kapp.k14s.io/original": copy,
+                "banzaicloud.com/last-applied": base64_of(copy), "objectset.rio.cattle.io/applied": base64_of(copy),
+                "not-a-text": ["hunter2"],
+            },
         },
         "data": data,
         "stringData": {"p": "hunter2"},
@@ -35,12 +40,18 @@ fn decoded(document: &Document, pointer: &str) -> String {
 fn of_a_secret_its_name_its_type_and_the_names_of_its_keys_are_shown() {
     let document = seen(&serde_json::json!({"p": base64_of("hunter2"), "q": 7, "r": null}));
     let json = document.root().raw().into_owned();
-    for hidden in ["hunter2", &base64_of("hunter2"), "managedFields", "last-applied"] {
+    let copied = base64_of("{\"data\":{\"p\":\"hunter2\"}}");
+    for hidden in ["hunter2", &base64_of("hunter2"), &copied, "managedFields"] {
         assert!(!json.contains(hidden), "{hidden} in {json}");
     }
     assert_eq!(text(&document, "/type"), "Opaque");
     assert_eq!(text(&document, "/metadata/name"), "s");
-    assert_eq!(text(&document, "/metadata/annotations/x"), "y");
+    let annotation = |name: &str| text(&document, &format!("/metadata/annotations/{name}"));
+    let (kubectl, kapp) =
+        ("kubectl.kubernetes.io~1last-applied-configuration", "kapp.k14s.io~1original");
+    assert_eq!(annotation("x").len(), 32);
+    assert_eq!(annotation(kubectl), annotation(kapp));
+    assert_ne!(annotation(kapp), annotation("banzaicloud.com~1last-applied"));
     let keys: Vec<_> = document.get("/data").unwrap().members().map(|(name, _)| name).collect();
     assert_eq!(keys, ["p", "q", "r"]);
     assert_eq!(document.get("/data/q").unwrap().kind(), Kind::Null);
@@ -147,4 +158,29 @@ fn reads_of_values_of_secrets_are_refused() {
         let refused = check_read(&read(fields, keys, indexes)).unwrap_err();
         assert!(refused.contains("a policy reads no more than"), "{refused}");
     }
+}
+
+#[test]
+fn secrets_among_files_are_hidden_and_nothing_else_changes() {
+    let secret = serde_json::json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"p": base64_of("hunter2")},
+    });
+    let map = serde_json::json!({"kind": "ConfigMap", "data": {"p": "shown"}});
+    let bundle = |documents: serde_json::Value| {
+        serde_json::json!({
+            "kind": "RegistryBundle",
+            "spec": {"files": [{"path": "a", "text": "x"}, {"path": "b", "documents": documents}, 7], "links": []},
+        })
+    };
+    let text = bundle(serde_json::json!([map, secret, "hunter2?", map])).to_string();
+    let document = in_files(&Document::parse(&text).unwrap()).unwrap();
+    let json = document.root().raw().into_owned();
+    assert!(!json.contains(&base64_of("hunter2")), "{json}");
+    let mut seen: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let hidden = seen["spec"]["files"][1]["documents"][1].take();
+    assert_eq!(hidden["metadata"]["name"], "s");
+    assert_eq!(hidden["data"].as_object().unwrap().len(), 1);
+    assert_eq!(seen, bundle(serde_json::json!([map, null, "hunter2?", map])));
+    let without = bundle(serde_json::json!([map])).to_string();
+    assert!(in_files(&Document::parse(&without).unwrap()).is_none());
 }

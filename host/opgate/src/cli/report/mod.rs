@@ -96,7 +96,10 @@ pub(super) fn complain(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn printer(inner: impl io::Write + Send + 'static, form: Option<Form>) -> Box<dyn io::Write + Send> {
+fn printer(
+    inner: impl io::Write + Send + 'static,
+    form: Option<Form>,
+) -> Box<dyn io::Write + Send> {
     match form {
         Some(form) => Box::new(Printed::new(inner, form)),
         None => Box::new(inner),

@@ -12,10 +12,10 @@ use crate::cli::policy::source::Subject;
 use crate::cli::report::github;
 use crate::cli::report::junit::xml;
 use crate::cli::report::{ERROR, GOOD, Out, WARNING, stdout};
-use opgate_text::printed::Form;
 use crate::cli::voice::{is_quiet, note};
 use opgate_admission::policy::Descriptor;
 use opgate_text::one_line;
+use opgate_text::printed::Form;
 
 /// Form of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

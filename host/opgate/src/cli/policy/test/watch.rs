@@ -40,7 +40,10 @@ pub(super) fn watch(
         }
         // The build may have written files itself, so that what counts is how they are behind it.
         let before = look(subject)?;
-        crate::cli::report::complain(format_args!("\nwatching {} files; Ctrl-C ends", before.len()));
+        crate::cli::report::complain(format_args!(
+            "\nwatching {} files; Ctrl-C ends",
+            before.len()
+        ));
         while look(subject)? == before {
             std::thread::sleep(INTERVAL);
         }
