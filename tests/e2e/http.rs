@@ -459,6 +459,54 @@ async fn a_client_cannot_pass_for_a_check_of_files() {
     assert!(answer.body.contains("must be referenced by a digest"), "{}", answer.body);
 }
 
+/// Nor by its name: files have no user, and a rule about users passes them over (CRD-09).
+#[tokio::test]
+async fn a_user_cannot_have_the_name_of_a_check() {
+    let policy = json!({
+        "name": "crd-upgrade", "module": "builtin:crd-upgrade",
+        "settings": {"crd": {"adminGroups": ["admins"]}},
+    });
+    let text = configuration(&[policy]);
+    let server = Server::start(BINARY, Some(&text), &["--cluster", "none"]);
+    let mut client = server.connect().await;
+    let names = json!({"plural": "tabs", "singular": "tab", "kind": "Tab", "listKind": "TabList"});
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    let crd = json!({"group": "apiextensions.k8s.io", "version": "v1"});
+    let typed = |member: &str, name: &str| {
+        let mut typed = crd.clone();
+        typed[member] = name.into();
+        typed
+    };
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u",
+        "kind": typed("kind", "CustomResourceDefinition"),
+        "resource": typed("resource", "customresourcedefinitions"),
+        "name": "tabs.example.com",
+        "operation": "CREATE",
+        "userInfo": {"username": "opgate:check", "groups": ["system:authenticated"]},
+        "object": {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "tabs.example.com"},
+            "spec": {"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]},
+        },
+    }});
+    let answer = client.review(review.to_string()).await.unwrap();
+    assert_eq!(answer.response()["allowed"], false, "{}", answer.body);
+    assert!(answer.body.contains("only cluster administrators can create CRDs"), "{}", answer.body);
+    // A recording of it, and what a check says about the recording.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("opgate.yaml"), text).unwrap();
+    std::fs::write(folder.path().join("review.json"), review.to_string()).unwrap();
+    for command in ["replay", "check"] {
+        let arguments = [command, "--config", "opgate.yaml", "review.json"];
+        let output = crate::check::command(folder.path(), &arguments).output().unwrap();
+        let said = crate::check::out(&output);
+        assert!(output.status.code() == Some(1) && said.contains("CRD-09"), "{command}: {said}");
+    }
+}
+
 /// What a client writes into a review does not become lines of the log, or megabytes of an answer.
 #[tokio::test]
 async fn texts_of_a_client_stay_small_and_on_one_line() {

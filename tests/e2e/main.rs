@@ -46,6 +46,7 @@ mod policy_new;
 mod policy_test;
 mod polled;
 mod port;
+mod printed;
 mod publishable;
 mod registry;
 mod reload;

@@ -455,6 +455,8 @@ fn what_is_wrong_in_a_configuration_has_its_place() {
         "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhush\n",
     )
     .unwrap();
+    let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+    std::fs::write(folder.join("good.pub"), pem(&key)).unwrap();
     let digest = format!("oci://localhost:1/a@sha256:{}", "0".repeat(64));
     for (module, signature, why) in [
         ("oci://localhost:1/a", "{key: cosign.pub}", "opgate.yaml:5:5"),
@@ -462,6 +464,9 @@ fn what_is_wrong_in_a_configuration_has_its_place() {
         (&digest, "{key: cosign.pub}", "cosign.pub: No such file"),
         (&digest, "{key: private.key}", "a private key is in it"),
         (&digest, "{key: ''}", "opgate.yaml:6:"),
+        (&digest, "{key: cosign.pub, repository: ''}", "name the repository that was signed"),
+        (&digest, "{key: cosign.pub, repository: }", "name the repository that was signed"),
+        (&digest, "{key: good.pub, repository: 'ghcr.io/a:v1'}", "without a tag or a digest"),
         (&digest, "", "signature has no value"),
         (&digest, "{keyless: {}}", "unknown field `keyless`"),
         ("policy.wasm", "{key: cosign.pub}", "only a module in a registry"),

@@ -12,7 +12,11 @@ use crate::{folder, parallel, template, unique};
 use opgate_document::Value;
 use opgate_input::objects::{self, Found};
 use opgate_input::read::{At, Reader};
+use opgate_text::one_line;
 use opgate_upstream::kinds::plural;
+
+/// Maximum bytes of an error: a path has at most 4,096, and parsers say little.
+const MAX_ERROR: usize = 8 << 10;
 
 /// Reads the manifests of a file, or of a folder.
 ///
@@ -72,7 +76,9 @@ pub(super) fn load(
             }
         }
     }
-    anyhow::ensure!(errors.is_empty(), "{}", errors.join("\n"));
+    // A name can have line breaks, and an error is a line.
+    let lines: Vec<_> = errors.iter().map(|error| one_line(error, MAX_ERROR)).collect();
+    anyhow::ensure!(lines.is_empty(), "{}", lines.join("\n"));
     if let Some(old) = since {
         let files = files(old, reader)?;
         let lines: Vec<_> = files.iter().filter_map(|file| template::complaint(file)).collect();

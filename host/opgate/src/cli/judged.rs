@@ -21,6 +21,7 @@ use opgate_admission::policy::Set;
 use opgate_admission::review::{Review, ReviewError};
 use opgate_document::TooDeep;
 use opgate_files::{self as files, Subject};
+use opgate_text::one_line;
 
 /// A check waits for nobody; the policies' own limits hold.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -187,8 +188,8 @@ impl<'s> Findings<'s> {
     /// Notes that something that was found cannot be read: a line each.
     pub(super) fn fail(&mut self, path: &Path, lines: &str) {
         let source = path.display().to_string();
-        for line in lines.lines() {
-            self.unread.push(Unread { source: source.clone(), line: line.to_owned() });
+        for line in lines_about(&source, lines) {
+            self.unread.push(Unread { source: source.clone(), line });
         }
     }
 
@@ -251,6 +252,12 @@ pub(super) fn is_exempt(subject: &Subject) -> bool {
     let is_namespace =
         subject.kind == "Namespace" && subject.requests.iter().all(|r| r.group.is_empty());
     subject.namespace.as_ref().is_some_and(is_it) || is_namespace && is_it(&subject.name)
+}
+
+/// The lines of an error about a path, each with the path as one line: a name can have line breaks.
+pub(super) fn lines_about(path: &str, lines: &str) -> Vec<String> {
+    let shown = one_line(path, usize::MAX);
+    lines.replace(path, &shown).lines().map(str::to_owned).collect()
 }
 
 /// How far the work is, for people who wait.

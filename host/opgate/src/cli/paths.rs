@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::judged::lines_about;
 use super::report::Unread;
 use super::stdin::{self, Stdin};
 use opgate_files::dump::{self, Dump};
@@ -190,9 +191,10 @@ impl Loaded {
     }
 
     fn fail(&mut self, source: &str, lines: &str) {
+        let lines = lines_about(source, lines);
         let source = self.named(source);
-        for line in lines.lines() {
-            let line = self.named(line);
+        for line in lines {
+            let line = self.named(&line);
             self.unread.push(Unread { source: source.clone(), line });
         }
     }

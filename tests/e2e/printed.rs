@@ -1,0 +1,143 @@
+//! What is printed: nothing of a Secret, and nothing that a runner of CI jobs or a terminal takes for a command.
+
+use serde_json::{Value, json};
+
+use crate::check::{CLASSLESS, check, command, err, folder, out, status, write};
+
+/// `{"auths":{"registry.redhat.io":{"auth":"hunter2"},"quay.io":{"auth":"hunter2"}}}`
+const DOCKER: &str = "eyJhdXRocyI6eyJyZWdpc3RyeS5yZWRoYXQuaW8iOnsiYXV0aCI6Imh1bnRlcjIifSwicXVheS5pbyI6eyJhdXRoIjoiaHVudGVyMiJ9fX0=";
+
+const FORMATS: [&str; 6] = ["table", "json", "jsonl", "junit", "sarif", "github"];
+
+const CATALOG: &str = "apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: c, namespace: openshift-marketplace}
+spec: {sourceType: grpc, image: 'quay.io/a/b:latest', secrets: [s]}
+";
+
+fn secret() -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: openshift-marketplace\ntype: kubernetes.io/dockerconfigjson\ndata:\n  .dockerconfigjson: {DOCKER}\n"
+    )
+}
+
+/// Both streams.
+fn printed(folder: &tempfile::TempDir, arguments: &[&str]) -> String {
+    let output = check(folder, arguments);
+    status(&output);
+    out(&output) + &err(&output)
+}
+
+#[test]
+fn no_line_of_a_secret_is_printed() {
+    let folder = folder();
+    write(&folder, "catalog.yaml", CATALOG);
+    write(&folder, "secret.yaml", secret());
+    // The object of the violation and a Secret on one line, and in a list of several lines.
+    let hidden = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t"}, "stringData": {"p": "hunter2"},
+    });
+    let classless = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "classless"},
+        "spec": {"source": {"type": "image", "image": {"ref": "quay.io/example/etcd@sha256:0123"}}},
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [hidden, classless]});
+    write(&folder, "line.json", list.to_string());
+    write(&folder, "lines.json", format!("{list:#}"));
+    // A manifest of a bundle, which is read with all others of it.
+    write(&folder, "bundle-broken/manifests/secret.yaml", secret());
+    write(&folder, "broken.yaml", secret() + "  [\n");
+    let shown = printed(&folder, &["--context", "catalog.yaml", "secret.yaml"]);
+    assert!(shown.contains("secret.yaml:8:3: ") && shown.contains("CAT-21"), "{shown}");
+    let shown = printed(&folder, &["line.json", "lines.json", "classless.yaml"]);
+    assert!(shown.matches("RPK-12").count() >= 3, "{shown}");
+    assert!(shown.contains("5 | spec:"), "lines of other objects are shown: {shown}");
+    for format in FORMATS {
+        let all = ["secret.yaml", "line.json", "lines.json", "bundle-broken", "broken.yaml"];
+        let mut arguments = vec!["--context", "catalog.yaml", "-v", "--output", format];
+        if matches!(format, "json" | "jsonl") {
+            arguments.push("--explain");
+        }
+        arguments.extend(all);
+        let shown = printed(&folder, &arguments);
+        for hidden in [DOCKER, "hunter2", "eyJhdXRo"] {
+            assert!(!shown.contains(hidden), "{format}: {shown}");
+        }
+    }
+}
+
+/// Names of files that a runner or a terminal would act on.
+const NAMES: [&str; 6] = [
+    "::error file=x::owned.yaml",
+    "a\n::add-mask::b.yaml",
+    "##[group]c.yaml",
+    "##vso[task.complete]d.yaml",
+    "e\u{200e}\u{200f}\u{61c}\u{1b}[2Jf.yaml",
+    "section_start:1:g\r\u{1b}[0K.yaml",
+];
+
+#[test]
+fn names_of_files_are_no_commands() {
+    let folder = folder();
+    for name in NAMES {
+        write(&folder, name, CLASSLESS);
+        write(&folder, &format!("{name}.broken.yaml"), "kind: [");
+    }
+    let names: Vec<String> =
+        NAMES.iter().flat_map(|name| [(*name).to_owned(), format!("{name}.broken.yaml")]).collect();
+    for format in FORMATS {
+        for color in ["never", "always"] {
+            let mut arguments = vec!["check", "--color", color, "-v", "--output", format, "--"];
+            arguments.extend(names.iter().map(String::as_str));
+            let output = command(folder.path(), &arguments).output().unwrap();
+            let (out, err) = (out(&output), err(&output));
+            for (stream, text) in [("stdout", &out), ("stderr", &err)] {
+                let shown = format!("{format} {color} {stream}: {text}");
+                let acts = |line: &str| {
+                    // What follows `::error` is not looked at again.
+                    let is_looked_at = !line.starts_with("::error file=");
+                    let is_command = line.contains("##[") || line.contains("##vso[");
+                    let is_unseen = ["\u{200e}", "\u{200f}", "\u{61c}", "\u{1b}[2J", "\u{1b}[0K"];
+                    is_looked_at && is_command || is_unseen.iter().any(|text| line.contains(text))
+                };
+                let found = text.split(['\n', '\r']).find(|line| acts(line));
+                assert_eq!(found, None, "{shown}");
+                for line in text.split(['\n', '\r']).filter(|line| line.trim().starts_with("::")) {
+                    let is_annotation =
+                        line.starts_with("::error file=") || line.starts_with("::warning file=");
+                    assert!(
+                        format == "github" && stream == "stdout" && is_annotation,
+                        "{line} in {shown}"
+                    );
+                }
+            }
+            let count = |text: &str| out.matches(text).count();
+            match format {
+                "github" => {
+                    assert!(out.contains("file=a%0A%3A%3Aadd-mask%3A%3Ab.yaml,line="), "{out}")
+                }
+                "sarif" => {
+                    serde_json::from_str::<Value>(&out).unwrap();
+                    assert!(out.contains("\"uri\": \"a%0A%3A%3Aadd-mask%3A%3Ab.yaml\""), "{out}");
+                }
+                "json" => {
+                    let all: Vec<Value> = serde_json::from_str(&out).unwrap();
+                    let sources: Vec<_> =
+                        all.iter().filter_map(|one| one["source"].as_str()).collect();
+                    // What cannot be read stands there once, by the name that it has.
+                    for name in &names {
+                        assert_eq!(
+                            sources.iter().filter(|source| source == &name).count(),
+                            1,
+                            "{name:?} in {out}"
+                        );
+                    }
+                }
+                "table" if color == "never" => {
+                    assert_eq!(count("deny RPK-12"), NAMES.len(), "{out}");
+                }
+                _ => {}
+            }
+        }
+    }
+}
