@@ -76,6 +76,19 @@ const NAMES: [&str; 6] = [
     "section_start:1:g\r\u{1b}[0K.yaml",
 ];
 
+/// What the command line itself refuses quotes arguments.
+#[test]
+fn arguments_are_no_commands() {
+    let folder = folder();
+    for argument in ["--a\n::error::b", "--##[group]", "--a\u{1b}[2J"] {
+        let output = command(folder.path(), &["check", argument]).output().unwrap();
+        let said = err(&output);
+        assert!(status(&output) == 2 && said.contains("unexpected argument"), "{said}");
+        assert!(!said.lines().any(|line| line.starts_with("::")), "{said}");
+        assert!(!said.contains("##[") && !said.contains("\u{1b}[2J"), "{said}");
+    }
+}
+
 #[test]
 fn names_of_files_are_no_commands() {
     let folder = folder();

@@ -329,9 +329,16 @@ pub fn main() -> ExitCode {
             Job::Settings => settings_job(parts),
         });
     }
-    let matches = examples::command().get_matches();
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
+    let parsed = examples::command().try_get_matches();
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
+        // It quotes arguments, and names of files can be among them.
+        Err(error) if error.use_stderr() => {
+            let text = error.render();
+            report::complain(format_args!("{}", text.ansi().to_string().trim_end_matches('\n')));
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
         Err(error) => error.exit(),
     };
     let serves = matches!(cli.command, Command::Serve(_));
