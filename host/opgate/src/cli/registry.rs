@@ -247,7 +247,7 @@ fn wanted(configuration: &Configuration) -> anyhow::Result<Vec<Wanted>> {
         let keys = keys.map_err(|e| wrong("/signature/key", &e)).and_then(|keys| {
             let repository = repository.map_err(|e| wrong("/signature/repository", &e))?;
             // The same keys for another repository are another question.
-            let text = |text| format!("{text}\n{}", name.unwrap_or_default());
+            let text = |text: String| format!("{text}\n{}", name.unwrap_or_default());
             Ok(keys.map(|(keys, pem)| (keys.bound_to(repository), text(pem))))
         });
         match (reference, keys) {
