@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use testkit::fake::FakeCluster;
 use testkit::{Certificates, Client, HOST, Server, builtin, configuration, recorded, tls, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsConnector;
 
@@ -272,6 +272,52 @@ async fn a_full_port_has_life_and_room() {
     })
     .await;
     assert_eq!(server.metric("opgate_tls_handshake_failures_total").await, Some(0.0));
+}
+
+/// Bodies that stop before their end, from another address, hold all that there is for bodies.
+#[tokio::test]
+async fn unfinished_bodies_of_others_refuse_no_review() {
+    let server = Server::start(BINARY, None, &["--max-body-memory", "32Mi"]);
+    let connector =
+        TlsConnector::from(Arc::new(testkit::client(&server.certificates.authority, &[])));
+    let length = 6 << 20;
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    let mut unfinished = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 66], 0))).unwrap();
+        let (address, connector, head) = (server.address, connector.clone(), head.clone());
+        unfinished.spawn(async move {
+            let stream = socket.connect(address).await.unwrap();
+            let name = ServerName::try_from(HOST).unwrap();
+            let mut stream = connector.connect(name, stream).await.unwrap();
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(&vec![b' '; length - 1]).await;
+            let _ = stream.flush().await;
+            let mut status = [0; "HTTP/1.1 503".len()];
+            let _ = stream.read_exact(&mut status).await;
+            String::from_utf8_lossy(&status).into_owned()
+        });
+    }
+    let ended = async |reason: &str| {
+        server.metric(&format!("opgate_bodies_ended_total{{reason=\"{reason}\"}}")).await.unwrap()
+    };
+    until("a full house", async || ended("evicted").await > 0.0).await;
+    let mut review: Value = serde_json::from_str(&recorded("006")).unwrap();
+    review["request"]["object"]["metadata"]["annotations"]["large"] = "x".repeat(5 << 20).into();
+    let mut client = server.connect().await;
+    for _ in 0..3 {
+        let answer = client.review(review.to_string()).await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    // Each of the others is told, and none holds anything.
+    for status in unfinished.join_all().await {
+        assert!(["HTTP/1.1 503", "HTTP/1.1 408"].contains(&status.as_str()), "{status}");
+    }
+    assert!(ended("slow").await > 0.0);
+    assert_eq!(server.metric("opgate_in_flight ").await, Some(0.0));
 }
 
 /// A server on its way out has to answer nobody.

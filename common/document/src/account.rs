@@ -202,6 +202,17 @@ impl Charge {
         taken
     }
 
+    /// [`Charge::grow`] for a caller that can make room and try again: a refusal marks nothing.
+    #[must_use]
+    pub fn try_grow(&self, bytes: usize) -> bool {
+        let Some(account) = &self.account else { return true };
+        let taken = account.try_take(bytes);
+        if taken {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        taken
+    }
+
     /// Gives back some of it.
     pub fn shrink(&self, bytes: usize) {
         let Some(account) = &self.account else { return };

@@ -2,17 +2,20 @@
 
 #![expect(clippy::result_large_err, reason = "an answer is as good as an error: both are sent")]
 
+use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Options;
+use super::body_limiter::{Arrival, BodyLimiter, Ended};
 use super::bucket::Bucket;
 use super::liveness::Liveness;
-use super::memory::{self, Full, Memory, Paid};
+use super::memory::{self, Memory, Paid};
 use super::metrics::{Counted, Metrics};
 use super::pause::Beats;
+use super::places::Origin;
 use super::readiness;
 use super::registered::Registered;
 use super::seldom::Seldom;
@@ -68,7 +71,8 @@ pub(super) struct App {
     pub(super) beats: Arc<Beats>,
     sync_timeout: Duration,
     body_limit: usize,
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
+    bodies: Arc<BodyLimiter>,
     /// Bytes that are read only to be discarded.
     discarded: Arc<Bucket>,
     /// Log lines that clients can cause at will.
@@ -96,7 +100,8 @@ impl App {
         let serving = Arc::new(Serving::new(served, metrics.clone()));
         let (body_limit, answer) = (options.body_limit, options.answer);
         let sync_timeout = options.sync_timeout;
-        let memory = Memory::new(options.body_memory, body_limit);
+        let memory = Arc::new(Memory::new(options.body_memory, body_limit));
+        let bodies = BodyLimiter::new(memory.clone());
         metrics.memory_limit.set(i64::try_from(memory.limit()).unwrap_or(i64::MAX));
         let draining = AtomicBool::new(false);
         let open = AtomicBool::new(false);
@@ -111,6 +116,7 @@ impl App {
             sync_timeout,
             body_limit,
             memory,
+            bodies,
             discarded: Arc::new(Bucket::new(DISCARDED, DISCARDED_A_SECOND)),
             shed_told: Seldom::default(),
             refused_told: Seldom::default(),
@@ -268,9 +274,12 @@ impl App {
             self.discard(&head.headers, body);
             return refusal;
         }
+        // Only the server itself has no place, and it sends no reviews.
+        let origin = head.extensions.get::<Origin>().copied();
+        let origin = origin.unwrap_or(Origin::of(Ipv4Addr::LOCALHOST.into()));
         let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
         let (bytes, request) =
-            match tokio::time::timeout(time, self.read(&head.headers, body)).await {
+            match tokio::time::timeout(time, self.read(origin, &head.headers, body)).await {
                 Ok(Ok(read)) => read,
                 Ok(Err(refusal)) => return refusal,
                 Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
@@ -376,6 +385,7 @@ impl App {
     /// body that is too large is refused as soon as that is known.
     async fn read(
         &self,
+        origin: Origin,
         headers: &HeaderMap,
         mut body: Body,
     ) -> Result<(Vec<u8>, memory::Request), Response> {
@@ -383,26 +393,59 @@ impl App {
         if announced > self.body_limit {
             return Err(self.too_large(headers, body));
         }
-        let mut bytes = Vec::with_capacity(announced.min(self.body_limit));
-        let Ok(mut held) = self.memory.request(announced) else {
-            self.discard(headers, body);
-            return Err(self.full());
+        let mut arrival = match self.bodies.begin(origin, announced) {
+            Ok(arrival) => arrival,
+            Err(ended) => return Err(self.ended(ended, headers, body)),
         };
-        while let Some(frame) = body.frame().await {
+        loop {
+            let frame = tokio::select! {
+                // What has arrived counts before what is late: this task may have waited for a CPU.
+                biased;
+                frame = body.frame() => frame,
+                ended = arrival.ended() => return Err(self.cut(ended, arrival, headers, body)),
+            };
+            let Some(frame) = frame else { break };
             let frame = frame
                 .map_err(|_| plain(StatusCode::BAD_REQUEST, "the body ended before its end"))?;
             let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > self.body_limit {
+            if arrival.received() + data.len() > self.body_limit {
                 return Err(self.too_large(headers, body));
             }
-            if self.memory.more(&mut held, data.len()) == Err(Full) {
-                drop((bytes, held));
-                self.discard(headers, body);
-                return Err(self.full());
+            if let Err(ended) = arrival.push(&data) {
+                return Err(self.cut(ended, arrival, headers, body));
             }
-            bytes.extend_from_slice(&data);
         }
-        Ok((bytes, held))
+        arrival.finish().map_err(|ended| self.ended(ended, headers, body))
+    }
+
+    /// The answer to a body that is not read to its end. Its memory is free before the rest is
+    /// discarded.
+    fn cut(&self, ended: Ended, arrival: Arrival, headers: &HeaderMap, body: Body) -> Response {
+        drop(arrival);
+        self.ended(ended, headers, body)
+    }
+
+    fn ended(&self, ended: Ended, headers: &HeaderMap, body: Body) -> Response {
+        self.metrics.body_ended(ended);
+        match ended {
+            Ended::Slow => {
+                // Not read on: whoever sends nothing would hold the connection as well.
+                let text = "the body arrived too slowly: send at least 128 KiB a second";
+                let mut response = plain(StatusCode::REQUEST_TIMEOUT, text);
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                response
+            }
+            Ended::Evicted => {
+                self.discard(headers, body);
+                self.shed(
+                    "the body was still arriving when others needed its memory (--max-body-memory): send it again",
+                )
+            }
+            Ended::Full => {
+                self.discard(headers, body);
+                self.full()
+            }
+        }
     }
 
     /// Reads a body that is not needed, while the answer is sent: a client that is still sending

@@ -107,11 +107,12 @@ pub(super) async fn webhook(
     };
     stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
     if let Some(place) = place {
-        let is_known = stream.get_ref().1.peer_certificates().is_some();
-        if is_known {
+        let client = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        if let Some(certificate) = client {
             handshakes.know(place.source());
+            place.identify(certificate);
         }
-        place.greeted(is_known);
+        place.greeted(client.is_some());
     }
     let farewell = farewell(phases.clone(), FAREWELL.min(drain_delay / 2));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
@@ -294,8 +295,11 @@ async fn h2(
 fn respond(
     router: &Router,
     requests: Option<&Requests>,
-    request: hyper::Request<Incoming>,
+    mut request: hyper::Request<Incoming>,
 ) -> impl Future<Output = Result<hyper::Response<Held>, Infallible>> + Send + use<> {
+    if let Some(requests) = requests {
+        request.extensions_mut().insert(requests.origin());
+    }
     let (mut router, busy) = (router.clone(), requests.map(Requests::begin));
     async move {
         let mut response = router.call(request).await?;

@@ -20,6 +20,7 @@
 //! it stops accepting, and waits for the current requests.
 
 mod app;
+mod body_limiter;
 mod bucket;
 mod check;
 mod connection;

@@ -9,7 +9,9 @@
 //! ```
 //!
 //! A request that does not fit gets a 503, and is never evaluated in part. Large bodies never use
-//! the memory for small ones: a quarter is for these alone.
+//! the memory for small ones: a quarter is for these alone. While they arrive, large bodies get half
+//! of their part, so that the other half is left for evaluations; [`super::body_limiter`] decides
+//! which of them continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,6 +41,8 @@ const CHURNED: usize = 8 << 20;
 pub(super) struct Memory {
     whole: Arc<Account>,
     large: Arc<Account>,
+    /// Large bodies that are not complete; they count in `large` as well.
+    arriving: Arc<Account>,
     share: usize,
     /// Bytes of large bodies since free memory was last returned.
     churned: AtomicUsize,
@@ -60,8 +64,9 @@ impl Memory {
         let bytes = bytes.max(body_limit);
         let whole = Account::new(bytes);
         let large = Account::below(&whole, bytes - bytes / RESERVED);
+        let arriving = Account::new((large.limit() / 2).max(body_limit));
         let share = (bytes / 2).max(bytes.min(body_limit.saturating_mul(FACTOR)));
-        Self { whole, large, share, churned: AtomicUsize::new(0) }
+        Self { whole, large, arriving, share, churned: AtomicUsize::new(0) }
     }
 
     /// Bytes in use.
@@ -76,21 +81,37 @@ impl Memory {
 
     /// Reserves memory for a request, by the known size of its body.
     pub(super) fn request(&self, body: usize) -> Result<Request, Full> {
-        let mut request = Request { charge: Charge::default(), is_large: false, body: 0 };
-        request.open(self, body > SMALL)?;
+        let mut request = Request {
+            charge: Charge::default(),
+            arriving: Charge::default(),
+            is_large: false,
+            body: 0,
+        };
+        request.open(self, body > SMALL, 0)?;
         Ok(request)
     }
 
-    /// Reserves memory for more of a body. A body that becomes large is large from then on.
+    /// Reserves memory for more of a body. A body that becomes large is large from then on. If there
+    /// is not enough, nothing has changed, and the caller can make room and try again.
     pub(super) fn more(&self, request: &mut Request, bytes: usize) -> Result<(), Full> {
-        request.body = request.body.saturating_add(bytes);
-        if request.body > SMALL && !request.is_large {
-            return request.open(self, true);
+        let body = request.body.saturating_add(bytes);
+        if body > SMALL && !request.is_large {
+            return request.open(self, true, body);
+        }
+        if request.is_large && !request.arriving.try_grow(bytes) {
+            return Err(Full);
+        }
+        if !request.charge.try_grow(bytes) {
+            if request.is_large {
+                request.arriving.shrink(bytes);
+            }
+            return Err(Full);
         }
         if request.is_large {
             self.churned.fetch_add(bytes, Ordering::Relaxed);
         }
-        if request.charge.grow(bytes) { Ok(()) } else { Err(Full) }
+        request.body = body;
+        Ok(())
     }
 
     /// Returns memory that large bodies have freed to the system while it is polled. Otherwise the
@@ -111,24 +132,45 @@ impl Memory {
 #[derive(Debug)]
 pub(super) struct Request {
     charge: Charge,
+    /// While the body is large and not complete.
+    arriving: Charge,
     is_large: bool,
     body: usize,
 }
 
 impl Request {
-    /// Charges the known size of the request to an account of its own.
-    fn open(&mut self, memory: &Memory, is_large: bool) -> Result<(), Full> {
+    /// Charges a body of this size to an account of its own.
+    fn open(&mut self, memory: &Memory, is_large: bool, body: usize) -> Result<(), Full> {
+        let arriving = if is_large { Charge::on(&memory.arriving) } else { Charge::default() };
+        if !arriving.try_grow(body) {
+            return Err(Full);
+        }
         let account = if is_large {
             Account::below(&memory.large, memory.share)
         } else {
             Account::below(&memory.whole, memory.share)
         };
         let charge = Charge::on(&account);
-        if !charge.grow(HEAD.saturating_add(self.body)) {
+        if !charge.try_grow(HEAD.saturating_add(body)) {
             return Err(Full);
         }
-        (self.charge, self.is_large) = (charge, is_large);
+        *self = Self { charge, arriving, is_large, body };
         Ok(())
+    }
+
+    /// Bytes that it holds.
+    pub(super) fn held(&self) -> usize {
+        self.charge.bytes()
+    }
+
+    /// Whether its body is large, as far as it is known.
+    pub(super) fn is_large(&self) -> bool {
+        self.is_large
+    }
+
+    /// Whether its body is large with this many bytes more.
+    pub(super) fn will_be_large(&self, bytes: usize) -> bool {
+        self.is_large || self.body.saturating_add(bytes) > SMALL
     }
 
     /// The charge of the body, for the text that it becomes, and its account.
@@ -165,8 +207,8 @@ mod tests {
     fn large_bodies_leave_room_for_small_ones() {
         let memory = Memory::new(8 << 20, BODY);
         for announced in [BODY, 0] {
-            let mut large: Vec<_> =
-                std::iter::from_fn(|| read(&memory, announced, BODY).ok()).take(100).collect();
+            let read_all = || read(&memory, announced, BODY).ok().map(Request::into_parts);
+            let mut large: Vec<_> = std::iter::from_fn(read_all).take(100).collect();
             assert_eq!(large.len(), 5, "6 of 8 MiB, and a head for each");
             let mut small: Vec<_> =
                 std::iter::from_fn(|| read(&memory, SMALL, SMALL).ok()).take(100).collect();
@@ -179,6 +221,21 @@ mod tests {
             drop((large, small));
             assert!(memory.used() < 64 << 10, "but for what accounts keep at hand");
         }
+    }
+
+    #[test]
+    fn unfinished_large_bodies_leave_half_of_their_part() {
+        let memory = Memory::new(8 << 20, BODY);
+        let mut arriving: Vec<_> =
+            std::iter::from_fn(|| read(&memory, BODY, BODY).ok()).take(100).collect();
+        assert_eq!(arriving.len(), 3, "of the 6 MiB for large bodies");
+        // A complete body makes room for the next one, and a refusal marks nothing.
+        let mut refused = memory.request(BODY).unwrap();
+        assert_eq!(memory.more(&mut refused, 64 << 10), Err(Full));
+        let complete = arriving.pop().unwrap().into_parts();
+        assert_eq!(memory.more(&mut refused, 64 << 10), Ok(()));
+        assert!(!refused.into_parts().1.is_exhausted());
+        drop((arriving, complete));
     }
 
     #[test]

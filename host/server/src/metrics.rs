@@ -18,6 +18,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::series::{OfPolicy, Series};
+use super::body_limiter::Ended;
 use super::bucket::Bucket;
 use opgate_admission::cluster::Cluster;
 use opgate_admission::policy::{Decision, Observer, Policy, Set};
@@ -159,6 +160,7 @@ pub(super) struct Metrics {
     /// Notes that are counted by name, by policy.
     named: Mutex<HashMap<String, BTreeSet<String>>>,
     pub(super) shed: Counter,
+    bodies_ended: Family<Reason, Counter>,
     pub(super) in_flight: Gauge,
     pub(super) connections: Gauge,
     pub(super) evicted: Counter,
@@ -349,6 +351,12 @@ impl Metrics {
         registry.register("notes", text, notes.family());
         let shed = Counter::default();
         registry.register("shed", "Requests answered with 503", shed.clone());
+        let bodies_ended = Family::<Reason, Counter>::default();
+        let text = "Bodies that were ended while they arrived, by reason";
+        registry.register("bodies_ended", text, bodies_ended.clone());
+        for reason in [Ended::Slow, Ended::Evicted, Ended::Full].map(Ended::as_str) {
+            drop(bodies_ended.get_or_create(&Reason { reason }));
+        }
         let in_flight = Gauge::default();
         registry.register("in_flight", "Requests being served", in_flight.clone());
         let connections = Gauge::default();
@@ -420,6 +428,7 @@ impl Metrics {
             notes,
             named: Mutex::default(),
             shed,
+            bodies_ended,
             in_flight,
             connections,
             evicted,
@@ -436,6 +445,11 @@ impl Metrics {
             text: Mutex::default(),
             texts: Bucket::new(TEXTS, TEXTS_A_SECOND),
         }
+    }
+
+    /// A body was not read to its end.
+    pub(super) fn body_ended(&self, ended: Ended) {
+        self.bodies_ended.get_or_create(&Reason { reason: ended.as_str() }).inc();
     }
 
     /// Counts for the policies of another set from now on. Those that both sets have go on counting. `since` is

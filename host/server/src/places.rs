@@ -15,9 +15,10 @@
 //! ends its handshake or closes, not for requests.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -76,6 +77,22 @@ impl Source {
     }
 }
 
+/// Where a request comes from. API servers that show a certificate are told apart by it, also behind
+/// one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    pub(super) source: Source,
+    /// A digest of the client's certificate.
+    pub(super) client: Option<u64>,
+}
+
+impl Origin {
+    /// A client without a certificate.
+    pub(super) fn of(address: IpAddr) -> Self {
+        Self { source: Source::of(address), client: None }
+    }
+}
+
 /// The state of a connection. Times are milliseconds since the start of the table.
 #[derive(Debug)]
 struct Seat {
@@ -84,6 +101,8 @@ struct Seat {
     in_handshake: AtomicBool,
     /// Its client showed a certificate.
     verified: AtomicBool,
+    /// A digest of that.
+    client: OnceLock<u64>,
     has_asked: AtomicBool,
     /// Requests whose head was read and whose answer was not taken yet.
     requests: AtomicU32,
@@ -255,6 +274,7 @@ impl Places {
             opened: now,
             in_handshake: AtomicBool::new(true),
             verified: AtomicBool::new(false),
+            client: OnceLock::new(),
             has_asked: AtomicBool::new(false),
             requests: AtomicU32::new(0),
             since: AtomicU64::new(now),
@@ -325,6 +345,13 @@ impl Place {
         self.places.table.lock().greeted(&self.seat);
     }
 
+    /// Notes the certificate of the client.
+    pub(super) fn identify(&self, certificate: &[u8]) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(certificate);
+        let _ = self.seat.client.set(hasher.finish());
+    }
+
     /// The source of the connection.
     pub(super) fn source(&self) -> Source {
         self.seat.source
@@ -372,6 +399,11 @@ pub(super) struct Busy {
 }
 
 impl Requests {
+    /// Where they come from.
+    pub(super) fn origin(&self) -> Origin {
+        Origin { source: self.seat.source, client: self.seat.client.get().copied() }
+    }
+
     /// The head of a request has come.
     pub(super) fn begin(&self) -> Busy {
         self.begin_at(Instant::now())

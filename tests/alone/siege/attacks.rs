@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use testkit::fake::FakeCluster;
@@ -35,7 +36,7 @@ pub(crate) struct Attack {
     pub(crate) start: fn(&mut JoinSet<()>, &Arc<Field>, &FakeCluster),
 }
 
-pub(crate) const ATTACKS: [Attack; 12] = [
+pub(crate) const ATTACKS: [Attack; 13] = [
     Attack { name: "36 bodies of 6 MiB that are nothing but brackets", start: brackets },
     Attack { name: "8 connections with CSVs of 2 MiB", start: |set, field, _| burn(set, field, 8) },
     Attack {
@@ -51,6 +52,7 @@ pub(crate) const ATTACKS: [Attack; 12] = [
     },
     Attack { name: "4,500 idle connections from one address", start: idle },
     Attack { name: "200 connections that stop in the handshake or in a body", start: dawdle },
+    Attack { name: "40 bodies of 7 MiB that stop before their end", start: withhold },
     Attack { name: "64 connections that begin handshakes without a pause", start: greet },
     Attack { name: "200 connections to the ops port that do not read", start: deaf },
     Attack {
@@ -376,6 +378,37 @@ fn dawdle(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
                     let _ = stream.read(&mut [0; 64]).await;
                 }
                 has_begun = true;
+            }
+        });
+    }
+}
+
+/// All of a body but its last byte, again whenever the server ends it.
+fn withhold(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
+    const LENGTH: usize = 7 << 20;
+    let begun = after(field, 40);
+    let body = Bytes::from(vec![b' '; LENGTH - 1]);
+    let config = ClientConfig { alpn_protocols: Vec::new(), ..field.tls.config().as_ref().clone() };
+    let plain = TlsConnector::from(Arc::new(config));
+    for _ in 0..40 {
+        let (field, begun, body, plain) =
+            (field.clone(), begun.clone(), body.clone(), plain.clone());
+        set.spawn(async move {
+            let head = format!(
+                "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\ncontent-length: {LENGTH}\r\n\r\n"
+            );
+            let mut has_begun = false;
+            while field.goes_on() {
+                let Ok(stream) = field.tcp(POD, field.address).await else { continue };
+                let name = ServerName::try_from(HOST).unwrap();
+                let Ok(mut stream) = plain.connect(name, stream).await else { continue };
+                let _ = stream.write_all(head.as_bytes()).await;
+                let _ = stream.write_all(&body).await;
+                if !has_begun {
+                    begun();
+                    has_begun = true;
+                }
+                let _ = stream.read(&mut [0; 64]).await;
             }
         });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use tower_service::Service as _;
 
 use super::*;
@@ -61,4 +61,75 @@ async fn clients_that_do_not_read_share_the_metrics() {
     println!("{} texts of {} bytes for 400 clients", texts.len(), kept[0].len());
     // Those at once, and one for each 100 ms that this takes.
     assert!(texts.len() < 200, "{}", texts.len());
+}
+
+/// A body that comes in frames, with a pause before each, and ends if it ever does.
+fn arriving(frames: usize, pause: Duration, ends: bool) -> Body {
+    let frame = Bytes::from(vec![b' '; 64 << 10]);
+    let sent = stream::iter(0..frames).then(move |_| {
+        let frame = frame.clone();
+        async move {
+            tokio::time::sleep(pause).await;
+            Ok::<_, std::convert::Infallible>(frame)
+        }
+    });
+    if ends {
+        return Body::from_stream(sent);
+    }
+    Body::from_stream(sent.chain(stream::pending()))
+}
+
+fn post_from(address: [u8; 4], body: Body) -> Request {
+    let mut request = Request::post("/validate?timeout=30s").body(body).unwrap();
+    let json = HeaderValue::from_static("application/json");
+    request.headers_mut().insert(CONTENT_TYPE, json);
+    request.extensions_mut().insert(Origin::of(address.into()));
+    request
+}
+
+/// What a body of blanks gets that was read whole.
+const READ: StatusCode = StatusCode::BAD_REQUEST;
+
+#[tokio::test(start_paused = true)]
+async fn unfinished_bodies_of_others_refuse_no_review() {
+    for pods in [1, 40] {
+        let app = app();
+        let router = app.webhook();
+        let mut unfinished = tokio::task::JoinSet::new();
+        for number in 0..120_u8 {
+            let mut router = router.clone();
+            let body = arriving(110, Duration::ZERO, false);
+            let request = post_from([10, 0, 1, number % pods], body);
+            unfinished.spawn(async move { router.call(request).await.unwrap().status() });
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let mut honest = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let (mut router, body) =
+                (router.clone(), arriving(110, Duration::from_millis(1), true));
+            let request = post_from([10, 0, 0, 1], body);
+            honest.spawn(async move { router.call(request).await.unwrap().status() });
+        }
+        for status in honest.join_all().await {
+            assert_eq!(status, READ, "{pods}");
+        }
+        // All of them end, and hold nothing.
+        let ended = unfinished.join_all().await;
+        let too_slow =
+            ended.iter().filter(|status| **status == StatusCode::REQUEST_TIMEOUT).count();
+        let shed =
+            ended.iter().filter(|status| **status == StatusCode::SERVICE_UNAVAILABLE).count();
+        assert_eq!(too_slow + shed, 120);
+        assert!(too_slow > 0 && shed > 0, "{too_slow} {shed}");
+        assert!(app.memory.used() < 1 << 20, "{}", app.memory.used());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_client_alone_is_served() {
+    let app = app();
+    // 7 MiB at 1 MiB a second.
+    let body = arriving(112, Duration::from_micros(62_500), true);
+    let answer = app.webhook().call(post_from([10, 0, 0, 1], body)).await.unwrap();
+    assert_eq!(answer.status(), READ);
 }

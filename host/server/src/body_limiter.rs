@@ -1,0 +1,399 @@
+//! Bodies that are still arriving: what they hold, and which of them ends when others need the room.
+//!
+//! ```text
+//! begin(origin) ─▶ Arrival ─ push(bytes) ─▶ no room ─▶ the slowest body of the heaviest origin ends (503)
+//!                     │                                   └─ until there is room, or nothing is left to end
+//!                     ├─ no bytes for a while ─▶ too slow (408)
+//!                     └─ finish() ─▶ the bytes, and the memory that they have
+//! ```
+//!
+//! Memory is charged for bytes that have arrived. An unfinished body costs its sender nothing and holds
+//! that memory, so no body keeps it for free: one that stands still ends soon, and when room is needed
+//! the slowest body of the origin that holds most ends first. *Most* is bytes × time, and bodies that
+//! have just begun come last: an API server that sends megabytes in milliseconds loses none of them to a
+//! client that does not, even if it sends many at a time, and even behind the same address. A body that
+//! is slow while nobody needs the room completes.
+//!
+//! The bytes belong to the table, not to the task that reads them, so that their memory is free at once
+//! when a body ends.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::memory::{Full, Memory, Request};
+use super::places::Origin;
+
+/// Minimum bytes per second of a body. An API server sends megabytes in milliseconds; a body of 7 MiB
+/// would not even arrive within its ten seconds at five times this rate.
+const MIN_RATE: u64 = 128 << 10;
+
+/// Time for which a body may send less, at its start or later: a lost packet is sent again within it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Maximum number of unfinished bodies. API servers with their defaults have 600 requests in flight each.
+const MAX_BODIES: usize = 4_096;
+
+/// No body that is younger ends while there is an older one. A busy server takes this long to read a few
+/// large bodies at a time.
+const YOUNG: Duration = Duration::from_millis(250);
+
+/// The reason why a body ended before it was complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Less than [`MIN_RATE`] for longer than [`GRACE`].
+    Slow,
+    /// Others needed its memory.
+    Evicted,
+    /// There is no memory, and no other body to end.
+    Full,
+}
+
+impl Ended {
+    /// In metrics.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::Evicted => "evicted",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The bodies that are arriving.
+#[derive(Debug)]
+pub(super) struct BodyLimiter {
+    memory: Arc<Memory>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    bodies: HashMap<u64, Arc<Body>>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Body {
+    origin: Origin,
+    is_large: AtomicBool,
+    began: Instant,
+    received: AtomicUsize,
+    /// None after its end.
+    content: Mutex<Option<Content>>,
+    evicted: Notify,
+}
+
+#[derive(Debug)]
+struct Content {
+    bytes: Vec<u8>,
+    memory: Request,
+}
+
+/// One arriving body. It leaves the table when this is dropped.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    limiter: Arc<BodyLimiter>,
+    body: Arc<Body>,
+    id: u64,
+    /// The time at which it is too slow, unless more arrives.
+    due: Instant,
+}
+
+impl Body {
+    /// Bytes × milliseconds.
+    fn weight(&self, now: Instant) -> u128 {
+        let received = self.received.load(Ordering::Relaxed).saturating_add(1);
+        u128::try_from(received).unwrap_or(u128::MAX).saturating_mul(self.age(now).as_millis() + 1)
+    }
+
+    /// Bytes per second.
+    fn rate(&self, now: Instant) -> u128 {
+        let received = u128::try_from(self.received.load(Ordering::Relaxed)).unwrap_or(u128::MAX);
+        received.saturating_mul(1_000_000) / self.age(now).as_micros().max(1)
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
+    }
+
+    /// Ends it. Returns the bytes that are free now.
+    fn evict(&self) -> usize {
+        let content = self.content.lock().take();
+        let freed = content.as_ref().map_or(0, |content| content.memory.held());
+        drop(content);
+        self.evicted.notify_one();
+        freed
+    }
+}
+
+impl Table {
+    /// Ends bodies of one origin until so many bytes are free. Returns whether any body ended.
+    fn make_room(&mut self, bytes: usize, among_large: bool) -> bool {
+        let now = Instant::now();
+        let is_old = |body: &Body| body.age(now) >= YOUNG;
+        let is_right = |body: &Body| !among_large || body.is_large.load(Ordering::Relaxed);
+        let has_old = self.bodies.values().any(|body| is_right(body) && is_old(body));
+        let is_candidate = |body: &Body| is_right(body) && (is_old(body) || !has_old);
+        let candidates = || self.bodies.iter().filter(|(_, body)| is_candidate(body));
+        let mut weights: HashMap<Origin, u128> = HashMap::new();
+        for (_, body) in candidates() {
+            let weight = weights.entry(body.origin).or_default();
+            *weight = weight.saturating_add(body.weight(now));
+        }
+        let heaviest = weights.into_iter().max_by_key(|(_, weight)| *weight);
+        let Some((heaviest, _)) = heaviest else { return false };
+        let of_it = candidates().filter(|(_, body)| body.origin == heaviest);
+        let mut slowest: Vec<_> = of_it.map(|(id, body)| (body.rate(now), *id)).collect();
+        slowest.sort_unstable();
+        let mut freed = 0_usize;
+        for (_, id) in slowest {
+            freed = freed.saturating_add(self.bodies.remove(&id).map_or(0, |body| body.evict()));
+            if freed >= bytes {
+                break;
+            }
+        }
+        true
+    }
+}
+
+impl BodyLimiter {
+    pub(super) fn new(memory: Arc<Memory>) -> Arc<Self> {
+        Arc::new(Self { memory, table: Mutex::default() })
+    }
+
+    /// The body of a request begins, with this length if the client has announced it.
+    ///
+    /// # Errors
+    /// If there is no room for it.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        origin: Origin,
+        announced: usize,
+    ) -> Result<Arrival, Ended> {
+        let memory = loop {
+            match self.memory.request(announced) {
+                Ok(memory) => break memory,
+                Err(Full) if self.table.lock().make_room(1, false) => {}
+                Err(Full) => return Err(Ended::Full),
+            }
+        };
+        let is_large = AtomicBool::new(memory.is_large());
+        let bytes = Vec::with_capacity(announced);
+        let now = Instant::now();
+        let body = Arc::new(Body {
+            origin,
+            is_large,
+            began: now,
+            received: AtomicUsize::new(0),
+            content: Mutex::new(Some(Content { bytes, memory })),
+            evicted: Notify::new(),
+        });
+        let mut table = self.table.lock();
+        if table.bodies.len() >= MAX_BODIES {
+            table.make_room(1, false);
+        }
+        let id = table.next;
+        table.next += 1;
+        table.bodies.insert(id, body.clone());
+        drop(table);
+        Ok(Arrival { limiter: self.clone(), body, id, due: now + GRACE })
+    }
+}
+
+impl Arrival {
+    /// Ends when the body must end.
+    pub(super) async fn ended(&self) -> Ended {
+        tokio::select! {
+            () = self.body.evicted.notified() => Ended::Evicted,
+            () = tokio::time::sleep_until(self.due) => Ended::Slow,
+        }
+    }
+
+    /// Bytes so far.
+    pub(super) fn received(&self) -> usize {
+        self.body.received.load(Ordering::Relaxed)
+    }
+
+    /// More of it has arrived.
+    ///
+    /// # Errors
+    /// If the body ends here.
+    pub(super) fn push(&mut self, data: &[u8]) -> Result<(), Ended> {
+        loop {
+            let is_large = {
+                let mut content = self.body.content.lock();
+                let Some(Content { bytes, memory }) = content.as_mut() else {
+                    return Err(Ended::Evicted);
+                };
+                if self.limiter.memory.more(memory, data.len()) == Ok(()) {
+                    bytes.extend_from_slice(data);
+                    self.body.received.store(bytes.len(), Ordering::Relaxed);
+                    self.body.is_large.store(memory.is_large(), Ordering::Relaxed);
+                    break;
+                }
+                memory.will_be_large(data.len())
+            };
+            if !self.limiter.table.lock().make_room(data.len(), is_large) {
+                return Err(Ended::Full);
+            }
+        }
+        let now = Instant::now();
+        let worth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_mul(1_000) / MIN_RATE;
+        self.due = (self.due.max(now) + Duration::from_millis(worth)).min(now + GRACE);
+        Ok(())
+    }
+
+    /// The body is complete.
+    ///
+    /// # Errors
+    /// If it was ended before.
+    pub(super) fn finish(self) -> Result<(Vec<u8>, Request), Ended> {
+        let content = self.body.content.lock().take();
+        content.map(|Content { bytes, memory }| (bytes, memory)).ok_or(Ended::Evicted)
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        let body = self.limiter.table.lock().bodies.remove(&self.id);
+        // Its memory is given back without the lock.
+        drop(body);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+    const LIMIT: usize = 7 * MIB;
+
+    fn limiter() -> Arc<BodyLimiter> {
+        BodyLimiter::new(Arc::new(Memory::new(128 * MIB, LIMIT)))
+    }
+
+    fn pod(number: u8) -> Origin {
+        Origin::of([10, 0, 0, number].into())
+    }
+
+    /// Sends bytes in frames, at once.
+    fn send(arrival: &mut Arrival, bytes: usize) -> Result<(), Ended> {
+        let frame = vec![b' '; 64 << 10];
+        (0..bytes.div_ceil(frame.len())).try_for_each(|_| arrival.push(&frame))
+    }
+
+    /// A body that stops just before its end.
+    fn unfinished(limiter: &Arc<BodyLimiter>, origin: Origin) -> Arrival {
+        let mut arrival = limiter.begin(origin, LIMIT).unwrap();
+        // Another one of the same client may end it already.
+        let _ = send(&mut arrival, LIMIT - MIB);
+        arrival
+    }
+
+    fn is_evicted(arrival: &Arrival) -> bool {
+        arrival.body.content.lock().is_none()
+    }
+
+    async fn pass(milliseconds: u64) {
+        tokio::time::advance(Duration::from_millis(milliseconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unfinished_bodies_give_way_to_others() {
+        let api_server = pod(1);
+        for pods in [1, 40] {
+            let limiter = limiter();
+            let mut held = Vec::new();
+            for number in 0..40_u8 {
+                held.push(unfinished(&limiter, pod(100 + number % pods)));
+                pass(10).await;
+            }
+            pass(300).await;
+            // Four at once, for a while.
+            for _ in 0..20 {
+                let mut few: Vec<_> =
+                    (0..4).map(|_| limiter.begin(api_server, LIMIT).unwrap()).collect();
+                for _ in 0..7 {
+                    for arrival in &mut few {
+                        send(arrival, MIB).unwrap();
+                    }
+                    pass(1).await;
+                }
+                for arrival in few {
+                    assert_eq!(arrival.finish().unwrap().0.len(), LIMIT, "{pods}");
+                }
+            }
+            let left = held.iter().filter(|arrival| !is_evicted(arrival)).count();
+            assert!(left <= 6, "{left} of 40 are left, from {pods} addresses");
+            assert!(
+                held.iter().any(|arrival| arrival.ended().now_or_never() == Some(Ended::Evicted))
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_slowest_of_one_address_ends_first() {
+        let limiter = limiter();
+        let shared = pod(1);
+        let mut slow = limiter.begin(shared, LIMIT).unwrap();
+        for _ in 0..60 {
+            send(&mut slow, 64 << 10).unwrap();
+            pass(100).await;
+        }
+        let mut fast: Vec<_> = (0..8).map(|_| limiter.begin(shared, LIMIT).unwrap()).collect();
+        for arrival in &mut fast {
+            send(arrival, 6 * MIB).unwrap();
+            pass(2).await;
+        }
+        assert!(is_evicted(&slow));
+        assert_eq!(slow.push(b" "), Err(Ended::Evicted));
+        assert!(!fast.iter().any(is_evicted));
+        // The certificate of a client makes it an origin of its own.
+        assert_ne!(shared, Origin { client: Some(7), ..shared });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_body_alone_completes_and_a_stalled_one_ends() {
+        let limiter = limiter();
+        let mut slow = limiter.begin(pod(1), LIMIT).unwrap();
+        for _ in 0..LIMIT / (64 << 10) {
+            // 1 MiB a second.
+            let waited = tokio::time::timeout(Duration::from_micros(62_500), slow.ended()).await;
+            assert_eq!(waited.ok(), None);
+            send(&mut slow, 64 << 10).unwrap();
+        }
+        assert_eq!(slow.finish().unwrap().0.len(), LIMIT);
+        let mut stalled = unfinished(&limiter, pod(1));
+        let began = Instant::now();
+        let ended = loop {
+            tokio::select! {
+                ended = stalled.ended() => break ended,
+                // A byte now and then is no progress.
+                () = tokio::time::sleep(Duration::from_millis(300)) => stalled.push(b" ").unwrap(),
+            }
+        };
+        assert_eq!(ended, Ended::Slow);
+        assert_eq!(began.elapsed().as_secs(), GRACE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_of_unfinished_bodies_is_bounded() {
+        let limiter = BodyLimiter::new(Arc::new(Memory::new(128 * MIB, LIMIT)));
+        let begin = |number: u8| limiter.begin(pod(number), 0).unwrap();
+        let api_server = begin(1);
+        let many: Vec<_> = (0..MAX_BODIES + 10).map(|_| begin(2)).collect();
+        assert!(limiter.table.lock().bodies.len() <= MAX_BODIES);
+        assert!(!is_evicted(&api_server));
+        drop((many, api_server));
+        assert!(limiter.table.lock().bodies.is_empty());
+        assert!(limiter.memory.used() < 64 << 10);
+    }
+}
