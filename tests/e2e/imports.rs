@@ -26,7 +26,7 @@ static ASKS: LazyLock<Module> =
 /// With all the time that a slow machine may need.
 fn patient() -> Budget<'static> {
     let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
-    Budget { memory: MEMORY, time: Time::Whole { processor, wall }, apart: None }
+    Budget { memory: MEMORY, time: Time::Whole { processor, wall }, apart: None, shared: None }
 }
 
 /// Asks about an object whose `spec.value` is what `value` says.

@@ -160,7 +160,7 @@ fn a_pointer_without_a_slash_is_logged() {
         let settings = Arc::new(Document::parse(&asked.to_string()).unwrap());
         let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
         let time = Time::Whole { processor, wall };
-        let budget = Budget { memory: 32 << 20, time, apart: None };
+        let budget = Budget { memory: 32 << 20, time, apart: None, shared: None };
         let reader = Arc::new(View::default()).reader(Lens::default());
         let call = asks.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget);
         let lines: Vec<_> = call.log.iter().map(|(_, text)| text.as_str()).collect();

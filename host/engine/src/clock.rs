@@ -10,7 +10,7 @@
 //! a limit of its own, so that a call ends in any case.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use opgate_document::Watch;
@@ -30,6 +30,50 @@ pub struct Budget<'c> {
     pub time: Time,
     /// Control of a call on its own thread.
     pub apart: Option<&'c Apart>,
+    /// CPU time that the call shares with others.
+    pub shared: Option<&'c Arc<SharedTime>>,
+}
+
+/// CPU time that calls share: those of all policies that evaluate one review. Calls on several threads
+/// use it at the same time, and none goes on for longer than a tick when it is used up. An attempt
+/// ([`Time::Try`]) does not count.
+#[derive(Debug)]
+pub struct SharedTime {
+    limit: Duration,
+    /// In nanoseconds.
+    used: AtomicU64,
+}
+
+impl SharedTime {
+    /// This much CPU time.
+    #[must_use]
+    pub fn new(limit: Duration) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicU64::new(0) })
+    }
+
+    /// Takes CPU time that was used.
+    pub fn charge(&self, used: Duration) {
+        let used = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
+        self.used.fetch_add(used, Ordering::Relaxed);
+    }
+
+    /// CPU time that was used.
+    #[must_use]
+    pub fn used(&self) -> Duration {
+        Duration::from_nanos(self.used.load(Ordering::Relaxed))
+    }
+
+    /// The limit.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.used() >= self.limit
+    }
 }
 
 /// The time limit of a call.
@@ -67,7 +111,12 @@ impl Budget<'_> {
     /// The limits of a policy.
     #[must_use]
     pub fn of(limits: Limits) -> Self {
-        Self { memory: limits.memory, time: Time::of(limits, Duration::MAX), apart: None }
+        Self {
+            memory: limits.memory,
+            time: Time::of(limits, Duration::MAX),
+            apart: None,
+            shared: None,
+        }
     }
 }
 
@@ -86,6 +135,9 @@ pub(super) struct Clock {
     started: Duration,
     end: Instant,
     cancelled: Option<Arc<AtomicBool>>,
+    shared: Option<Arc<SharedTime>>,
+    /// Nanoseconds of the call that the shared time knows of.
+    noted: AtomicU64,
 }
 
 impl Clock {
@@ -98,7 +150,24 @@ impl Clock {
         // An unlimited elapsed time is a day.
         let end = now.checked_add(wall).unwrap_or(now + Duration::from_secs(86_400));
         let cancelled = budget.apart.map(|apart| apart.cancelled.clone());
-        Self { time: budget.time, started, end, cancelled }
+        let (shared, noted) = (budget.shared.cloned(), AtomicU64::new(0));
+        Self { time: budget.time, started, end, cancelled, shared, noted }
+    }
+
+    /// Charges the time of the call to what it shares with others. Call it once more at the end.
+    pub(super) fn settle(&self) {
+        // Attempts do not read the CPU time, and are short. Their elapsed time would charge what they
+        // wait for a CPU.
+        if self.shared.is_some() && matches!(self.time, Time::Whole { .. }) {
+            self.note(self.used());
+        }
+    }
+
+    fn note(&self, used: Duration) {
+        let Some(shared) = &self.shared else { return };
+        let used = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
+        let before = self.noted.swap(used, Ordering::Relaxed);
+        shared.charge(Duration::from_nanos(used.saturating_sub(before)));
     }
 
     /// CPU time of the call.
@@ -111,14 +180,20 @@ impl Clock {
         if self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
             return Some(Fault::Cancelled);
         }
-        match self.time {
-            Time::Try(time) if Instant::now() >= self.end => Some(Fault::Deadline(time)),
-            Time::Whole { processor, .. } if self.used() >= processor => {
-                Some(Fault::Deadline(processor))
+        let own = match self.time {
+            Time::Try(time) => (Instant::now() >= self.end).then_some(Fault::Deadline(time)),
+            Time::Whole { processor, wall } => {
+                let used = self.used();
+                self.note(used);
+                if used >= processor {
+                    Some(Fault::Deadline(processor))
+                } else {
+                    (Instant::now() >= self.end).then_some(Fault::Wall(wall))
+                }
             }
-            Time::Whole { wall, .. } if Instant::now() >= self.end => Some(Fault::Wall(wall)),
-            _ => None,
-        }
+        };
+        let shared = || self.shared.as_ref().filter(|shared| shared.is_over());
+        own.or_else(|| shared().map(|shared| Fault::Shared(shared.limit)))
     }
 
     /// The policy error of a call that was interrupted.

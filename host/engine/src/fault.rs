@@ -22,6 +22,11 @@ pub enum Fault {
     /// The CPU time ran out.
     #[error("used more than {}ms of processor time", .0.as_millis())]
     Deadline(Duration),
+    /// The CPU time of all policies that evaluate the review ran out.
+    #[error(
+        "stopped, because the policies together used more than {}ms of processor time for one review", .0.as_millis()
+    )]
+    Shared(Duration),
     /// The elapsed time ran out: the call got too little CPU time, and is not the cause.
     #[error("did not end within {}ms: the server has too much to do", .0.as_millis())]
     Wall(Duration),
@@ -96,7 +101,7 @@ impl Fault {
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
-            Self::Deadline(_) => "deadline",
+            Self::Deadline(_) | Self::Shared(_) => "deadline",
             Self::Wall(_) | Self::Exhausted | Self::Busy(_) => "overload",
             Self::Cancelled => "cancelled",
             Self::Memory(..) => "memory",
@@ -123,6 +128,7 @@ impl Fault {
         match self {
             Self::Panic(_) | Self::Trap(_) | Self::NotCurrent(_) | Self::Answer(_) => true,
             Self::Deadline(_)
+            | Self::Shared(_)
             | Self::Wall(_)
             | Self::Cancelled
             | Self::Memory(..)

@@ -44,7 +44,7 @@ pub use bindings::types as wit;
 use bindings::{ClusterPolicyPre, Severity};
 pub use cache::Cache;
 use clock::Clock;
-pub use clock::{Apart, Budget, Time, processor_time};
+pub use clock::{Apart, Budget, SharedTime, Time, processor_time};
 use compile::unusable;
 pub use compile::{Compiler, compile_job};
 pub use docs::{Docs, docs};
@@ -489,13 +489,15 @@ impl Module {
     ) -> Call<T> {
         let clock = Arc::new(Clock::start(budget));
         let bound = |store: &mut Store<State>| store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
-        let done = self.run((budget, payer), &clock, (reader, inputs), bound, &call);
-        if !matches!(done.result, Err(Fault::Size(_))) {
-            return done;
+        let mut done = self.run((budget, payer), &clock, (reader, inputs), bound, &call);
+        if matches!(done.result, Err(Fault::Size(_))) {
+            // An import got too much data, or the answer is too large. A second call, with hooks and in
+            // the remaining time, finds out which. Hooks in every call would make it 3 % longer.
+            let reader = (done.reader, inputs);
+            done = self.run((budget, payer), &clock, reader, imports::bound_by_name, &call);
         }
-        // An import got too much data, or the answer is too large. A second call, with hooks and in
-        // the remaining time, finds out which. Hooks in every call would make it 3 % longer.
-        self.run((budget, payer), &clock, (done.reader, inputs), imports::bound_by_name, &call)
+        clock.settle();
+        done
     }
 
     fn run<T>(

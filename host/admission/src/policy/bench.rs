@@ -7,12 +7,13 @@ use std::time::Instant;
 use super::decision::{Builder, Finding};
 use super::fair::Tenant;
 use super::lane::Asked as Called;
+use super::review_time::ReviewTime;
 use super::set::Observer;
 use super::{Decision, OnError, Overload, Policy, PolicyFault, lane, response};
 use crate::cluster::{self, Asked, Cluster, Grounds, Judge, Lens, NoRoom, Write};
 use crate::review::Review;
 use opgate_document::Account;
-use opgate_engine::{Fault, Inputs};
+use opgate_engine::{Fault, Inputs, SharedTime};
 
 /// The policies that evaluate one review.
 pub(super) struct Bench<'b, O> {
@@ -27,6 +28,8 @@ pub(super) struct Bench<'b, O> {
     /// The tenant whose permits and time the calls use.
     pub(super) tenant: Tenant,
     pub(super) deadline: Instant,
+    /// CPU time of the review.
+    pub(super) time: ReviewTime,
     pub(super) observer: &'b O,
 }
 
@@ -42,16 +45,21 @@ impl<O: Observer> Judge for Bench<'_, O> {
         let own = self.cluster.own(self.review);
         let reviewed = self.cluster.reviewed(self.review);
         let lens = &Lens { own, reviewed, ..lens.clone() };
-        let calls = self.matching.iter().map(|policy| ask(policy, self, lens));
+        let time = self.time.begin()?;
+        let calls = self.matching.iter().map(|policy| ask(policy, self, lens, time.as_ref()));
         let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
         let asked = answers.iter().flat_map(|answer| answer.asked.clone()).collect();
         let questions =
             answers.iter_mut().flat_map(|answer| std::mem::take(&mut answer.questions)).collect();
         let touched = answers.iter().flat_map(|answer| answer.touched.clone()).collect();
         let wanted = answers.iter().flat_map(|answer| answer.wanted.clone()).collect();
-        let mut builder = self.builder.clone();
-        let overload = take(&mut builder, &self.matching, &answers);
-        let decision = builder.build();
+        let (overload, decision) = self.time.charged(time.as_ref(), || {
+            let mut builder = self.builder.clone();
+            let overload = take(&mut builder, &self.matching, &answers);
+            (overload, builder.build())
+        });
+        let ended = self.time.end(time.as_ref());
+        let overload = overload.or(ended);
         if let Some(overload) = overload
             && decision.denial.is_none()
         {
@@ -107,7 +115,8 @@ impl<O: Observer> Judge for Bench<'_, O> {
 
     fn change(&self, judged: &mut Judged) -> Result<Option<Write>, Overload> {
         let Inputs { object, old_object, .. } = self.inputs.as_ref();
-        let write = self.cluster.change(self.review, object.as_ref(), old_object.as_ref());
+        let change = || self.cluster.change(self.review, object.as_ref(), old_object.as_ref());
+        let write = self.time.charged(None, change);
         if write.is_some() {
             // A request that gets no answer is not stored, and so must not be reserved.
             make_room(self.review, &mut judged.decision)?;
@@ -155,17 +164,24 @@ impl Answer {
 }
 
 /// Calls one policy, writes its log lines, and takes over its verdict.
-async fn ask<O: Observer>(policy: &Arc<Policy>, bench: &Bench<'_, O>, lens: &Lens) -> Answer {
+async fn ask<O: Observer>(
+    policy: &Arc<Policy>,
+    bench: &Bench<'_, O>,
+    lens: &Lens,
+    time: Option<&Arc<SharedTime>>,
+) -> Answer {
     let Bench { inputs, tenant, deadline, observer, .. } = bench;
     let started = Instant::now();
-    let asked = lane::validate(policy, inputs, lens, (bench.review, *tenant), *deadline).await;
+    let by = (bench.review, *tenant);
+    let asked = lane::validate(policy, inputs, lens, by, (time, *deadline)).await;
     let Called { call, dropped } = match asked {
         Ok(asked) => asked,
         Err(overload) => return Answer::failed(overload),
     };
     super::load::log(&policy.name, &call.log);
-    let mut finding =
-        call.result.and_then(|verdict| Finding::of(policy, verdict, bench.review.account()));
+    let mut finding = bench.time.charged(time, || {
+        call.result.and_then(|verdict| Finding::of(policy, verdict, bench.review.account()))
+    });
     if let (Ok(finding), Some(fault)) = (&mut finding, dropped) {
         let rules = policy.advice_on(bench.review);
         tracing::warn!(

@@ -15,6 +15,9 @@
 //!              └──────────────▶ slow lane: own thread, SCHED_IDLE, whole deadline ──▶ verdict or fault
 //! ```
 //!
+//! All calls of one evaluation of a review share CPU time (`review_time.rs`). A call that finds it used
+//! up ends, whatever its own limit.
+//!
 //! A permit belongs to the running call: when the client disconnects, a call in the slow lane gets
 //! a signal to stop, and keeps its permit until it has stopped.
 
@@ -31,7 +34,8 @@ use super::usual::Usual;
 use crate::cluster::{Lens, Unsettled};
 use crate::review::Review;
 use opgate_engine::{
-    Apart, Budget, Call, Engine, Fault, Inputs, Limits, Seats, Time, processor_time, wit,
+    Apart, Budget, Call, Engine, Fault, Inputs, Limits, Seats, SharedTime, Time, Work,
+    processor_time, wit,
 };
 
 /// Deadline of a call on the thread that serves the request.
@@ -111,6 +115,17 @@ pub enum Overload {
         policy: String,
         /// The description of the resource.
         resource: String,
+    },
+    /// The review was evaluated again and again, which used more CPU time than there is for one.
+    #[error(
+        "evaluated {evaluations} times, because what it depends on changed meanwhile, which used more than {}ms of processor time: try again",
+        .limit.as_millis()
+    )]
+    Repeated {
+        /// The number of evaluations.
+        evaluations: u32,
+        /// The CPU time for all of them.
+        limit: Duration,
     },
     /// No permit became free in time.
     #[error("policy {policy}: no call ended in the {}ms that were left", .waited.as_millis())]
@@ -206,6 +221,11 @@ impl Lane {
         self.usual.repeated()
     }
 
+    /// Whether a server calls the policy, which has other requests as well.
+    pub(super) fn serves(&self) -> bool {
+        !self.is_only
+    }
+
     /// The expected duration of a tenant's next call.
     fn pace(&self, routes: u64, tenant: Tenant) -> Pace {
         if self.is_only {
@@ -255,7 +275,7 @@ pub(super) async fn validate(
     inputs: &Arc<Inputs>,
     lens: &Lens,
     (review, tenant): (&Review<'_>, Tenant),
-    deadline: Instant,
+    (shared, deadline): (Option<&Arc<SharedTime>>, Instant),
 ) -> Result<Asked, Overload> {
     let lane = &policy.lane;
     let routes = policy.routes(review);
@@ -274,7 +294,7 @@ pub(super) async fn validate(
             _ => Time::of(policy.limits, left),
         };
         let reader = policy.view.reader(lens.clone());
-        let budget = Budget { memory: policy.limits.memory, time, apart: None };
+        let budget = Budget { memory: policy.limits.memory, time, apart: None, shared };
         let call = policy.module.validate(inputs, routes, &policy.settings, reader, budget);
         permit.charge(started.elapsed());
         let is_over = |fault: &Fault| fault.is_deadline() || matches!(fault, Fault::Wall(_));
@@ -287,6 +307,9 @@ pub(super) async fn validate(
                 return Ok(Asked { call, dropped: None });
             }
             failed = Some(call);
+        }
+        if let Some(over) = shared.filter(|shared| shared.is_over()) {
+            return Ok(Asked { call: stopped(over), dropped: None });
         }
         // Either the call was long or its thread got no CPU time. The second run finds out.
         tracing::debug!(policy = policy.name, "a call is run again, apart");
@@ -304,9 +327,16 @@ pub(super) async fn validate(
         tenant,
         was_stopped: pace == Pace::Short && failed.is_none(),
         has_advice: policy.has_advice_on(review),
+        shared: shared.cloned(),
         deadline,
     };
     job.run_apart(permit, failed).await
+}
+
+/// A call that does not begin, because the others have used the time that they share.
+fn stopped(shared: &SharedTime) -> Call<wit::Verdict> {
+    let result = Err(Fault::Shared(shared.limit()));
+    Call { result, log: Vec::new(), reader: None, work: Work::default() }
 }
 
 /// Whether a call could succeed without the rules that only warn.
@@ -314,7 +344,10 @@ fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
     // What is being listed is available in a moment, and a cancelled call has no caller.
     call.result.as_ref().is_err_and(|fault| {
         !fault.is_overload()
-            && !matches!(fault, Fault::Listing(_) | Fault::Wanted(_) | Fault::Cancelled)
+            && !matches!(
+                fault,
+                Fault::Listing(_) | Fault::Wanted(_) | Fault::Cancelled | Fault::Shared(_)
+            )
     })
 }
 
@@ -335,6 +368,8 @@ struct Job {
     was_stopped: bool,
     /// Whether there are rules that only warn.
     has_advice: bool,
+    /// The CPU time of the evaluation.
+    shared: Option<Arc<SharedTime>>,
     deadline: Instant,
 }
 
@@ -392,25 +427,44 @@ impl Job {
 
     fn run(&self, apart: &Apart, failed: Option<Call<wit::Verdict>>) -> Result<Asked, Overload> {
         let policy = &self.policy;
-        let failed = match failed {
-            Some(failed) => failed,
-            None => self.ask(apart, &policy.settings)?,
+        let whole = policy.limits.time;
+        let mut left = whole;
+        let failed = if let Some(failed) = failed {
+            failed
+        } else {
+            // Half of the time is for a call without the rules that only warn: what they need must
+            // not be missing for those that deny, and both calls together keep the policy's limit.
+            let first = if self.has_advice { whole / 2 } else { whole };
+            let started = processor_time();
+            let call = self.ask(apart, &policy.settings, first)?;
+            left = whole.saturating_sub(processor_time().saturating_sub(started));
+            call
         };
         if !self.has_advice || !is_worth_another(&failed) {
             return Ok(Asked { call: failed, dropped: None });
         }
-        let Ok(mut call) = self.ask(apart, &policy.without_advice) else {
+        let Ok(mut call) = self.ask(apart, &policy.without_advice, left) else {
             return Ok(Asked { call: failed, dropped: None });
         };
+        if let Err(Fault::Deadline(time)) = &mut call.result {
+            // With the first call.
+            *time = whole;
+        }
         call.log.splice(0..0, failed.log);
         let dropped = failed.result.err().filter(|_| call.result.is_ok());
         Ok(Asked { call, dropped })
     }
 
-    fn ask(&self, apart: &Apart, settings: &Arc<Document>) -> Result<Call<wit::Verdict>, Overload> {
-        let limits = self.policy.limits;
+    fn ask(
+        &self,
+        apart: &Apart,
+        settings: &Arc<Document>,
+        time: Duration,
+    ) -> Result<Call<wit::Verdict>, Overload> {
+        let limits = Limits { time, ..self.policy.limits };
         let time = Time::of(limits, left(self.deadline, Instant::now())?);
-        let budget = Budget { memory: limits.memory, time, apart: Some(apart) };
+        let (apart, shared) = (Some(apart), self.shared.as_ref());
+        let budget = Budget { memory: limits.memory, time, apart, shared };
         let reader = self.policy.view.reader(self.lens.clone());
         Ok(self.policy.module.validate(&self.inputs, self.routes, settings, reader, budget))
     }

@@ -34,7 +34,12 @@ impl Measured {
 impl Policy {
     fn budget(&self) -> Budget<'_> {
         let wait = self.limits.time.saturating_mul(100);
-        Budget { memory: self.limits.memory, time: Time::of(self.limits, wait), apart: None }
+        Budget {
+            memory: self.limits.memory,
+            time: Time::of(self.limits, wait),
+            apart: None,
+            shared: None,
+        }
     }
 
     /// Makes one call about a review.

@@ -21,6 +21,7 @@ mod match_rule;
 mod measure;
 mod names;
 pub mod response;
+mod review_time;
 mod schema;
 mod scope;
 mod set;

@@ -18,6 +18,7 @@ use super::decision::Builder;
 use super::fair::Tenants;
 use super::load::{Context, Loaded, load};
 use super::loading::Loading;
+use super::review_time::ReviewTime;
 use super::scope::labels_of;
 use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, Requests};
 use crate::cluster::{
@@ -432,6 +433,7 @@ impl Set {
         }
         let inputs = Arc::new(review.inputs());
         let tenant = self.tenants.of(review.own_namespace(), &review.username);
+        let time = ReviewTime::of(&matching, review.size());
         let bench = Bench {
             cluster: &self.cluster,
             contested: &self.contested,
@@ -441,6 +443,7 @@ impl Set {
             inputs,
             tenant,
             deadline,
+            time,
             observer,
         };
         let exactness = Exactness {
