@@ -3,13 +3,15 @@
 
 use std::io::BufRead as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster;
-use opgate::engine::Compiler;
-use opgate::policy::{Configuration, Decision, Loading, Set};
+use opgate::cluster::{self, Lens, View};
+use opgate::engine::{Budget, Compiler, Engine, Fault, Pool, SharedTime, Time};
+use opgate::policy::{Configuration, Decision, Loading, Set, response};
 use opgate::review::{self, Review};
+use opgate_document::Document;
 use serde_json::{Value, json};
 use testkit::{bombs, configuration, create_bundle, good_spec, hostile};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -135,6 +137,43 @@ async fn a_flood_is_cut_to_what_the_api_server_takes() {
     assert_eq!(decide(&set, "b").await.failure, None);
 }
 
+/// Twenty policies that each answer as much as they may, about a review with the longest names.
+#[tokio::test]
+async fn answer_of_many_floods_keeps_its_budget() {
+    let flood = |n: usize| {
+        let mut policy = misbehaves(&format!("evil-{n}"), &json!({"number": 200, "length": 4_096}));
+        policy["module"] = json!(hostile("floods"));
+        match n % 4 {
+            0 => policy["mode"] = json!("audit"),
+            1 => policy["mode"] = json!("warn"),
+            2 => policy["settings"] = json!({"skipped": 500, "length": 1_000}),
+            _ => {}
+        }
+        policy
+    };
+    let set = load(&(0..20).map(flood).collect::<Vec<_>>());
+    let name = "\u{1}\"".repeat(2_000);
+    let body = create_bundle(&"\u{1}".repeat(1_024), &name, &good_spec()).to_string().into_bytes();
+    let text = review::text(body).unwrap();
+    let review = Review::read(&text).unwrap();
+    let soon = Instant::now() + Duration::from_secs(60);
+    let decision = set.decide(&review, None, soon, &()).await.unwrap();
+    assert_eq!((decision.faults.len(), decision.violations.len()), (0, 15 * 200));
+    let answer = response::body(&review, &decision);
+    assert_eq!(answer.len(), response::size(&review, &decision));
+    assert!((64 << 10..=96 << 10).contains(&answer.len()), "{}", answer.len());
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let answer = &answer["response"];
+    // Whatever is left out is counted where it would be.
+    let causes = answer["status"]["details"]["causes"].as_array().unwrap();
+    assert_eq!(causes.last().unwrap()["message"], format!("and {} more", 1_000 - causes.len() + 1));
+    assert!(causes.len() > 4);
+    let warnings = answer["warnings"].as_array().unwrap();
+    assert!(warnings.len() <= 9, "{warnings:?}");
+    let left_out = answer["auditAnnotations"]["opgate.left-out"].as_str().unwrap();
+    assert!(left_out.contains("did not fit"), "{left_out}");
+}
+
 #[tokio::test]
 async fn control_characters_reach_neither_terminals_nor_headers() {
     let set = load(&[misbehaves("evil", &json!({"do": "controls"}))]);
@@ -186,7 +225,7 @@ async fn a_fault_of_a_rule_that_only_warns_drops_the_rules_that_only_warn() {
         policy
     };
     for (what, cause) in
-        [("spin", "used more than 100ms"), ("grow", "memory"), ("panic", "advice is dear")]
+        [("spin", "of processor time"), ("grow", "memory"), ("panic", "advice is dear")]
     {
         let settings = json!({"do": what});
         let set = load(&[policy(&settings, &json!({}))]);
@@ -248,7 +287,7 @@ async fn a_busy_policy_refuses_what_it_forbids() {
         let mut guard = misbehaves("guard", &json!({"do": "spin-for-name", "name": "slow"}));
         guard["onError"] = "allow".into();
         guard["limits"] = json!({"time": "30s", "concurrency": concurrency});
-        let set = std::sync::Arc::new(load(&[guard]));
+        let set = Arc::new(load(&[guard]));
         let mut busy = Vec::new();
         for _ in 0..4 {
             let set = set.clone();
@@ -297,7 +336,7 @@ async fn a_busy_policy_that_may_not_block_is_left_out() {
         watcher["mode"] = mode.into();
         watcher["onError"] = on_error.into();
         watcher["limits"] = json!({"time": "30s", "concurrency": 1});
-        let set = std::sync::Arc::new(load(&[watcher, testkit::builtin()]));
+        let set = Arc::new(load(&[watcher, testkit::builtin()]));
         let busy = set.clone();
         let slow = tokio::spawn(async move { decide(&busy, "slow").await });
         while set.policies()[0].lane.apart() == 0 {
@@ -493,6 +532,48 @@ async fn what_is_compiled_apart_does_what_it_does() {
     assert_eq!(one.denial.unwrap().message, other.denial.unwrap().message);
 }
 
+/// Calls that share CPU time end with it, whatever their own limits; a call that begins when nothing is left
+/// ends at once.
+#[test]
+fn calls_share_the_time_of_a_review() {
+    let engine = Arc::new(Engine::start(Pool { instances: 2, memory: 32 << 20 }, None).unwrap());
+    let evil = engine.load(&std::fs::read(hostile("misbehaves")).unwrap(), true).unwrap();
+    let settings = Arc::new(Document::parse(r#"{"do": "spin"}"#).unwrap());
+    let body = create_bundle("u", "b", &good_spec()).to_string().into_bytes();
+    let text = review::text(body).unwrap();
+    let inputs = Arc::new(Review::read(&text).unwrap().inputs());
+    let limit = Duration::from_millis(20);
+    let shared = SharedTime::new(limit);
+    let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
+    let time = Time::Whole { processor, wall };
+    let budget = Budget { memory: 32 << 20, time, apart: None, shared: Some(&shared) };
+    let spin = || {
+        let reader = Arc::new(View::default()).reader(Lens::default());
+        evil.validate(&inputs, 1, &settings, reader, budget).result.unwrap_err()
+    };
+    let first = spin();
+    assert_eq!(first, Fault::Shared(limit));
+    assert!(
+        first.to_string().contains("together used more than 20ms of processor time"),
+        "{first}"
+    );
+    assert!(!first.is_its_own() && !first.is_overload());
+    let used = shared.used();
+    assert!(used >= limit);
+    assert_eq!(spin(), Fault::Shared(limit));
+    // The second one is charged as well, and is over before the first look at the clock.
+    assert!(shared.used() > used);
+}
+
+/// Rules that only warn get half of the time of a policy, so that both calls together keep its limit.
+#[tokio::test]
+async fn both_calls_of_a_policy_keep_its_limit() {
+    let mut policy = misbehaves("evil", &json!({"do": "spin"}));
+    policy["module"] = json!(hostile("advises"));
+    let decision = decide(&load(&[policy]), "good").await;
+    assert_eq!(decision.dropped[0].cause, "used more than 50ms of processor time");
+}
+
 /// Whoever has to wait for a processor, because others use theirs up, has used nothing: calls that spin on
 /// all processors do not make one fail that needs little.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -506,7 +587,7 @@ async fn waiting_for_a_processor_uses_no_time() {
     // Beside the others it waits longer than it works.
     let mut good = misbehaves("good", &json!({"do": "work", "number": 30_000_000}));
     good["limits"] = json!({"time": "1s"});
-    let burners = std::sync::Arc::new(load(&evils));
+    let burners = Arc::new(load(&evils));
     let set = load(&[good]);
     let spawn = |_| {
         let burners = burners.clone();

@@ -2,14 +2,15 @@
 //! an object is no error of a policy.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Options, Snapshot, Source};
+use opgate::cluster::{self, Options, Snapshot, Source};
 use opgate::engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery};
 use opgate::engine::{Budget, Call, Engine, Module, Pool, Time, wit};
-use opgate::policy::{Configuration, Set};
+use opgate::policy::{Configuration, Set, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use opgate_sdk::{GroupVersionResource, Operation, Parts, Policy, Request};
@@ -111,7 +112,7 @@ impl Loaded {
         let routes = self.policy.routes_of(&request, &known);
         let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
         let time = Time::Whole { processor, wall };
-        let budget = Budget { memory: MEMORY, time, apart: None };
+        let budget = Budget { memory: MEMORY, time, apart: None, shared: None };
         self.module.validate(&inputs, routes, settings, Empty, budget)
     }
 }
@@ -136,6 +137,34 @@ fn very_many_owned_apis_are_no_policy_error() {
             assert!(call.result.is_ok(), "{member}: {}: {:?}", loaded.policy.name, call.result);
         }
     }
+}
+
+/// Thousands of violations of many rules in one object, by all policies that evaluate it, are one answer of
+/// bounded size.
+#[tokio::test]
+async fn answer_about_the_worst_objects_keeps_its_budget() {
+    let policies = POLICIES.iter().map(|loaded| {
+        let rules: BTreeMap<_, _> =
+            loaded.policy.all_rules().into_iter().map(|rule| (rule.id, "deny")).collect();
+        json!({"name": loaded.policy.name, "rules": rules, "limits": {"time": "30s"}})
+    });
+    let text = testkit::configuration(&policies.collect::<Vec<_>>());
+    let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
+    let absent = cluster::Options::of(cluster::Source::Absent);
+    let set = Set::load(&configuration, None, 64, absent).unwrap();
+    let wanted =
+        ["owned API services", "containers", "rules", "webhook definitions", "annotations"];
+    let mut largest = 0;
+    for (what, [object, _]) in csvs().filter(|(what, _)| wanted.contains(what)) {
+        let text = review::text(review(&object, None).into_bytes()).unwrap();
+        let review = Review::read(&text).unwrap();
+        let soon = Instant::now() + Duration::from_secs(600);
+        let decision = set.decide(&review, None, soon, &()).await.unwrap();
+        let answer = response::body(&review, &decision);
+        assert!(answer.len() <= 96 << 10, "{what}: {}", answer.len());
+        largest = largest.max(answer.len());
+    }
+    assert!(largest > 16 << 10, "{largest}");
 }
 
 /// By hand, of an optimised build: how long the worst objects take.

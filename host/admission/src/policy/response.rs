@@ -1,5 +1,13 @@
 //! The answer to a review, as JSON. Its size is limited, because it is kept until the client takes
 //! it, stored in audit logs and read by people. Reports of the command line are complete.
+//!
+//! ```text
+//! 96 KiB ─▶ message (40) ─▶ causes (24) ─▶ names, warnings (short already) ─▶ audit annotations (the rest)
+//! ```
+//!
+//! The denial comes first, because people repair by it. What is left out is counted in one line: at the
+//! end of the message, as the last cause, as the last warning, in an annotation of its own. All sizes are
+//! those of the JSON text, in which a quote takes two bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,8 +19,20 @@ use crate::policy::{self, Decision, Denial};
 use crate::review::{Review, Version};
 use opgate_text::one_line;
 
+/// Maximum bytes of an answer.
+const MAX_ANSWER: usize = 96 << 10;
+
 /// Maximum bytes of a message.
-const MAX_MESSAGE: usize = 64 << 10;
+const MAX_MESSAGE: usize = 40 << 10;
+
+/// Maximum bytes of all causes.
+const MAX_CAUSES_BYTES: usize = 24 << 10;
+
+/// Key of the annotation that counts those that are left out.
+const LEFT_OUT: &str = "opgate.left-out";
+
+/// Bytes for that annotation.
+const ROOM_FOR_LEFT_OUT: usize = 256;
 
 /// Maximum number of causes, including the one that says how many more there are.
 const MAX_CAUSES: usize = 32;
@@ -25,10 +45,10 @@ const MAX_NAME: usize = 1_024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope<'a> {
+struct Envelope<R> {
     api_version: &'static str,
     kind: &'static str,
-    response: Response<'a>,
+    response: R,
 }
 
 #[derive(Serialize)]
@@ -41,7 +61,7 @@ struct Response<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     warnings: &'a [String],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    audit_annotations: &'a BTreeMap<String, String>,
+    audit_annotations: BTreeMap<&'a str, Cow<'a, str>>,
 }
 
 /// `metav1.Status` of a denial.
@@ -87,9 +107,14 @@ pub fn body(review: &Review<'_>, decision: &Decision) -> Vec<u8> {
 /// Bytes of [`body`], without building it.
 #[must_use]
 pub fn size(review: &Review<'_>, decision: &Decision) -> usize {
+    bytes(&envelope(review.version, response(review, decision)))
+}
+
+/// Bytes of a value as JSON.
+fn bytes(value: &impl Serialize) -> usize {
     let mut size = Size(0);
     // A writer that only counts does not fail.
-    let _ = serde_json::to_writer(&mut size, &envelope(review.version, response(review, decision)));
+    let _ = serde_json::to_writer(&mut size, value);
     size.0
 }
 
@@ -107,19 +132,52 @@ impl io::Write for Size {
 }
 
 fn response<'a>(review: &'a Review<'_>, decision: &'a Decision) -> Response<'a> {
-    Response {
+    let mut response = Response {
         uid: &review.uid,
         allowed: decision.denial.is_none(),
         status: decision.denial.as_ref().map(|denial| status(review, denial)),
         warnings: &decision.warnings,
-        audit_annotations: &decision.audit_annotations,
+        audit_annotations: BTreeMap::new(),
+    };
+    if !decision.audit_annotations.is_empty() {
+        let used = bytes(&envelope(review.version, &response)) + r#","auditAnnotations":{}"#.len();
+        let room = MAX_ANSWER.saturating_sub(used);
+        response.audit_annotations = annotations(&decision.audit_annotations, room);
     }
+    response
+}
+
+/// As many annotations as fit, those of whole policies before those that policies write themselves.
+fn annotations(all: &BTreeMap<String, String>, room: usize) -> BTreeMap<&str, Cow<'_, str>> {
+    let size = |key: &str, value: &str| bytes(&key) + bytes(&value) + ":,".len();
+    let whole: usize = all.iter().map(|(key, value)| size(key, value)).sum();
+    let mut room = if whole <= room { whole } else { room.saturating_sub(ROOM_FOR_LEFT_OUT) };
+    let mut told = BTreeMap::new();
+    let (mut left_out, mut left_out_bytes) = (0_usize, 0_usize);
+    let is_own = |key: &&String| key.contains('.');
+    let first = all.iter().filter(|(key, _)| !is_own(key));
+    for (key, value) in first.chain(all.iter().filter(|(key, _)| is_own(key))) {
+        let bytes = size(key, value);
+        if bytes <= room {
+            room -= bytes;
+            told.insert(key.as_str(), Cow::Borrowed(value.as_str()));
+        } else {
+            left_out += 1;
+            left_out_bytes += bytes;
+        }
+    }
+    if left_out > 0 {
+        let s = if left_out == 1 { "" } else { "s" };
+        let rest = format!("{left_out} annotation{s} of {left_out_bytes} bytes did not fit");
+        told.insert(LEFT_OUT, rest.into());
+    }
+    told
 }
 
 /// The body that allows a request without an evaluation, for the baseline of the benchmarks.
 #[must_use]
 pub fn allow(version: Version, uid: &str) -> Vec<u8> {
-    let audit_annotations = &BTreeMap::new();
+    let audit_annotations = BTreeMap::new();
     serialize(
         version,
         Response { uid, allowed: true, status: None, warnings: &[], audit_annotations },
@@ -131,7 +189,7 @@ fn serialize(version: Version, response: Response<'_>) -> Vec<u8> {
     serde_json::to_vec(&envelope(version, response)).unwrap_or_default()
 }
 
-fn envelope(version: Version, response: Response<'_>) -> Envelope<'_> {
+fn envelope<R>(version: Version, response: R) -> Envelope<R> {
     Envelope { api_version: version.api_version(), kind: "AdmissionReview", response }
 }
 
@@ -157,26 +215,36 @@ fn name(name: &str) -> Cow<'_, str> {
 }
 
 fn causes(all: &[policy::Cause]) -> Vec<Cause<'_>> {
-    let told = if all.len() > MAX_CAUSES { MAX_CAUSES - 1 } else { all.len() };
-    let mut causes = Vec::with_capacity(told + 1);
-    for policy::Cause { rule, field, message } in all.iter().take(told) {
-        causes.push(Cause { reason: rule, message: Cow::Borrowed(message), field });
+    let mut causes = Vec::new();
+    let mut room = MAX_CAUSES_BYTES - ROOM_FOR_REST;
+    for policy::Cause { rule, field, message } in all {
+        let cause = Cause { reason: rule, message: Cow::Borrowed(message), field };
+        let size = bytes(&cause) + ",".len();
+        let is_last = causes.len() + 1 == all.len();
+        if size > room || (causes.len() + 1 == MAX_CAUSES && !is_last) {
+            break;
+        }
+        room -= size;
+        causes.push(cause);
     }
-    if all.len() > told {
-        let rest = Cow::Owned(format!("and {} more", all.len() - told));
+    if all.len() > causes.len() {
+        let rest = Cow::Owned(format!("and {} more", all.len() - causes.len()));
         causes.push(Cause { reason: "", message: rest, field: "" });
     }
     causes
 }
 
+/// Bytes for a line that counts the rest.
+const ROOM_FOR_REST: usize = 64;
+
 /// The message, as far as it fits, and the number of violations that it leaves out.
 fn message(denial: &Denial) -> Cow<'_, str> {
-    const ROOM_FOR_REST: usize = 64;
     let all = denial.message.as_str();
-    if all.len() <= MAX_MESSAGE {
+    // Almost all messages are so short that they need not be measured.
+    if all.len() <= MAX_MESSAGE / MAX_ESCAPED || bytes(&all) <= MAX_MESSAGE {
         return all.into();
     }
-    let room = all.get(..all.floor_char_boundary(MAX_MESSAGE - ROOM_FOR_REST)).unwrap_or_default();
+    let room = all.get(..fitting(all, MAX_MESSAGE - ROOM_FOR_REST)).unwrap_or_default();
     // Cut between two violations, if that is near.
     let ends = [", ", "\n"].into_iter().filter_map(|between| room.rfind(between));
     let end = ends.max().filter(|end| room.len() - end <= MAX_CUT);
@@ -187,6 +255,24 @@ fn message(denial: &Denial) -> Cow<'_, str> {
         0 => format!("{told}…").into(),
         some => format!("{told}\nand {some} more").into(),
     }
+}
+
+/// Maximum bytes of a character's escape, for each byte of the character.
+const MAX_ESCAPED: usize = 6;
+
+/// The length of the start of a text that takes at most so many bytes in JSON.
+fn fitting(text: &str, most: usize) -> usize {
+    let mut room = most;
+    for (at, c) in text.char_indices() {
+        let bytes = match c {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+            '\0'..'\u{20}' => MAX_ESCAPED,
+            c => c.len_utf8(),
+        };
+        let Some(left) = room.checked_sub(bytes) else { return at };
+        room = left;
+    }
+    text.len()
 }
 
 #[cfg(test)]
@@ -210,15 +296,36 @@ mod tests {
         let many = denial((0..33).map(|n| n.to_string()));
         assert_eq!(causes(&many.causes).len(), MAX_CAUSES);
         assert_eq!(causes(&many.causes)[31].message, "and 2 more");
-        // Of violations of 4,096 bytes each, less than 16 fit.
+        // Of violations of 4,096 bytes each, nine fit, and five causes.
         let long = denial((0..256).map(|n| format!("{n:04}{}", "é".repeat(2_046))));
         let told = message(&long);
         assert!(told.len() <= MAX_MESSAGE, "{}", told.len());
-        assert!(told.ends_with("\nand 241 more"), "{}", told.len());
+        assert!(told.ends_with("\nand 247 more"), "{}", told.len());
+        let told = causes(&long.causes);
+        assert_eq!((told.len(), told[5].message.as_ref()), (6, "and 251 more"));
+        // In JSON, a quote is two bytes.
+        let quoted = denial((0..256).map(|n| format!("{n:04}{}", "\"".repeat(4_092))));
+        let told = message(&quoted);
+        assert!(bytes(&told) <= MAX_MESSAGE && told.len() > MAX_MESSAGE / 3, "{}", told.len());
+        assert!(bytes(&causes(&quoted.causes)) <= MAX_CAUSES_BYTES);
         // One text without a place to cut it.
         let one = denial(std::iter::once("é".repeat(MAX_MESSAGE)));
         let told = message(&one);
         assert!(told.len() <= MAX_MESSAGE && told.ends_with("\nand 1 more"));
+    }
+
+    #[test]
+    fn annotations_fill_what_is_left() {
+        let all: BTreeMap<_, _> = (0..20)
+            .map(|n| (if n < 2 { format!("p{n}") } else { format!("a.n{n}") }, "\"".repeat(2_000)))
+            .collect();
+        assert_eq!(annotations(&all, usize::MAX).len(), 20);
+        let told = annotations(&all, 40 << 10);
+        assert!(bytes(&told) <= 40 << 10 && bytes(&told) > 32 << 10);
+        // Those of whole policies are among them, though they are the last by their keys.
+        assert!(told.contains_key("p0") && told.contains_key("p1"));
+        assert!(told[LEFT_OUT].starts_with("10 annotations of "), "{}", told[LEFT_OUT]);
+        assert_eq!(annotations(&all, 0).len(), 1);
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(super) struct UserInfo<'a> {
 pub(super) const MAX_GROUPS: usize = 10_000;
 
 /// A longer one is invalid, because each answer repeats it.
-const MAX_UID: usize = 64 << 10;
+const MAX_UID: usize = 1 << 10;
 
 #[derive(Default)]
 pub(super) struct Groups<'a>(pub(super) Vec<Cow<'a, str>>);
