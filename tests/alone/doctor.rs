@@ -36,7 +36,8 @@ async fn a_real_cluster_is_examined() {
     let admin = plane.client("admin").await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("opgate.yaml"), CONFIGURATION).unwrap();
-    let arguments = ["manifests", "all", "--config", "opgate.yaml", "--output", "json"];
+    let arguments =
+        ["manifests", "all", "--config", "opgate.yaml", "--api-server", "any", "--output", "json"];
     let manifests = printed(&folder, &arguments);
     let apply = PatchParams::apply("tests").force();
     let api = |object: &Value| match object["metadata"]["namespace"].as_str() {

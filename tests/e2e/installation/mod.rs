@@ -31,6 +31,7 @@ const VARIANTS: &[&[&str]] = &[
     &["--certificates", "files", "--replicas", "1", "--priority-class", ""],
     &["--certificates", "files", "--registration", "by-hand", "--pull-secret", "registry"],
     &["--installation", "guard/gate", "--label", "team=a", "--api-server", "10.0.0.0/24"],
+    &["--api-server", "any", "--with", "monitoring"],
 ];
 
 fn opgate(arguments: &[&str]) -> Output {
@@ -495,9 +496,58 @@ fn alerts_are_about_documented_metrics() {
         let rules = only(&objects, "NetworkPolicy")["spec"]["ingress"].clone();
         rules.as_array().unwrap().iter().any(|rule| rule["ports"][0]["port"] == 8081)
     };
-    assert!(!ops(&[]));
-    assert!(ops(&["--with", "monitoring"]));
-    assert!(ops(&["--metrics-from", "monitoring"]));
+    let api_server = ["--api-server", "10.0.0.1/32"];
+    assert!(!ops(&api_server));
+    assert!(ops(&[&api_server[..], &["--with", "monitoring"]].concat()));
+    assert!(ops(&[&api_server[..], &["--metrics-from", "monitoring"]].concat()));
+}
+
+/// A policy without the API servers would stop writes, and one that admits everybody protects nobody: there is
+/// the one that the administrator asks for.
+#[test]
+fn network_policy_admits_whom_the_administrator_names() {
+    let policy = |arguments: &[&str]| {
+        let objects = all(arguments);
+        let policies = objects.iter().filter(|object| object["kind"] == "NetworkPolicy");
+        policies.map(|policy| policy["spec"]["ingress"][0].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(policy(&[]), [json!(null); 0]);
+    assert_eq!(policy(&["--with", "monitoring"]), [json!(null); 0]);
+    let ports = json!([{"port": 9443, "protocol": "TCP"}]);
+    assert_eq!(policy(&["--api-server", "any"]), [json!({"ports": ports})]);
+    let from = json!([{"ipBlock": {"cidr": "10.0.0.1/32"}}]);
+    let named = policy(&["--api-server", "10.0.0.1/32"]);
+    assert_eq!(named, [json!({"from": from, "ports": ports})]);
+    let output = opgate(&["manifests", "all"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no --api-server: no NetworkPolicy is printed"), "{said}");
+}
+
+/// The servers ask for the certificates of the CA that is given, and of nobody else.
+#[test]
+fn client_ca_is_mounted_and_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let clients = folder.path().join("clients");
+    let clients = clients.to_str().unwrap();
+    out(&opgate(&["certs", "issue", "--out", clients, "--client", "api-server"]));
+    let ca = format!("{clients}/ca.crt");
+    let arguments = ["--client-ca", &ca, "--client-name", "api-server"];
+    let objects = all(&arguments);
+    let bundle = of(&objects, "ConfigMap opgate-system/opgate-clients");
+    assert_eq!(bundle["data"]["ca.crt"], std::fs::read_to_string(&ca).unwrap());
+    let mut flags = Vec::new();
+    for argument in container(&objects)["args"].as_array().unwrap() {
+        flags.push(argument.as_str().unwrap());
+    }
+    let expected = ["--client-ca", "/clients/ca.crt", "--client-name", "api-server"];
+    assert!(flags.ends_with(&expected), "{flags:?}");
+    out(&opgate(&[&flags[..], &["--help"]].concat()));
+    let mounts = container(&objects)["volumeMounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|mount| mount["mountPath"] == "/clients").unwrap();
+    let volumes = &deployment(&objects)["spec"]["template"]["spec"]["volumes"];
+    let volume = volumes.as_array().unwrap().iter().find(|v| v["name"] == mount["name"]).unwrap();
+    assert_eq!(volume["configMap"]["name"], "opgate-clients");
+    assert!(!all(&[]).iter().any(|object| id(object).ends_with("opgate-clients")));
 }
 
 #[test]
@@ -509,6 +559,10 @@ fn wrong_usage_is_refused_with_what_to_do() {
         (&["--label", "a=b", "--label", "a=c"], "a key twice"),
         (&["--label", "app.kubernetes.io/name=x"], "by which pods are selected"),
         (&["--api-server", "10.0.0.1"], "for one address 10.0.0.1/32"),
+        (&["--api-server", "any", "--api-server", "10.0.0.1/32"], "not both"),
+        (&["--metrics-from", "monitoring"], "--api-server"),
+        (&["--client-name", "a"], "--client-ca"),
+        (&["--client-ca", "Cargo.toml"], "Cargo.toml"),
         (&["--config", "none.yaml"], "none.yaml"),
     ] {
         let output = opgate(&[&["manifests", "all"], arguments].concat());
@@ -602,6 +656,14 @@ fn the_chart_makes_the_same_objects() {
             &["--label", "team=a", "--label", "on=true"],
         ),
         (json!({"imagePullSecrets": [{"name": "s"}]}), &["--pull-secret", "s"]),
+        (json!({"networkPolicy": {"enabled": true, "from": []}}), &["--api-server", "any"]),
+        (
+            json!({
+                "networkPolicy": {"enabled": true, "from": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]},
+                "monitoring": {"enabled": true},
+            }),
+            &["--api-server", "10.0.0.1/32", "--with", "monitoring"],
+        ),
         (json!({"replicas": 2, "namespace": "guard"}), &["--installation", "guard/opgate"]),
     ] {
         let mut values = values;
@@ -625,7 +687,6 @@ fn values_of_the_chart_take_effect_and_cannot_break_out() {
         "labels": {"app.kubernetes.io/name": "other", "x": evil},
         "resources": {"limits": {"memory": "1Gi"}},
         "rbac": {"create": false},
-        "networkPolicy": {"enabled": false},
     });
     let objects = chart.render("opgate-system", &values);
     let usual = chart.render("opgate-system", &json!({}));
@@ -637,9 +698,7 @@ fn values_of_the_chart_take_effect_and_cannot_break_out() {
     assert_eq!(container(&objects)["resources"], values["resources"]);
     let ids = |objects: &[Value]| objects.iter().map(id).collect::<BTreeSet<_>>();
     let gone: Vec<_> = ids(&usual).difference(&ids(&objects)).cloned().collect();
-    let switched_off =
-        ["ClusterRole /opgate", "ClusterRoleBinding /opgate", "NetworkPolicy opgate-system/opgate"];
-    assert_eq!(gone, switched_off);
+    assert_eq!(gone, ["ClusterRole /opgate", "ClusterRoleBinding /opgate"]);
     assert!(ids(&objects).is_subset(&ids(&usual)));
     // A namespace that YAML would take for a number.
     for object in chart.render("123", &json!({})) {

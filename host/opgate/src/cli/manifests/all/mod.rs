@@ -3,7 +3,7 @@
 //! ```text
 //!              ┌─▶ access        Namespace, quota, ServiceAccount, the controller's roles ─┐
 //!              ├─▶ permissions   what policies read                                        │
-//! Installation ┼─▶ servers       ConfigMap, Deployment, PodDisruptionBudget                ├─▶ objects
+//! Installation ┼─▶ servers       ConfigMaps, Deployment, PodDisruptionBudget               ├─▶ objects
 //!              ├─▶ traffic       Services, NetworkPolicy, webhook configuration            │
 //!              ├─▶ certificates  what cert-manager needs                                   │
 //!              └─▶ monitoring    ServiceMonitor, PrometheusRule ───────────────────────────┘
@@ -18,6 +18,7 @@
 //! by then. Servers know that nothing is in a namespace that does not exist.
 
 mod access;
+mod callers;
 mod certificates;
 mod monitoring;
 mod servers;
@@ -30,7 +31,9 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::network::{cidr, label};
+pub(super) use self::callers::ApiServers;
+use self::callers::{ApiServer, ClientCa, api_server};
+use super::network::label;
 use super::permissions::{Permissions, Roles};
 use crate::cli::{ConfigArgs, Failure};
 use crate::registration::names::{is_label, namespace, object_name};
@@ -67,12 +70,18 @@ pub(super) struct InstallationArgs {
     /// What else to print; may be repeated
     #[arg(long, value_name = "WHAT")]
     with: Vec<Extra>,
-    /// Addresses from which API servers reach the webhook port; may be repeated [default: any]
-    #[arg(long, value_name = "CIDR", value_parser = cidr)]
-    api_server: Vec<String>,
+    /// Addresses from which API servers reach the webhook port, or `any`; may be repeated [default: no NetworkPolicy]
+    #[arg(long, value_name = "CIDR", value_parser = api_server)]
+    api_server: Vec<ApiServer>,
     /// Namespace whose pods may reach the ops port; may be repeated [default: none, with monitoring any]
-    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, requires = "api_server")]
     metrics_from: Vec<String>,
+    /// CA bundle, PEM: only clients with a certificate from one of these CAs may connect to the webhook port
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Common name or DNS name that a client's certificate must have; may be repeated
+    #[arg(long, value_name = "NAME", requires = "client_ca")]
+    client_name: Vec<String>,
     /// Priority class of the pods; an empty name for none
     #[arg(long, value_name = "NAME", value_parser = class, default_value = "system-cluster-critical")]
     priority_class: String,
@@ -125,8 +134,9 @@ pub(super) struct Installation {
     pub(super) registration: Registrar,
     pub(super) replicas: u16,
     pub(super) monitoring: bool,
-    /// As CIDRs; any if there are none.
-    pub(super) api_servers: Vec<String>,
+    pub(super) api_servers: ApiServers,
+    /// With it, clients need a certificate.
+    pub(super) client_ca: Option<ClientCa>,
     /// Namespaces.
     pub(super) metrics_from: Vec<String>,
     /// Empty for none.
@@ -170,11 +180,6 @@ impl InstallationArgs {
                 "a single server: whenever it or its node restarts, nothing is checked, or nothing can be written"
             );
         }
-        if self.api_server.is_empty() {
-            tracing::warn!(
-                "no --api-server: the network policy lets everybody reach the webhook port"
-            );
-        }
         let labels: BTreeMap<_, _> = self.label.iter().cloned().collect();
         if labels.len() != self.label.len() || labels.contains_key(NAME_LABEL.0) {
             let name = NAME_LABEL.0;
@@ -182,6 +187,7 @@ impl InstallationArgs {
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
         let (namespace, name) = self.installation;
+        let client_ca = self.client_ca.map(|path| ClientCa::read(path, self.client_name));
         Ok(Installation {
             namespace,
             name,
@@ -190,7 +196,8 @@ impl InstallationArgs {
             registration: self.registration,
             replicas: self.replicas,
             monitoring: self.with.contains(&Extra::Monitoring),
-            api_servers: self.api_server,
+            api_servers: ApiServers::of(self.api_server)?,
+            client_ca: client_ca.transpose()?,
             metrics_from: self.metrics_from,
             priority_class: self.priority_class,
             pull_secrets: self.pull_secret,
@@ -217,8 +224,9 @@ impl Installation {
         objects.extend(self.secret());
         objects.extend(self.issuers());
         objects.push(self.config_map());
+        objects.extend(self.client_bundle());
         objects.extend(self.services());
-        objects.push(self.network_policy());
+        objects.extend(self.network_policy());
         objects.extend(self.disruption_budget());
         objects.push(self.deployment());
         objects.extend(self.monitors());

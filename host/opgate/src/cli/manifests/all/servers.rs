@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::access::SECRET;
-use super::{Certificates, Installation, Registrar};
+use super::{Certificates, ClientCa, Installation, Registrar};
 
 /// Ports of a server, as `opgate serve` has them by default.
 pub(super) const WEBHOOK_PORT: u16 = 9443;
@@ -199,6 +199,7 @@ impl Installation {
         if self.registration == Registrar::Leader {
             arguments.push("--follow-registration");
         }
+        arguments.extend(self.client_ca.iter().flat_map(ClientCa::arguments));
         arguments.into_iter().map(str::to_owned).collect()
     }
 
@@ -210,6 +211,9 @@ impl Installation {
         if self.mounts_certificate() {
             mounts.push(json!({"name": "tls", "mountPath": "/tls", "readOnly": true}));
         }
+        if self.client_ca.is_some() {
+            mounts.push(json!({"name": "clients", "mountPath": "/clients", "readOnly": true}));
+        }
         mounts
     }
 
@@ -220,6 +224,9 @@ impl Installation {
         ];
         if self.mounts_certificate() {
             volumes.push(json!({"name": "tls", "secret": {"secretName": SECRET}}));
+        }
+        if self.client_ca.is_some() {
+            volumes.push(json!({"name": "clients", "configMap": {"name": self.clients()}}));
         }
         volumes
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::network::{From, policy};
 use super::certificates::INJECT;
 use super::servers::{OPS_PORT, WEBHOOK_PORT};
-use super::{Certificates, Installation, Registrar, own_label};
+use super::{ApiServers, Certificates, Installation, Registrar, own_label};
 use opgate_controller::{INSTALLATION_LABEL, OWNER};
 
 impl Installation {
@@ -64,12 +64,16 @@ impl Installation {
         format!("{}-metrics", self.name)
     }
 
-    pub(super) fn network_policy(&self) -> Value {
+    /// A policy that selects the pods shuts out everybody whom it does not name, API servers among
+    /// them.
+    pub(super) fn network_policy(&self) -> Option<Value> {
         let Self { api_servers, metrics_from, .. } = self;
-        let webhook = if api_servers.is_empty() {
-            From::Anybody
-        } else {
-            From::Named { addresses: api_servers.clone(), namespaces: Vec::new() }
+        let webhook = match api_servers {
+            ApiServers::Unknown => return None,
+            ApiServers::Any => From::Anybody,
+            ApiServers::Named(addresses) => {
+                From::Named { addresses: addresses.clone(), namespaces: Vec::new() }
+            }
         };
         let ops = if metrics_from.is_empty() && self.monitoring {
             From::Pods
@@ -82,6 +86,7 @@ impl Installation {
             labels: Some(self.labels.clone()),
             ..ObjectMeta::default()
         };
-        json!(policy(metadata, [own_label()].into(), [(WEBHOOK_PORT, webhook), (OPS_PORT, ops)]))
+        let ports = [(WEBHOOK_PORT, webhook), (OPS_PORT, ops)];
+        Some(json!(policy(metadata, [own_label()].into(), ports)))
     }
 }

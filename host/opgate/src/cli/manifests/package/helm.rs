@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::all::{Certificates, Installation, Registrar};
+use super::super::all::{ApiServers, Certificates, Installation, Registrar};
 use super::values::{schema, table, text};
 use super::{Files, kind, name, yaml};
 use crate::cli::Failure;
@@ -18,6 +18,9 @@ use opgate_admission::policy::Policy;
 
 /// Stands for the namespace until it is one of the release. No object has such a text.
 const NAMESPACE: &str = "HOLE-NAMESPACE-HOLE";
+
+/// Stands for the peers of the webhook port in the NetworkPolicy.
+const PEERS: &str = "HOLE-PEERS-HOLE";
 
 const NOTES: &str = "\
 opgate is starting. Its webhooks are registered when its servers are ready:
@@ -57,6 +60,8 @@ impl Holes {
         for (number, expression) in self.0.iter().enumerate().rev() {
             text = text.replace(&format!("HOLE-{}-HOLE", number.saturating_add(1)), expression);
         }
+        let peers = "{{ toJson .Values.networkPolicy.from }}";
+        let text = text.replace(&format!("\"{PEERS}\""), peers).replace(PEERS, peers);
         text.replace(NAMESPACE, "{{ .Release.Namespace }}")
     }
 }
@@ -152,7 +157,7 @@ fn condition(object: &Value) -> Option<&'static str> {
 fn with_values(holes: &mut Holes, object: &mut Value) {
     set_labels(holes, object, "/metadata");
     match kind(object) {
-        "ConfigMap" => {
+        "ConfigMap" if object.pointer("/data/opgate.yaml").is_some() => {
             holes.set(object, "/data", "opgate.yaml", "{{ toJson .Values.config }}");
         }
         "ResourceQuota" => {
@@ -206,9 +211,21 @@ fn set_namespaces(holes: &mut Holes, value: &mut Value) {
     }
 }
 
+/// The objects of a variant. Values say whether there is a NetworkPolicy, and whom it admits.
+fn objects(installation: &Installation, policies: &[&Policy]) -> Vec<Value> {
+    let mut objects = installation.objects(policies);
+    for object in objects.iter_mut().filter(|object| kind(object) == "NetworkPolicy") {
+        if let Some(Value::Object(rule)) = object.pointer_mut("/spec/ingress/0") {
+            rule.insert("from".to_owned(), PEERS.into());
+        }
+    }
+    objects
+}
+
 pub(super) fn files(policies: &[&Policy], installation: &Installation) -> Result<Files, Failure> {
     let with = |certificates, monitoring| Installation {
         namespace: NAMESPACE.to_owned(),
+        api_servers: ApiServers::Any,
         registration: Registrar::Leader,
         replicas: installation.replicas.max(2),
         certificates,
@@ -218,9 +235,9 @@ pub(super) fn files(policies: &[&Policy], installation: &Installation) -> Result
     let kept = [Certificates::SelfManaged, Certificates::CertManager, Certificates::Files];
     let mut variants = Vec::new();
     for certificates in kept {
-        variants.push(with(certificates, true).objects(policies));
+        variants.push(objects(&with(certificates, true), policies));
     }
-    let unwatched = with(Certificates::SelfManaged, false).objects(policies);
+    let unwatched = objects(&with(Certificates::SelfManaged, false), policies);
     let of_certificates = Choice {
         conditions: vec![
             r#"eq .Values.certificates "self-managed""#,

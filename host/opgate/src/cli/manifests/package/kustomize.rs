@@ -46,12 +46,16 @@ pub(super) fn files(policies: &[&Policy], installation: &Installation) -> Result
         "kind": "Kustomization",
         "resources": ["installation.yaml"],
     });
-    let monitoring = json!({
+    let mut monitoring = json!({
         "apiVersion": version,
         "kind": "Kustomization",
         "resources": ["../base", "monitoring.yaml"],
-        "patches": patches?,
     });
+    // Of the NetworkPolicy, if there is one.
+    let patches = patches?;
+    if let Some(members) = monitoring.as_object_mut().filter(|_| !patches.is_empty()) {
+        members.insert("patches".to_owned(), json!(patches));
+    }
     let at = |path: &str| format!("kustomize/{path}").into();
     Ok(vec![
         (at("base/kustomization.yaml"), format!("{BASE}{}", yaml(&base)?)),

@@ -86,10 +86,22 @@ pub(super) fn table(
         ),
         entry(
             "networkPolicy",
-            "Whether to create a NetworkPolicy. It admits everybody to the webhook port, and with monitoring the pods\n\
-             of the cluster to the ops port. `opgate manifests network-policy` prints a narrower one.",
-            json!({"enabled": true}),
-            switch("enabled", "create a NetworkPolicy"),
+            "Whether to create a NetworkPolicy, and which peers it admits to the webhook port: your API servers, for\n\
+             example [{ipBlock: {cidr: 10.0.0.11/32}}]. An empty list admits everybody. Without API servers among the\n\
+             peers, writes fail. With monitoring it admits the pods of the cluster to the ops port.",
+            json!({"enabled": false, "from": []}),
+            json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "enabled": {"type": "boolean", "description": "create a NetworkPolicy"},
+                    "from": {
+                        "type": "array",
+                        "items": {"type": "object"},
+                        "description": "peers that may reach the webhook port",
+                    },
+                },
+            }),
         ),
         entry(
             "monitoring",

@@ -1,0 +1,102 @@
+//! Who may call the servers: by address, in a NetworkPolicy, and by certificate.
+//!
+//! Neither can be told from the outside. API servers come from addresses of their nodes, of a managed
+//! control plane or of a tunnel, and show a certificate only where an administrator gave them one. What
+//! shuts them out stops writes. So both are printed for those who name them, and for nobody else.
+
+use std::path::PathBuf;
+
+use opgate_certs::Clients;
+use serde_json::{Value, json};
+
+use super::super::network::cidr;
+use super::{Installation, text};
+use crate::cli::Failure;
+
+/// An argument that names API servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ApiServer {
+    Any,
+    Address(String),
+}
+
+pub(super) fn api_server(text: &str) -> Result<ApiServer, String> {
+    if text == "any" { Ok(ApiServer::Any) } else { cidr(text).map(ApiServer::Address) }
+}
+
+/// Who may reach the webhook port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli::manifests) enum ApiServers {
+    /// Not known, so there is no NetworkPolicy.
+    Unknown,
+    /// Everybody, because the administrator said so.
+    Any,
+    /// As CIDRs.
+    Named(Vec<String>),
+}
+
+impl ApiServers {
+    pub(super) fn of(arguments: Vec<ApiServer>) -> Result<Self, Failure> {
+        if arguments.is_empty() {
+            tracing::warn!(
+                "no --api-server: no NetworkPolicy is printed, and every pod can reach the ports of the servers"
+            );
+            return Ok(Self::Unknown);
+        }
+        let address = |argument| match argument {
+            ApiServer::Address(cidr) => Some(cidr),
+            ApiServer::Any => None,
+        };
+        let count = arguments.len();
+        let named: Vec<_> = arguments.into_iter().filter_map(address).collect();
+        match named.len() {
+            0 => Ok(Self::Any),
+            addresses if addresses == count => Ok(Self::Named(named)),
+            _ => Err(Failure::usage(anyhow::anyhow!(
+                "--api-server any admits everybody: give addresses or any, not both"
+            ))),
+        }
+    }
+}
+
+/// The certificates that clients must show.
+#[derive(Debug, Clone)]
+pub(in crate::cli::manifests) struct ClientCa {
+    /// CA bundle, PEM.
+    bundle: String,
+    /// Names that certificates must have.
+    names: Vec<String>,
+}
+
+impl ClientCa {
+    /// Reads a bundle, and checks it as a server does.
+    pub(super) fn read(path: PathBuf, names: Vec<String>) -> Result<Self, Failure> {
+        let bundle = text(&path).map_err(Failure::usage)?;
+        Clients::new(path, names.clone()).map_err(Failure::usage)?;
+        Ok(Self { bundle, names })
+    }
+
+    /// Flags of a server.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
+        let names = self.names.iter().flat_map(|name| ["--client-name", name]);
+        ["--client-ca", "/clients/ca.crt"].into_iter().chain(names)
+    }
+}
+
+impl Installation {
+    /// The CAs of clients.
+    pub(super) fn client_bundle(&self) -> Option<Value> {
+        let client_ca = self.client_ca.as_ref()?;
+        Some(json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": self.named(&self.clients()),
+            "data": {"ca.crt": client_ca.bundle},
+        }))
+    }
+
+    /// Name of the ConfigMap with the CAs of clients.
+    pub(super) fn clients(&self) -> String {
+        format!("{}-clients", self.name)
+    }
+}
