@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use testkit::fake::FakeCluster;
@@ -388,7 +387,8 @@ fn withhold(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {
     const LENGTH: usize = 7 << 20;
     let begun = after(field, 40);
     let body = Bytes::from(vec![b' '; LENGTH - 1]);
-    let config = ClientConfig { alpn_protocols: Vec::new(), ..field.tls.config().as_ref().clone() };
+    let mut config = field.tls.config().as_ref().clone();
+    config.alpn_protocols.clear();
     let plain = TlsConnector::from(Arc::new(config));
     for _ in 0..40 {
         let (field, begun, body, plain) =

@@ -1,4 +1,4 @@
-//! Who may call the servers: by address, in a NetworkPolicy, and by certificate.
+//! Who may call the servers: by address, in a network policy, and by certificate.
 //!
 //! Neither can be told from the outside. API servers come from addresses of their nodes, of a managed
 //! control plane or of a tunnel, and show a certificate only where an administrator gave them one. What
@@ -27,7 +27,7 @@ pub(super) fn api_server(text: &str) -> Result<ApiServer, String> {
 /// Who may reach the webhook port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli::manifests) enum ApiServers {
-    /// Not known, so there is no NetworkPolicy.
+    /// Not known, so there is no network policy.
     Unknown,
     /// Everybody, because the administrator said so.
     Any,

@@ -70,7 +70,7 @@ pub(super) struct InstallationArgs {
     /// What else to print; may be repeated
     #[arg(long, value_name = "WHAT")]
     with: Vec<Extra>,
-    /// Addresses from which API servers reach the webhook port, or `any`; may be repeated [default: no NetworkPolicy]
+    /// Addresses from which API servers reach the webhook port, or `any`; may be repeated [default: no network policy]
     #[arg(long, value_name = "CIDR", value_parser = api_server)]
     api_server: Vec<ApiServer>,
     /// Namespace whose pods may reach the ops port; may be repeated [default: none, with monitoring any]

@@ -19,7 +19,7 @@ use opgate_admission::policy::Policy;
 /// Stands for the namespace until it is one of the release. No object has such a text.
 const NAMESPACE: &str = "HOLE-NAMESPACE-HOLE";
 
-/// Stands for the peers of the webhook port in the NetworkPolicy.
+/// Stands for the peers of the webhook port in the network policy.
 const PEERS: &str = "HOLE-PEERS-HOLE";
 
 const NOTES: &str = "\
@@ -211,7 +211,7 @@ fn set_namespaces(holes: &mut Holes, value: &mut Value) {
     }
 }
 
-/// The objects of a variant. Values say whether there is a NetworkPolicy, and whom it admits.
+/// The objects of a variant. Values say whether there is a network policy, and whom it admits.
 fn objects(installation: &Installation, policies: &[&Policy]) -> Vec<Value> {
     let mut objects = installation.objects(policies);
     for object in objects.iter_mut().filter(|object| kind(object) == "NetworkPolicy") {
