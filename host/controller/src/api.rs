@@ -105,6 +105,11 @@ pub enum Trouble {
     /// Somebody else has changed the object.
     #[error("{0}")]
     Conflict(String),
+    /// The API server does not know who asks: no permission helps.
+    #[error(
+        "the API server does not accept the token of opgate: {0}; check that its ServiceAccount and Pod exist and that the token volume is current, then replace the pod"
+    )]
+    Unauthorized(String),
     /// The permission is missing.
     #[error("forbidden: {0}; grant it to the service account of opgate")]
     Forbidden(String),
@@ -136,7 +141,8 @@ impl Trouble {
             (404 | 410, _) => Self::NotFound(message),
             (409, Some("AlreadyExists")) => Self::AlreadyExists(message),
             (409, _) => Self::Conflict(message),
-            (401 | 403, _) => Self::Forbidden(message),
+            (401, _) => Self::Unauthorized(message),
+            (403, _) => Self::Forbidden(message),
             (400 | 405 | 413 | 415 | 422, _) => Self::Invalid(message),
             _ => Self::Unavailable(message),
         }

@@ -9,8 +9,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -22,8 +24,8 @@ use crate::lease::Leader;
 /// Label of the leases of replicas.
 pub const LABEL: (&str, &str) = ("opgate.dev/replica", "true");
 
-/// Names of the leases begin like this.
-const PREFIX: &str = "opgate-replica-";
+/// Names of the leases begin like this, and end with the name of the pod.
+pub const PREFIX: &str = "opgate-replica-";
 
 /// How often a replica renews its lease.
 pub const RENEW: Duration = Duration::from_secs(10);
@@ -52,6 +54,8 @@ pub struct Report {
     pub ca: String,
     /// `sha256:…` of the CA that issued the certificate that it serves.
     pub issuer: String,
+    /// What is wrong with its cluster cache, as JSON; empty if nothing is. For the doctor.
+    pub state: String,
 }
 
 const VERSION: &str = "opgate.dev/version";
@@ -60,14 +64,18 @@ const CONFIGURATION: &str = "opgate.dev/configuration";
 const CA: &str = "opgate.dev/ca";
 const ISSUER: &str = "opgate.dev/issuer";
 
+/// Annotation with [`Report::state`].
+pub const STATE: &str = "opgate.dev/state";
+
 impl Report {
-    fn annotations(&self) -> [(&'static str, &str); 5] {
+    fn annotations(&self) -> [(&'static str, &str); 6] {
         [
             (VERSION, &self.version),
             (REGISTRATION, &self.registration),
             (CONFIGURATION, &self.configuration),
             (CA, &self.ca),
             (ISSUER, &self.issuer),
+            (STATE, &self.state),
         ]
     }
 
@@ -86,6 +94,8 @@ impl Report {
             configuration: said(CONFIGURATION),
             ca: said(CA),
             issuer: said(ISSUER),
+            // The leader does not need it.
+            state: String::new(),
         })
     }
 }
@@ -98,6 +108,8 @@ pub struct Publisher {
     /// UID of the pod, if it is known: Kubernetes deletes the lease with it.
     pod: Option<String>,
     clock: Arc<dyn Clock>,
+    /// When the lease was renewed, in seconds since 1970.
+    renewed: Gauge,
 }
 
 impl Publisher {
@@ -109,7 +121,15 @@ impl Publisher {
             replica: installation.replica.clone(),
             pod,
             clock,
+            renewed: Gauge::default(),
         }
+    }
+
+    /// Adds its figure to those of the server.
+    pub fn register(&self, registry: &mut Registry) {
+        let text = "When the lease of this replica was renewed, in seconds since 1970; 0 if it never was";
+        let renewed = self.renewed.clone();
+        registry.register_with_unit("lease_last_renewed", text, Unit::Seconds, renewed);
     }
 
     /// The name of the lease. Names of pods are good names; a host may be called anything.
@@ -152,7 +172,7 @@ impl Publisher {
             },
         });
         // The lease belongs to this replica alone: whatever else is in it is of an earlier life.
-        match api.get(Kind::Lease, &self.namespace, &name).await {
+        let written = match api.get(Kind::Lease, &self.namespace, &name).await {
             Ok(old) => {
                 if let Some(metadata) = lease.get_mut("metadata").and_then(Value::as_object_mut) {
                     metadata.insert("resourceVersion".to_owned(), json!(version(&old)));
@@ -163,7 +183,12 @@ impl Publisher {
                 api.create(Kind::Lease, &self.namespace, lease).await.map(drop)
             }
             Err(trouble) => Err(trouble),
+        };
+        if written.is_ok() {
+            let now = self.clock.calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.renewed.set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
         }
+        written
     }
 
     /// Says it at an interval and whenever it changes, and, on the leader, forgets who has gone, until it is
@@ -313,6 +338,7 @@ mod tests {
         now(a.publish(&line, &report("a"))).unwrap();
         now(b.publish(&line, &report("b"))).unwrap();
         assert_eq!(now(replicas.live(&line)).unwrap(), [report("a"), report("b")]);
+        assert_eq!(a.renewed.get(), 1_700_000_000);
         let lease = fake.stored(Kind::Lease, "opgate-system", "opgate-replica-a").unwrap();
         assert_eq!(text(&lease, "/metadata/ownerReferences/0/uid"), "uid-a");
         for _ in 0..20 {

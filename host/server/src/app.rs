@@ -20,6 +20,7 @@ use super::readiness;
 use super::registered::Registered;
 use super::seldom::Seldom;
 use super::serving::{Served, Serving, timestamp};
+use super::state::{self, ClusterState};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -210,6 +211,7 @@ impl App {
             lines.push(self.serving.line());
             lines.extend(self.registration());
             lines.extend(readiness::resources(&served.set));
+            lines.extend(state::lines(served.set.cluster()));
         }
         plain(code, &lines.join("\n"))
     }
@@ -246,6 +248,7 @@ impl App {
             "configuration": self.serving.json(),
             "registration": registration,
             "policies": policies,
+            "cluster": ClusterState::of(set),
         })
     }
 

@@ -40,6 +40,7 @@ mod reload;
 mod seldom;
 mod serving;
 mod starting;
+mod state;
 
 use std::future::Future;
 use std::io;
@@ -68,6 +69,9 @@ pub use registered::Registered;
 use reload::Files;
 pub use serving::{Served, Serving};
 pub use starting::Starting;
+pub use state::{
+    ClusterState, NEARLY_FULL_PERCENT, ReservationState, ResourceStanding, ResourceState,
+};
 
 use opgate_supervise::Supervisor;
 

@@ -1,9 +1,10 @@
 //! Prometheus metrics. The number of labels is limited: configured policies and rules, classes of
 //! policy errors, and HTTP codes of the server.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use prometheus_client::registry::{Registry, Unit};
 use self::series::{OfPolicy, Series};
 use super::body_limiter::Ended;
 use super::bucket::Bucket;
+use super::state::{percent, usages};
 use opgate_admission::cluster::Cluster;
 use opgate_admission::policy::{Decision, Observer, Policy, Set};
 use opgate_supervise::Supervisor;
@@ -232,6 +234,8 @@ struct ClusterMetrics {
     interrupted: Family<Read, Gauge>,
     unreadable: Family<Read, Gauge>,
     reservations: Family<Read, Gauge>,
+    reservation_ratio: Family<Read, Gauge<f64, AtomicU64>>,
+    unauthorized: Family<Read, Gauge>,
 }
 
 impl ClusterMetrics {
@@ -258,6 +262,10 @@ impl ClusterMetrics {
         registry.register("context_unreadable", text, self.unreadable.clone());
         let text = "Requests that were allowed and are not known to be stored";
         registry.register("context_reservations", text, self.reservations.clone());
+        let text = "Share of the reservations that it may have that the tenant with most of them uses";
+        registry.register("context_reservation_ratio", text, self.reservation_ratio.clone());
+        let text = "Whether the API server refuses the token of this server for a resource";
+        registry.register("context_unauthorized", text, self.unauthorized.clone());
     }
 
     fn update(&self, cluster: &Cluster) {
@@ -266,6 +274,12 @@ impl ClusterMetrics {
         let before = mem::replace(&mut *self.known.lock(), now);
         for resource in before.into_iter().filter(|old| !self.known.lock().contains(old)) {
             self.end(&Read { resource });
+        }
+        let mut fullest: BTreeMap<String, usize> = BTreeMap::new();
+        for usage in usages(cluster) {
+            let percent = percent(&usage);
+            let known = fullest.entry(usage.resource).or_default();
+            *known = percent.max(*known);
         }
         for kind in cluster.kinds() {
             let status = kind.status();
@@ -283,6 +297,10 @@ impl ClusterMetrics {
             self.interrupted.get_or_create(&read).set(i64::from(interrupted));
             self.unreadable.get_or_create(&read).set(number(status.unreadable));
             self.reservations.get_or_create(&read).set(number(status.reservations));
+            let percent = fullest.get(kind.name()).copied().unwrap_or_default();
+            let ratio = f64::from(u32::try_from(percent).unwrap_or(u32::MAX)) / 100.0;
+            self.reservation_ratio.get_or_create(&read).set(ratio);
+            self.unauthorized.get_or_create(&read).set(i64::from(status.unauthorized));
         }
     }
 
@@ -298,9 +316,11 @@ impl ClusterMetrics {
             &self.interrupted,
             &self.unreadable,
             &self.reservations,
+            &self.unauthorized,
         ] {
             family.remove(read);
         }
+        self.reservation_ratio.remove(read);
     }
 }
 

@@ -4,12 +4,20 @@
 //! they need it, and another replica would know no more. A server is not ready only if it has not
 //! started to serve, knows nothing about the cluster, or lacks a policy. A server that has just
 //! started to see the cluster gets some time to see all of it.
+//!
+//! A server that can decide nothing any more is not ready, either (docs/adr/0041): the API server answers, but has
+//! refused for too long to say anything, and there is no policy that needs to know nothing. While an API server is
+//! silent, the server stays ready: an API server that is down calls nobody, and when it is back, it must find
+//! servers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opgate_admission::cluster::{Cluster, Kind, Reading, Source, Standing};
 use opgate_admission::policy::Set;
+
+use super::state::needed_by;
 
 /// The reasons why the server is not ready, one for each line; empty if it is ready. `sync_timeout` is the time
 /// that the first set has to see the cluster; one that replaced another has seen it before.
@@ -29,8 +37,33 @@ pub(super) fn why_not(
         lines.extend(unseen(set));
     } else if sync_timeout.is_some_and(|time| is_blind(set.cluster(), time)) {
         lines.extend(unseen(set));
+    } else {
+        lines.extend(locked_out(set));
     }
     lines
+}
+
+/// The reason why no request can be decided: every policy that can block needs resources, and the API server has
+/// refused all of them for longer than a view may be old. Without such a policy, nobody waits for an answer.
+fn locked_out(set: &Set) -> Option<String> {
+    let cluster = set.cluster();
+    let mut refused: Option<&Arc<Kind>> = None;
+    for policy in set.policies().iter().filter(|policy| policy.can_block()) {
+        // Everybody may read the version of the API server.
+        let kinds = policy.readings.iter().filter_map(|reading| cluster.kind_of(reading));
+        let mut kinds = kinds.filter(|kind| !kind.resource().is_server_version()).peekable();
+        kinds.peek()?;
+        if !kinds.all(|kind| {
+            let is_locked_out = kind.is_locked_out();
+            refused = refused.or(Some(kind).filter(|_| is_locked_out));
+            is_locked_out
+        }) {
+            return None;
+        }
+    }
+    let kind = refused?;
+    let why = kind.status().error.unwrap_or_default();
+    Some(format!("no policy can decide: the API server refuses all that they read: {} {why}", kind.name()))
 }
 
 /// Whether no resource has been seen yet, or the first one only a moment ago and others not yet. A new
@@ -87,17 +120,10 @@ fn resource(set: &Set, kind: &Kind) -> String {
         "" => error,
         _ => format!(": {error}"),
     });
-    let needed: Vec<_> = set
-        .policies()
-        .iter()
-        .filter(|policy| {
-            let kinds = policy.readings.iter().filter_map(|r| set.cluster().kind_of(r));
-            kinds.into_iter().any(|known| std::ptr::eq(known.as_ref(), kind))
-        })
-        .map(|policy| policy.name.as_str())
-        .collect();
-    let needed =
-        if mark == "+" { String::new() } else { format!("; needed by {}", needed.join(", ")) };
+    let needed = match mark {
+        "+" => String::new(),
+        _ => format!("; needed by {}", needed_by(set, kind).join(", ")),
+    };
     let error = error.unwrap_or_default();
     format!("[{mark}]{} {text}{unreadable}{polled}{error}{needed}", kind.name())
 }

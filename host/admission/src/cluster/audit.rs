@@ -214,6 +214,9 @@ fn text(value: Value<'_>, pointer: &str) -> String {
 pub(super) fn told(trouble: &Trouble) -> String {
     match trouble {
         Trouble::Forbidden(_) => format!("{trouble}; grant list on it to this user"),
+        Trouble::Unauthorized(_) => format!(
+            "{trouble}: the token or certificate has expired or was revoked; log in again, or name another kubeconfig or context"
+        ),
         _ => trouble.to_string(),
     }
 }

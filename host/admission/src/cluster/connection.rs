@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use kube::Client;
 use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use tower::util::MapRequestLayer;
+use tower::util::{MapRequestLayer, MapResponseLayer};
 
 use super::direct::Api;
 use super::lens::{Listing, Scope};
@@ -106,11 +106,19 @@ impl Connection {
         let failed = |e: &kube::Error| ConnectionError::Client(one_line(&causes(e), 512));
         let token = Token::of(&mut config.auth_info).map_err(ConnectionError::Client)?;
         let client = ClientBuilder::try_from(config).map_err(|e| failed(&e))?;
-        let client = client.with_layer(&MapRequestLayer::new(move |request| match &token {
+        let (asks, answers) = (token.clone(), token.clone());
+        let client = client.with_layer(&MapRequestLayer::new(move |request| match &asks {
             Some(token) => token.authorize(request),
             None => request,
         }));
-        Ok(Self(Arc::new(Server::new(client.build()))))
+        // For all who use the client, also those that write.
+        let client = client.with_layer(&MapResponseLayer::new(move |answer: http::Response<_>| {
+            if let Some(token) = &answers {
+                token.answered(answer.status());
+            }
+            answer
+        }));
+        Ok(Self(Arc::new(Server::new(client.build(), token))))
     }
 
     /// The client, for those who write. It neither retries nor has a limit of time.

@@ -18,6 +18,9 @@ use super::wire::Trouble;
 /// Maximum bytes of `/version`.
 const MOST_OF_VERSION: u64 = 64 << 10;
 
+/// Maximum bytes that a pod may answer.
+const MOST_OF_POD: u64 = 1 << 20;
+
 /// Which objects of a resource.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Selected<'s> {
@@ -98,6 +101,34 @@ impl Connection {
             }
             Err(trouble) => Err(trouble.into()),
         }
+    }
+
+    /// What a pod answers at a path of a port, through the API server: JSON.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn of_pod(
+        &self,
+        namespace: &str,
+        pod: &str,
+        port: u16,
+        path: &str,
+    ) -> Result<Document, Refused> {
+        let is_segment = |text: &str| !text.is_empty() && !text.contains(['/', '%', '?', '#', ':']);
+        if !is_segment(namespace) || !is_segment(pod) || pod.starts_with('.') {
+            let why = format!("{pod:?} is no name of a pod");
+            return Err(Refused { is_forbidden: false, why });
+        }
+        let at = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{path}");
+        let answer = self.0.dated(&at, MOST_OF_POD).await.map_err(|trouble| match trouble {
+            Trouble::Absent => Refused { is_forbidden: false, why: format!("it has no {path}") },
+            Trouble::Forbidden(why) => {
+                let why = format!("forbidden: {why}; grant get on pods/proxy to this user");
+                Refused { is_forbidden: true, why }
+            }
+            trouble => trouble.into(),
+        });
+        answer.map(|(document, _)| document)
     }
 
     /// The version and the clock of the API server.

@@ -60,6 +60,7 @@ impl Kind {
             polled: reading.resource.is_server_version(),
             unavailable: false,
             refused: Refused::No,
+            locked_out: false,
             lists: 0,
             contact: Instant::now(),
             failing: None,
@@ -309,6 +310,7 @@ impl Kind {
         let mut state = self.state.write();
         state.failing = None;
         state.error = None;
+        state.locked_out = false;
     }
 
     /// Records an error. The known objects remain until they are too old.

@@ -163,6 +163,7 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
     let wait = failed(kind, waits, &trouble);
     kind.refused(match trouble {
         Trouble::Forbidden(_) => Refused::Forbidden,
+        Trouble::Unauthorized(_) => Refused::Unauthorized,
         _ if is_down => Refused::Down,
         _ => Refused::No,
     });
@@ -209,7 +210,10 @@ fn failed(kind: &Kind, waits: &mut Waits, trouble: &Trouble) -> Duration {
             return waits.next();
         }
         Trouble::Unavailable(_) => waits.outages = waits.outages.saturating_add(1),
-        Trouble::Forbidden(_) | Trouble::NotAllowed(_) | Trouble::Other(_) => {}
+        Trouble::Unauthorized(_)
+        | Trouble::Forbidden(_)
+        | Trouble::NotAllowed(_)
+        | Trouble::Other(_) => {}
     }
     let why = trouble.told(kind);
     kind.failed(why.clone());

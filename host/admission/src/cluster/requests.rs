@@ -21,6 +21,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::Kind;
 use super::lens::Listing;
+use super::token::Token;
 use super::wire::{Trouble, read_document};
 use opgate_certs::words::causes;
 use opgate_text::one_line;
@@ -40,6 +41,8 @@ const AT_ONCE: usize = 3;
 /// An API server, and limits of concurrent reads from it, for all resources.
 pub(super) struct Server {
     client: Client,
+    /// That of a file, which can be replaced at any time.
+    token: Option<Token>,
     /// To read a page.
     pub(super) places: Semaphore,
     /// To read an object that is larger than a page.
@@ -50,9 +53,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, token: Option<Token>) -> Self {
         Self {
             client,
+            token,
             places: Semaphore::new(AT_ONCE),
             large: Semaphore::new(1),
             parse: Semaphore::new(1),
@@ -78,8 +82,21 @@ impl Server {
         self.ask_dated(request).await.map(|(stream, _)| stream)
     }
 
-    /// As [`ask`](Self::ask), with the time of the API server's clock, if it says so.
+    /// As [`ask`](Self::ask), with the time of the API server's clock, if it says so. Where the token is refused
+    /// and its file has another one meanwhile, the request is sent once more.
     pub(super) async fn ask_dated(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), Trouble> {
+        let number = || self.token.as_ref().map(Token::number);
+        let before = number();
+        match self.ask_once(request.clone()).await {
+            Err(Trouble::Unauthorized(_)) if number() != before => self.ask_once(request).await,
+            answer => answer,
+        }
+    }
+
+    async fn ask_once(
         &self,
         request: http::Request<Vec<u8>>,
     ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), Trouble> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, StatusCode};
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
 
@@ -24,7 +24,29 @@ pub(super) struct Token(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    current: Mutex<(Instant, HeaderValue)>,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    read: Instant,
+    header: HeaderValue,
+    /// Counts the tokens: two requests with the same number have the same token.
+    number: u64,
+}
+
+impl Current {
+    /// If the file cannot be read any more, the last token stays: some systems remove the file after it was
+    /// read.
+    fn renew(&mut self, path: &Path, now: Instant) {
+        if let Ok(newest) = read(path)
+            && newest != self.header
+        {
+            self.header = newest;
+            self.number = self.number.saturating_add(1);
+        }
+        self.read = now;
+    }
 }
 
 impl Token {
@@ -39,7 +61,8 @@ impl Token {
             return Ok(None);
         };
         let header = read(&path)?;
-        Ok(Some(Self(Arc::new(Shared { path, current: Mutex::new((Instant::now(), header)) }))))
+        let current = Mutex::new(Current { read: Instant::now(), header, number: 0 });
+        Ok(Some(Self(Arc::new(Shared { path, current }))))
     }
 
     /// Adds the credentials to a request.
@@ -48,18 +71,24 @@ impl Token {
         request
     }
 
-    /// If the file cannot be read any more, the last token stays: some systems remove the file
-    /// after it was read.
+    /// The number of the current token.
+    pub(super) fn number(&self) -> u64 {
+        self.0.current.lock().number
+    }
+
+    /// Reads the file at once where an API server has refused the token: a new one may be in it.
+    pub(super) fn answered(&self, status: StatusCode) {
+        if status == StatusCode::UNAUTHORIZED {
+            self.0.current.lock().renew(&self.0.path, Instant::now());
+        }
+    }
+
     fn header(&self, now: Instant) -> HeaderValue {
         let mut current = self.0.current.lock();
-        let (at, header) = &mut *current;
-        if now.saturating_duration_since(*at) >= AGE {
-            if let Ok(newest) = read(&self.0.path) {
-                *header = newest;
-            }
-            *at = now;
+        if now.saturating_duration_since(current.read) >= AGE {
+            current.renew(&self.0.path, now);
         }
-        header.clone()
+        current.header.clone()
     }
 }
 
@@ -97,6 +126,16 @@ mod tests {
         assert_eq!(header(start + AGE * 2), "Bearer second");
         fs::write(&path, "\n").unwrap();
         assert_eq!(header(start + AGE * 4), "Bearer second", "a bad one changes nothing");
+        // Where it is refused, nobody waits for the next time.
+        fs::write(&path, "third").unwrap();
+        let number = token.number();
+        token.answered(StatusCode::FORBIDDEN);
+        assert_eq!((header(start), token.number()), ("Bearer second".to_owned(), number));
+        token.answered(StatusCode::UNAUTHORIZED);
+        assert_eq!((header(start), token.number()), ("Bearer third".to_owned(), number + 1));
+        token.answered(StatusCode::UNAUTHORIZED);
+        assert_eq!(token.number(), number + 1, "the same token again");
+        fs::write(&path, "\n").unwrap();
         let why = Token::of(&mut named()).unwrap_err();
         assert!(why.starts_with("token file /") && why.contains("it is empty"), "{why}");
         fs::write(&path, "a\nb").unwrap();

@@ -156,6 +156,9 @@ pub(crate) enum Trouble {
     /// Watches without any message.
     #[error("watches say nothing")]
     Silence,
+    /// The API server does not accept the credentials.
+    #[error("the API server does not accept the credentials (401: {0})")]
+    Unauthorized(String),
     #[error("forbidden: {0}")]
     Forbidden(String),
     /// The resource cannot be watched, or not even listed.
@@ -169,13 +172,14 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// The text for people, with the missing permission.
+    /// The text for people, with the missing permission, or what to do about the token.
     pub(super) fn told(&self, kind: &Kind) -> String {
         let on = match self {
             Self::Forbidden(_) if kind.resource().is_server_version() => "get on /version",
             // Nothing else is asked for.
             Self::Forbidden(_) if kind.is_polled() => "list on it",
             Self::Forbidden(_) => "list and watch on it",
+            Self::Unauthorized(why) => return token_refused(why),
             _ => return self.to_string(),
         };
         format!("{self}; grant {on} to the service account of opgate")
@@ -190,10 +194,20 @@ impl Trouble {
             // The request is for the changes after a version that the server has not reached, or no
             // longer has.
             504 if message.contains("Too large resource version") => Self::Gone,
+            401 => Self::Unauthorized(message),
             403 => Self::Forbidden(message),
             405 => Self::NotAllowed(format!("{code}: {message}")),
             503 => Self::Unavailable(format!("{code}: {message}")),
             _ => Self::Other(format!("{code}: {message}")),
         }
     }
+}
+
+/// The text for an answer with 401. No grant helps: the API server does not know who asks.
+pub(super) fn token_refused(why: &str) -> String {
+    format!(
+        "the API server does not accept the token of opgate (401: {why}): it has expired, its ServiceAccount or Pod \
+         was deleted, or audience or clocks differ; check that `kubectl get serviceaccount` shows it and that the \
+         token volume of the pod is current, then replace the pod"
+    )
 }

@@ -47,6 +47,10 @@ impl Standing {
 pub struct Status {
     /// Whether there is an answer.
     pub standing: Standing,
+    /// Whether policies do without the resource: it need not be permitted, or its server is down.
+    pub left_out: bool,
+    /// Whether the API server does not accept the token of this server.
+    pub unauthorized: bool,
     /// The time for which the watch has failed, if it is long enough to matter.
     pub interrupted: Option<Duration>,
     /// Whether it is listed at intervals, because it cannot be watched.
@@ -72,6 +76,8 @@ pub struct Status {
     pub last_event: Option<SystemTime>,
     /// The reason why there is no answer, or will be none soon.
     pub error: Option<String>,
+    /// The last error alone: the same text as long as the same is wrong.
+    pub cause: Option<String>,
 }
 
 /// Why a list failed, if policies can do without the resource for that reason.
@@ -81,6 +87,8 @@ pub(in crate::cluster) enum Refused {
     No,
     /// The API server does not permit to read it.
     Forbidden,
+    /// The API server does not accept the token.
+    Unauthorized,
     /// Another server behind the API server serves it, and is down.
     Down,
 }
@@ -100,6 +108,8 @@ pub(super) struct State {
     pub(super) unavailable: bool,
     /// What the last list found.
     pub(super) refused: Refused,
+    /// The API server has answered, and refused to say anything of it, since it was last heard of.
+    pub(super) locked_out: bool,
     /// The number of lists.
     pub(super) lists: u64,
     /// The time of the last decoded message of the API server: a list, an event, a bookmark.
@@ -118,6 +128,7 @@ impl State {
         self.error = None;
         self.unavailable = false;
         self.refused = Refused::No;
+        self.locked_out = false;
         if is_event {
             self.last_event = Some(SystemTime::now());
         }
@@ -192,6 +203,7 @@ impl Kind {
             (state.absent, state.synced) = (false, None);
         }
         state.refused = refused;
+        state.locked_out |= matches!(refused, Refused::Forbidden | Refused::Unauthorized);
         drop(state);
         self.settled().notify_waiters();
     }
@@ -208,6 +220,15 @@ impl Kind {
         Some(if is_left_out { ReadError::NotGranted(why) } else { ReadError::Unavailable(why) })
     }
 
+    /// Whether the API server answers, but has refused to say anything of the resource for longer than a view
+    /// may be old. Silence is another matter: an API server that is down calls nobody.
+    #[must_use]
+    pub fn is_locked_out(&self) -> bool {
+        let state = self.state.read();
+        let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
+        state.locked_out && !is_left_out && state.is_too_old(&self.options)
+    }
+
     /// Whether nothing of the resource has been seen.
     pub(in crate::cluster) fn shows_nothing(&self) -> bool {
         let listing = &self.state.read().listing;
@@ -219,8 +240,11 @@ impl Kind {
     pub fn status(&self) -> Status {
         let state = self.state.read();
         let why = state.why_not_current(&self.options);
+        let is_optional = self.is_optional() && state.refused == Refused::Forbidden;
         Status {
             standing: state.standing(&self.options),
+            left_out: is_optional || state.refused == Refused::Down,
+            unauthorized: state.refused == Refused::Unauthorized,
             interrupted: state.interrupted().filter(|_| self.options.source == Source::Live),
             polled: state.polled,
             seen: state.synced.map(|since| since.elapsed()),
@@ -235,6 +259,7 @@ impl Kind {
             bytes: state.listing.objects.bytes().saturating_add(state.reserved.usage().bytes),
             last_event: state.last_event,
             error: why.or_else(|| state.error.clone()),
+            cause: state.error.clone(),
         }
     }
 }

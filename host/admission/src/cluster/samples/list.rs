@@ -22,7 +22,7 @@ use tokio::time::timeout_at;
 
 use super::{Ask, NoSample};
 use crate::cluster::requests::{Server, path};
-use crate::cluster::wire::{Page, PageText, Trouble, read_document};
+use crate::cluster::wire::{Page, PageText, Trouble, read_document, token_refused};
 
 /// Number of objects of the first page, and maximum number. The API server reads all objects of a page
 /// before it answers, however large they are.
@@ -126,6 +126,7 @@ impl Server {
                 Err(End::Trouble(Trouble::Forbidden(why))) => Err(NoSample::NotGranted(format!(
                     "{resource}: forbidden: {why}; grant list on it to the service account of opgate"
                 ))),
+                Err(End::Trouble(Trouble::Unauthorized(why))) => unavailable(&token_refused(&why)),
                 Err(End::Trouble(trouble)) => unavailable(&trouble.to_string()),
             };
         }

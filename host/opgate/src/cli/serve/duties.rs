@@ -62,7 +62,7 @@ impl Duties {
         let leader = election.leader();
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let report = Report { replica: installation.replica.clone(), version, ..Report::default() };
-        let shown = leader.clone();
+        let (shown, published) = (leader.clone(), publisher.clone());
         let mut duties = Self {
             installation,
             api,
@@ -76,7 +76,10 @@ impl Duties {
             states: None,
             registered: Arc::default(),
             registration: registration::Figures::default(),
-            figures: vec![Figures::new(move |registry| shown.register(registry))],
+            figures: vec![
+                Figures::new(move |registry| shown.register(registry)),
+                Figures::new(move |registry| published.register(registry)),
+            ],
             tasks: Vec::new(),
         };
         duties.elect();

@@ -27,7 +27,7 @@ use opgate_controller::registration::{
     Circumstances, Figures, Follower, Outcome, Standing, Wanted,
 };
 use opgate_controller::replicas::{Replicas, Report};
-use opgate_server::{Registered, Served, Serving};
+use opgate_server::{ClusterState, Registered, Served, Serving};
 
 /// How often the registration is looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -113,9 +113,14 @@ impl Follow {
     async fn round(&mut self, served: &Served) {
         let wanted = self.wanted(served).await;
         let digest = wanted.as_ref().map(|wanted| wanted.digest().to_owned()).unwrap_or_default();
+        let troubles = ClusterState::troubles(&served.set);
+        let state = troubles.and_then(|troubles| serde_json::to_string(&troubles).ok());
+        let state = state.unwrap_or_default();
         self.report.send_if_modified(|report| {
-            let changed =
-                report.registration != digest || report.configuration != served.configuration;
+            let changed = report.registration != digest
+                || report.configuration != served.configuration
+                || report.state != state;
+            report.state.clone_from(&state);
             report.registration.clone_from(&digest);
             report.configuration.clone_from(&served.configuration);
             changed

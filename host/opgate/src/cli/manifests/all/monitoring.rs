@@ -57,6 +57,20 @@ const ALERTS: &[Alert] = &[
         summary: "{{ $labels.pod }} cannot watch {{ $labels.resource }}",
     },
     Alert {
+        name: "OpgateTokenRefused",
+        severity: Severity::Critical,
+        lasts: "1m",
+        condition: "max by (pod) (opgate_context_unauthorized{}) == 1",
+        summary: "the API server does not accept the token of {{ $labels.pod }}",
+    },
+    Alert {
+        name: "OpgateReservationsNearlyFull",
+        severity: Severity::Warning,
+        lasts: "1m",
+        condition: "opgate_context_reservation_ratio{} >= 0.8",
+        summary: "a tenant has nearly all reservations of {{ $labels.resource }} that it may have on {{ $labels.pod }}",
+    },
+    Alert {
         name: "OpgateContextUnreadable",
         severity: Severity::Warning,
         lasts: "5m",
@@ -76,6 +90,13 @@ const ALERTS: &[Alert] = &[
         lasts: "0m",
         condition: "increase(opgate_shed_total{}[10m]) > 0",
         summary: "{{ $labels.pod }} answered requests with 503",
+    },
+    Alert {
+        name: "OpgateLeaseNotRenewed",
+        severity: Severity::Warning,
+        lasts: "1m",
+        condition: "time() - opgate_lease_last_renewed_seconds{} > 60",
+        summary: "{{ $labels.pod }} cannot renew its Lease",
     },
     Alert {
         name: "OpgatePanics",

@@ -1,0 +1,247 @@
+//! The cluster cache of a server, for those who look at it: `/policies`, `/readyz?verbose`, the Lease of the
+//! server, and the doctor, who reads the first and the last.
+//!
+//! ```text
+//! Cluster ─▶ ClusterState ─┬▶ /policies: all of it
+//!                          ├▶ /readyz?verbose: tenants whose room for reservations runs out
+//!                          └▶ troubles ─▶ annotation of the Lease ─▶ doctor
+//! ```
+
+use opgate_admission::cluster::{Cluster, Kind, ReservationUsage, Source, Standing, Status};
+use opgate_admission::policy::Set;
+use opgate_text::one_line;
+use serde::{Deserialize, Serialize};
+
+/// A tenant that uses this share of the reservations that it may have has little left.
+pub const NEARLY_FULL_PERCENT: usize = 80;
+
+/// Maximum entries of each list among the troubles, and maximum bytes of a text.
+const MAX_TROUBLES: usize = 8;
+const MAX_TEXT_BYTES: usize = 256;
+
+/// Whether a server has an answer about a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ResourceStanding {
+    /// There is one.
+    Current,
+    /// There is one, which can be outdated: the watch fails.
+    Interrupted,
+    /// The API server does not know the resource.
+    NotInstalled,
+    /// Policies do without it: it need not be permitted, or its server is down.
+    LeftOut,
+    /// The first list has not ended.
+    Listing,
+    /// It was never listed.
+    Unseen,
+    /// Nothing was heard of it for too long.
+    Stale,
+    /// Another version of opgate says something else.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// A resource that policies read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceState {
+    /// `operators.coreos.com/v1/operatorgroups`
+    pub resource: String,
+    /// Whether there is an answer.
+    pub state: ResourceStanding,
+    /// Whether the API server does not accept the token of the server.
+    pub unauthorized: bool,
+    /// Why not, or what fails.
+    pub error: Option<String>,
+    /// The policies that read it.
+    pub needed_by: Vec<String>,
+}
+
+/// The reservations of one tenant of one resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReservationState {
+    /// The resource.
+    pub resource: String,
+    /// Namespace and user.
+    pub tenant: String,
+    /// How much of what it may have it uses; the larger one of number and bytes.
+    pub percent: usize,
+    /// Reservations and bytes, and the most that it may have; none among the troubles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<[usize; 4]>,
+}
+
+/// The cluster cache.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterState {
+    /// What is known of each resource.
+    pub resources: Vec<ResourceState>,
+    /// The tenants with most reservations.
+    pub reservations: Vec<ReservationState>,
+}
+
+impl ClusterState {
+    /// That of a set.
+    #[must_use]
+    pub fn of(set: &Set) -> Self {
+        let cluster = set.cluster();
+        if cluster.options().source != Source::Live {
+            return Self::default();
+        }
+        let resources = cluster.kinds().iter().map(|kind| {
+            let status = kind.status();
+            ResourceState {
+                resource: kind.name().to_owned(),
+                state: standing(&status),
+                unauthorized: status.unauthorized,
+                error: status.error.as_deref().map(|error| one_line(error, 1_024)),
+                needed_by: needed_by(set, kind),
+            }
+        });
+        let reservations = usages(cluster).into_iter().map(|usage| ReservationState {
+            percent: percent(&usage),
+            used: Some([usage.count, usage.bytes, usage.limit_count, usage.limit_bytes]),
+            tenant: one_line(&usage.tenant, MAX_TEXT_BYTES),
+            resource: usage.resource,
+        });
+        Self { resources: resources.collect(), reservations: reservations.collect() }
+    }
+
+    /// Only what is wrong, in few bytes, and the same as long as the same is wrong: an annotation changes with it.
+    #[must_use]
+    pub fn troubles(set: &Set) -> Option<Self> {
+        let cluster = set.cluster();
+        if cluster.options().source != Source::Live {
+            return None;
+        }
+        let wrong = |kind: &std::sync::Arc<Kind>| {
+            let status = kind.status();
+            let state = standing(&status);
+            state.is_wrong().then(|| ResourceState {
+                resource: kind.name().to_owned(),
+                state,
+                unauthorized: status.unauthorized,
+                error: status.cause.as_deref().map(|cause| one_line(cause, MAX_TEXT_BYTES)),
+                needed_by: Vec::new(),
+            })
+        };
+        let resources: Vec<_> =
+            cluster.kinds().iter().filter_map(wrong).take(MAX_TROUBLES).collect();
+        let full = usages(cluster).into_iter().filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT);
+        let reservations = full.take(MAX_TROUBLES).map(|usage| ReservationState {
+            percent: percent(&usage) / 10 * 10,
+            used: None,
+            tenant: one_line(&usage.tenant, MAX_TEXT_BYTES),
+            resource: usage.resource,
+        });
+        let troubles = Self { resources, reservations: reservations.collect() };
+        (troubles != Self::default()).then_some(troubles)
+    }
+}
+
+impl ResourceStanding {
+    /// Whether an answer is missing, or soon may be.
+    #[must_use]
+    pub fn is_wrong(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Listing | Self::Unseen | Self::Stale)
+    }
+}
+
+fn standing(status: &Status) -> ResourceStanding {
+    match status.standing {
+        Standing::Listing | Standing::Unseen | Standing::TooOld if status.left_out => {
+            ResourceStanding::LeftOut
+        }
+        Standing::Listing => ResourceStanding::Listing,
+        Standing::Unseen => ResourceStanding::Unseen,
+        Standing::TooOld => ResourceStanding::Stale,
+        Standing::Current | Standing::NotInstalled if status.interrupted.is_some() => {
+            ResourceStanding::Interrupted
+        }
+        Standing::Current => ResourceStanding::Current,
+        Standing::NotInstalled => ResourceStanding::NotInstalled,
+    }
+}
+
+/// The policies that read a resource.
+pub(super) fn needed_by(set: &Set, kind: &Kind) -> Vec<String> {
+    let reads = |reading| set.cluster().kind_of(reading).is_some_and(|of| std::ptr::eq(&**of, kind));
+    let policies = set.policies().iter().filter(|policy| policy.readings.iter().any(reads));
+    policies.map(|policy| policy.name.clone()).collect()
+}
+
+/// The tenants with most reservations, those with least room first.
+pub(super) fn usages(cluster: &Cluster) -> Vec<ReservationUsage> {
+    let mut usages = cluster.reservation_usage();
+    usages.sort_by_key(|usage| std::cmp::Reverse(percent(usage)));
+    usages
+}
+
+/// How much of what it may have a tenant uses.
+pub(super) fn percent(usage: &ReservationUsage) -> usize {
+    let part = |used: usize, of: usize| match of {
+        0 if used == 0 => 0,
+        0 => 100,
+        of => used.saturating_mul(100).checked_div(of).unwrap_or_default(),
+    };
+    part(usage.count, usage.limit_count).max(part(usage.bytes, usage.limit_bytes))
+}
+
+/// A line for each tenant whose room runs out.
+pub(super) fn lines(cluster: &Cluster) -> Vec<String> {
+    usages(cluster)
+        .iter()
+        .filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT)
+        .map(line)
+        .collect()
+}
+
+fn line(usage: &ReservationUsage) -> String {
+    let ReservationUsage { resource, count, bytes, limit_count, limit_bytes, .. } = usage;
+    format!(
+        "[!]reservations of {resource}: {} has {count} of {limit_count}, and {bytes} of {limit_bytes} bytes ({} %)",
+        one_line(&usage.tenant, MAX_TEXT_BYTES),
+        percent(usage)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(count: usize, bytes: usize) -> ReservationUsage {
+        ReservationUsage {
+            resource: "v1/namespaces".to_owned(),
+            tenant: "team-a, user\nx".to_owned(),
+            count,
+            bytes,
+            limit_count: 50,
+            limit_bytes: 1_000,
+        }
+    }
+
+    #[test]
+    fn room_is_what_is_short_of_number_and_bytes() {
+        for (count, bytes, expected) in
+            [(0, 0, 0), (25, 100, 50), (25, 900, 90), (50, 0, 100), (60, 0, 120)]
+        {
+            assert_eq!(percent(&usage(count, bytes)), expected, "{count} {bytes}");
+        }
+        let none = |count| ReservationUsage { limit_count: 0, limit_bytes: 0, ..usage(count, 0) };
+        assert_eq!((percent(&none(0)), percent(&none(1))), (0, 100));
+        let shown = "[!]reservations of v1/namespaces: team-a, user x has 45 of 50, and 10 of 1000 bytes (90 %)";
+        assert_eq!(line(&usage(45, 10)), shown);
+    }
+
+    #[test]
+    fn state_of_another_version_is_read() {
+        let text = r#"{"resources":[{"resource":"a","state":"new","more":1}],"more":{}}"#;
+        let state: ClusterState = serde_json::from_str(text).unwrap();
+        assert_eq!(state.resources[0].state, ResourceStanding::Other);
+        assert!(!ResourceStanding::Other.is_wrong());
+    }
+}
