@@ -57,6 +57,7 @@ mod samples;
 mod scope;
 mod sent;
 mod settings;
+mod token;
 mod vectors;
 mod view;
 mod waivers;

@@ -3,8 +3,9 @@
 //!
 //! It answers as a real one where clients can tell: lists in pages of one snapshot, watches that
 //! replay and then follow, bookmarks, selectors, metadata alone, discovery, creation and changes,
-//! and errors as `Status`. Types can be served by another server behind it. It checks neither tokens nor schemas, speaks JSON only, takes every patch
-//! for a merge patch, and knows no subresources.
+//! and errors as `Status`. Types can be served by another server behind it. It accepts every token that a test does not refuse,
+//! checks no schemas, speaks JSON only, takes every patch for a merge patch, and knows no subresources but the proxy of
+//! a pod.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -27,6 +28,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
@@ -290,6 +292,32 @@ impl FakeCluster {
         self.shared.change(|cluster| cluster.failures.extend(std::iter::repeat_n(code, times)));
     }
 
+    /// Answers requests with this token with 401 from now on.
+    pub fn refuse_token(&self, token: &str) {
+        self.shared.change(|cluster| cluster.refused.insert(token.to_owned()));
+    }
+
+    /// Takes [`refuse_token`](Self::refuse_token) back.
+    pub fn accept_token(&self, token: &str) {
+        self.shared.change(|cluster| cluster.refused.remove(token));
+    }
+
+    /// Writes a kubeconfig of another user, by its token in it or by the file that has it.
+    pub fn kubeconfig_of(&self, user: &Value) -> PathBuf {
+        let mut kubeconfig: Value =
+            serde_json::from_slice(&std::fs::read(self.kubeconfig()).unwrap()).unwrap();
+        kubeconfig["users"][0]["user"] = user.clone();
+        let number = std::fs::read_dir(self.files.path()).unwrap().count();
+        let path = self.files.path().join(format!("kubeconfig-{number}"));
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        path
+    }
+
+    /// From now on `pods/NAME:PORT/proxy` of any namespace leads to this address; without one it is not reached.
+    pub fn proxy(&self, pod: &str, to: Option<SocketAddr>) {
+        self.shared.change(|cluster| cluster.proxies.insert(pod.to_owned(), to));
+    }
+
     /// Method and path with the query of every request so far, refused ones included.
     pub fn requests(&self) -> Vec<String> {
         self.shared.cluster.lock().unwrap().requests.clone()
@@ -384,6 +412,10 @@ struct Cluster {
     fates: BTreeMap<Type, Watching>,
     failures: VecDeque<u16>,
     requests: Vec<String>,
+    /// Tokens.
+    refused: BTreeSet<String>,
+    /// By `NAME:PORT`.
+    proxies: BTreeMap<String, Option<SocketAddr>>,
     paused: bool,
     /// Types whose lists are held.
     held: BTreeSet<Type>,
@@ -429,6 +461,7 @@ struct Call {
     path: Vec<String>,
     query: BTreeMap<String, String>,
     partial: bool,
+    token: String,
     body: Bytes,
 }
 
@@ -465,6 +498,10 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
     shared.change(|cluster| cluster.requests.push(format!("{} {}", head.method, head.uri)));
     let call = Call::new(&head, body.collect().await?.to_bytes());
     shared.until(|cluster| !cluster.paused && !cluster.holds(&call)).await;
+    if let Some(pod) = shared.change(|cluster| cluster.proxied(&call)) {
+        let (code, body) = proxied(pod, head.uri.path()).await;
+        return Ok(Response::builder().status(code).body(whole(&body)).unwrap());
+    }
     let (code, body) = match shared.change(|cluster| cluster.serve(call)) {
         Ok(Reply::Watch { lines, seconds, cuts, last }) => {
             (200, stream(shared, lines, seconds, cuts, last))
@@ -478,6 +515,20 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
         response = response.header("retry-after", "1");
     }
     Ok(response.body(body).unwrap())
+}
+
+/// The answer of a pod, or that of an API server that does not reach it.
+async fn proxied(to: Option<SocketAddr>, path: &str) -> (u16, String) {
+    let unreached = || (503, status(503, "error trying to reach service: no route").to_string());
+    let Some(to) = to else { return unreached() };
+    let Ok(mut stream) = tokio::net::TcpStream::connect(to).await else { return unreached() };
+    let (_, path) = path.split_once("/proxy").unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
 fn whole(body: &impl ToString) -> Body {
@@ -528,8 +579,10 @@ impl Call {
         let query = head.uri.query().unwrap_or_default().replace('+', " ");
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let segments = head.uri.path().split('/').filter(|segment| !segment.is_empty());
-        let accept = head.headers.get("accept").map_or("", |value| value.to_str().unwrap());
+        let header = |name| head.headers.get(name).map_or("", |value| value.to_str().unwrap());
+        let (accept, token) = (header("accept"), header("authorization"));
         Self {
+            token: token.trim_start_matches("Bearer ").to_owned(),
             method: head.method.to_string(),
             path: segments.map(decoded).collect(),
             query: pairs.map(|(name, value)| (decoded(name), decoded(value))).collect(),
@@ -733,7 +786,25 @@ impl Cluster {
         line("BOOKMARK", &view.show(&json!({"kind": kind, "metadata": metadata})))
     }
 
+    /// Where a call for a pod leads that may be made.
+    fn proxied(&self, call: &Call) -> Option<Option<SocketAddr>> {
+        let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
+        let ["api", "v1", "namespaces", _, "pods", pod, "proxy", ..] = *path else { return None };
+        let is_permitted = !self.refused.contains(&call.token)
+            && !self.forbidden.contains(&of("", "pods/proxy"));
+        self.proxies.get(pod).copied().filter(|_| is_permitted)
+    }
+
     fn serve(&mut self, mut call: Call) -> Answer {
+        if self.refused.contains(&call.token) {
+            return Err(status(401, "Unauthorized"));
+        }
+        if call.path.get(6).is_some_and(|part| part == "proxy") {
+            return Err(match self.forbidden.contains(&of("", "pods/proxy")) {
+                true => status(403, "pods/proxy is forbidden"),
+                false => not_found(),
+            });
+        }
         if let Some(code) = self.failures.pop_front() {
             return Err(status(code, "the test asked for this answer"));
         }

@@ -43,12 +43,12 @@ pub(super) fn why_not(
     lines
 }
 
-/// The reason why no request can be decided: every policy that can block needs resources, and the API server has
+/// The reason why no request can be decided: every policy without which requests fail needs resources, and the API server has
 /// refused all of them for longer than a view may be old. Without such a policy, nobody waits for an answer.
 fn locked_out(set: &Set) -> Option<String> {
     let cluster = set.cluster();
     let mut refused: Option<&Arc<Kind>> = None;
-    for policy in set.policies().iter().filter(|policy| policy.can_block()) {
+    for policy in set.policies().iter().filter(|policy| policy.can_block_api_servers()) {
         // Everybody may read the version of the API server.
         let kinds = policy.readings.iter().filter_map(|reading| cluster.kind_of(reading));
         let mut kinds = kinds.filter(|kind| !kind.resource().is_server_version()).peekable();

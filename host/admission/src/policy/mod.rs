@@ -59,6 +59,9 @@ use crate::cluster::{Reading, Sampling, Unread, View};
 use crate::review::Review;
 use opgate_engine::{Limits, Module};
 
+/// API group of documents for files.
+const FILES: &str = "opgate.dev";
+
 /// The effect of a policy's verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -220,6 +223,15 @@ impl Policy {
     #[must_use]
     pub fn can_block(&self) -> bool {
         self.mode == Mode::Enforce && self.on_error != OnError::Allow
+    }
+
+    /// Whether a request of an API server fails without the policy. Documents for files never come from one.
+    #[must_use]
+    pub fn can_block_api_servers(&self) -> bool {
+        let comes = |requests: &Requests| {
+            requests.can_deny && requests.rule.groups.iter().any(|group| group != FILES)
+        };
+        self.can_block() && self.requests.iter().any(comes)
     }
 
     /// Whether a denial of the policy denies the request. A request for which such a policy had no

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use opgate_certs::{Authority, Shown, service_names};
+use opgate_server::ClusterState;
 use serde_json::{Value, json};
 
 use super::catalog::docs;
@@ -383,6 +384,24 @@ fn granted(namespace: Option<&str>, rule: Value) -> Vec<Break> {
     ]
 }
 
+/// A time long ago.
+const OLD: &str = "2020-01-01T00:00:00.000000Z";
+
+/// A Lease that was renewed so many seconds ago.
+fn renewed(facts: &mut Facts, name: &str, seconds: u64) {
+    let at = facts.cluster_time() - Duration::from_secs(seconds);
+    let at = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(at.try_into().unwrap());
+    let mut lease = facts.remove(Kind::Lease, NAMESPACE, name).unwrap();
+    lease.value["spec"]["renewTime"] = json!(at);
+    facts.insert(lease);
+}
+
+/// What a server says of its cluster cache.
+fn said(state: &str) -> Vec<Break> {
+    let at = "/metadata/annotations/opgate.dev~1state";
+    vec![Set("Lease/opgate-replica-b", at, json!(state))]
+}
+
 fn cases() -> Vec<(&'static str, Vec<Break>)> {
     const VWC: &str = "ValidatingWebhookConfiguration/opgate";
     const MUTATING: &str = "MutatingWebhookConfiguration";
@@ -670,6 +689,65 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                 json!("sha256:11"),
             )],
         ),
+        ("DOC-73", vec![Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD}))]),
+        (
+            "DOC-73",
+            vec![
+                Set("Lease/opgate-replica-b", "/spec", json!({"leaseDurationSeconds": 30})),
+                Know(|facts| renewed(facts, "opgate-replica-b", 75)),
+            ],
+        ),
+        (
+            "DOC-73",
+            vec![
+                Delete("Lease/opgate-replica-b"),
+                Set(deployment, ARGS, args(&["--client-ca=/c", "--installation", "a/b"])),
+                Set("Pod/b", "/status/conditions/0/lastTransitionTime", json!(OLD)),
+                Know(|facts| drop(facts.states.insert("b".to_owned(), Ok(ClusterState::default())))),
+            ],
+        ),
+        (
+            "DOC-73",
+            vec![Add(named("coordination.k8s.io/v1", "Lease", "opgate-leader", json!({"spec": {"renewTime": OLD}})))],
+        ),
+        (
+            "DOC-73 DOC-74",
+            vec![
+                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
+                Know(|facts| {
+                    let said = r#"{"resources": [{"resource": "v1/namespaces", "state": "stale", "unauthorized": true}]}"#;
+                    facts.states.insert("b".to_owned(), Ok(serde_json::from_str(said).unwrap()));
+                }),
+            ],
+        ),
+        ("DOC-74", said(r#"{"resources": [{"resource": "v1/pods", "state": "interrupted", "unauthorized": true, "error": "401"}]}"#)),
+        ("DOC-75", said(r#"{"resources": [{"resource": "v1/pods", "state": "unseen", "error": "forbidden: x"}]}"#)),
+        ("DOC-75", said(r#"{"resources": [{"resource": "v1/pods", "state": "stale"}, {"resource": "v1/nodes", "state": "current"}]}"#)),
+        ("DOC-75", said(r#"{"resources": [{"resource": "v1/pods", "state": "listing"}]}"#)),
+        ("DOC-76", said(r#"{"resources": [{"resource": "v1/pods", "state": "interrupted"}]}"#)),
+        ("DOC-77", said(r#"{"reservations": [{"resource": "v1/pods", "tenant": "team-a, x", "percent": 80}]}"#)),
+        // The Lease of a server that was just renewed, of one that starts, and of resources that need not be there.
+        ("", vec![Know(|facts| renewed(facts, "opgate-replica-b", 20))]),
+        ("", vec![Know(|facts| facts.dumped = Some(facts.now)), Know(|facts| renewed(facts, "opgate-replica-b", 50))]),
+        (
+            "",
+            vec![
+                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
+                // A dump of that time.
+                Know(|facts| {
+                    facts.clock = None;
+                    facts.dumped = super::facts::lease::time(&json!(OLD));
+                }),
+            ],
+        ),
+        (
+            "",
+            vec![
+                Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
+                Set("Pod/b", "/status/containerStatuses/0/state", json!({"waiting": {"reason": "CrashLoopBackOff"}})),
+            ],
+        ),
+        ("", said(r#"{"resources": [{"resource": "v1/pods", "state": "leftOut"}, {"resource": "v1/nodes", "state": "notInstalled"}], "reservations": [{"percent": 79}]}"#)),
         ("DOC-80", vec![Add(other(MUTATING, json!({"failurePolicy": "Fail"})))]),
         (
             "DOC-80",

@@ -6,6 +6,7 @@
 //!      └▶ pages: docs/doctor
 //! ```
 
+pub(super) mod cache;
 pub(super) mod certificates;
 pub(super) mod cluster;
 pub(super) mod lockout;
@@ -70,7 +71,7 @@ pub(super) struct Theme {
 }
 
 /// All of them.
-pub(super) const THEMES: [&Theme; 9] = [
+pub(super) const THEMES: [&Theme; 10] = [
     &registration::THEME,
     &reach::THEME,
     &certificates::THEME,
@@ -78,6 +79,7 @@ pub(super) const THEMES: [&Theme; 9] = [
     &servers::THEME,
     &permissions::THEME,
     &replicas::THEME,
+    &cache::THEME,
     &others::THEME,
     &cluster::THEME,
 ];

@@ -1,12 +1,12 @@
-//! Servers that differ from each other.
+//! Servers that differ from each other, or of which nothing is heard.
 
-use super::Level::Warning;
+use super::Level::{Critical, Warning};
 use super::{Doc, Theme};
 
 pub(in crate::cli::doctor) const THEME: Theme = Theme {
     name: "replicas",
     title: "Differences between servers",
-    docs: &[&VERSIONS, &CONFIGURATIONS, &BUNDLES],
+    docs: &[&VERSIONS, &CONFIGURATIONS, &BUNDLES, &LEASE],
 };
 
 pub(in crate::cli::doctor) const VERSIONS: Doc = Doc {
@@ -33,4 +33,16 @@ pub(in crate::cli::doctor) const BUNDLES: Doc = Doc {
     title: "Servers know different CA bundles",
     harm: "The Leases of the servers name different digests of the CA bundle (`opgate.dev/ca`). The leader does not complete the rotation of a CA before all servers have seen the new bundle. If it lasts longer than some minutes, the rotation stands still.",
     repair: "See whether the volume of the Secret is updated on the node of the server that the finding names, and restart its pod if it is not.",
+};
+
+pub(in crate::cli::doctor) const LEASE: Doc = Doc {
+    id: "DOC-73",
+    level: Critical,
+    title: "A server does not renew its Lease",
+    harm: "The pod of a server runs, but its Lease `opgate-replica-…` was not renewed for more than a minute (it is renewed every 10 s), or it has none; or no server has renewed `opgate-leader`. \
+The server cannot write to the API server: most often its token is refused (DOC-74), a permission for Leases is missing, or a NetworkPolicy stops the connection. \
+In most of these cases it cannot read either: after `--context-max-age` (5 minutes) calls that ask about the cluster fail. Without a leader nobody renews certificates and webhooks. \
+In a dump, Leases are compared with the newest Lease in it; those of nodes (`kube-node-lease`) make that exact.",
+    repair: "The log of the pod says why (`the lease of this replica cannot be renewed`), and so does `/readyz?verbose`:\n\n    kubectl -n opgate-system logs -l app.kubernetes.io/name=opgate --prefix --since=10m | grep -i lease\n\n\
+If the token is refused, check that the ServiceAccount exists, and replace the pods; [more](../operate.md#a-token-that-is-refused):\n\n    kubectl -n opgate-system get serviceaccount opgate\n    kubectl -n opgate-system rollout restart deployment opgate",
 };

@@ -1,7 +1,9 @@
 //! The checks: pure functions over facts, one file for each theme.
 
+mod cache;
 mod certificates;
 mod cluster;
+mod leases;
 mod lockout;
 mod network;
 mod others;
@@ -11,6 +13,8 @@ mod reach;
 mod registration;
 mod replicas;
 mod servers;
+
+pub(super) use reach::selected;
 
 use super::facts::Facts;
 use super::finding::Findings;
@@ -35,6 +39,8 @@ pub(super) fn examine(facts: &Facts, days: Days) -> Findings {
         network::check(facts, &mut found);
         permissions::check(facts, &mut found);
         replicas::check(facts, &mut found);
+        leases::check(facts, &mut found);
+        cache::check(facts, &mut found);
     } else {
         let why = "the webhooks call a URL: the servers are not examined as pods";
         found.unchecked("servers, Service, permissions", why);

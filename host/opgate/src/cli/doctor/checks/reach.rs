@@ -33,7 +33,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
 }
 
 /// The pods that a Service selects, without those that have ended or are about to.
-pub(super) fn selected<'f>(
+pub(in crate::cli::doctor) fn selected<'f>(
     facts: &'f Facts,
     service: &'f Object,
 ) -> impl Iterator<Item = &'f Object> {
@@ -47,7 +47,7 @@ pub(super) fn selected<'f>(
 }
 
 /// Whether a pod serves.
-fn is_ready(pod: &Object) -> bool {
+pub(super) fn is_ready(pod: &Object) -> bool {
     let mut conditions = pod.list("/status/conditions").iter();
     conditions.any(|one| text(one, "/type") == "Ready" && text(one, "/status") == "True")
 }

@@ -92,7 +92,12 @@ impl Dumped {
                 too_many.push(object.kind);
             }
         };
+        let mut newest = None;
         self.each(reader, false, &mut |kind, object| {
+            if kind == Kind::Lease {
+                // Those of nodes are renewed every ten seconds.
+                newest = newest.max(lease::renewed(&object));
+            }
             let counts = match kind {
                 Kind::ClusterRoleBinding | Kind::RoleBinding => needed::binds(&object, &namespace),
                 Kind::Namespace | Kind::Node | Kind::Mutating => true,
@@ -103,6 +108,7 @@ impl Dumped {
                 keep(&mut facts, object);
             }
         })?;
+        facts.dumped = newest;
         let (roles, services) = (needed::roles(&facts), needed::services(&facts));
         self.each(reader, false, &mut |kind, object| {
             let of = |object: &Object| (object.namespace.clone(), object.name.clone());

@@ -11,8 +11,10 @@ use std::time::Duration;
 use opgate_admission::cluster::{Connection, Refused, Release, Selected};
 use opgate_cluster::Resource;
 use opgate_document::Document;
+use opgate_server::ClusterState;
 use tokio::time::Instant;
 
+use super::lease;
 use super::needed::{self, MOST_BYTES, MOST_OBJECTS};
 use super::object::{Kind, Object};
 use super::workload::Workload;
@@ -29,6 +31,13 @@ const OWN: [Kind; 8] = [
     Kind::ServiceAccount,
     Kind::Lease,
 ];
+
+/// The ops port, unless the servers are told another one.
+const OPS_PORT: u16 = 8081;
+
+/// Maximum number of pods that are asked, and time for each.
+const MAX_ASKED_PODS: usize = 16;
+const POD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A cluster that is read.
 pub(in crate::cli::doctor) struct Live {
@@ -94,6 +103,7 @@ impl Live {
                 take(&mut facts, kind, all);
             }
             self.named(&mut facts).await;
+            self.states(&mut facts).await;
             for kind in [Kind::ClusterRoleBinding, Kind::RoleBinding] {
                 let is_needed = |binding: &Object| needed::binds(binding, &namespace);
                 let all = self.list(kind, Selected::default(), is_needed).await;
@@ -169,6 +179,34 @@ impl Live {
         }
     }
 
+    /// What servers say of their cluster cache, where no Lease says it: most often because their token is refused.
+    /// A NetworkPolicy can keep API servers from the ops port, so that one that does not answer is the last one.
+    async fn states(&self, facts: &mut Facts) {
+        let port = Workload::of(facts).map_or(OPS_PORT, |workload| workload.ops_port());
+        let namespace = facts.installation.namespace.clone();
+        for pod in lease::silent(facts).into_iter().take(MAX_ASKED_PODS) {
+            let end = self.end.min(Instant::now() + POD_TIMEOUT);
+            let asking = self.connection.of_pod(&namespace, &pod, port, "/policies");
+            let (state, is_last) = match tokio::time::timeout_at(end, asking).await {
+                Ok(Ok(document)) => (said(&document), false),
+                Ok(Err(refused)) if refused.is_forbidden => {
+                    facts.failed.push(("pods/proxy".to_owned(), refused.why.clone()));
+                    (Err(refused.why), true)
+                }
+                Ok(Err(refused)) => (Err(refused.why), false),
+                Err(_) => {
+                    let seconds = POD_TIMEOUT.as_secs();
+                    let why = format!("its ops port does not answer the API server within {seconds} s");
+                    (Err(why), true)
+                }
+            };
+            facts.states.insert(pod, state);
+            if is_last {
+                return;
+            }
+        }
+    }
+
     async fn roles(&self, facts: &mut Facts) {
         for (kind, namespace, name) in needed::roles(facts) {
             self.keep(facts, kind, &namespace, &name).await;
@@ -209,6 +247,12 @@ impl Live {
 
 /// Why nothing more is read.
 const OVER: &str = "there was no time left: allow more with --timeout";
+
+/// What `/policies` says of the cluster cache.
+fn said(document: &Document) -> Result<ClusterState, String> {
+    let cluster = document.get("/cluster").ok_or("its /policies says nothing about the cluster")?;
+    serde_json::from_str(&cluster.raw()).map_err(|error| format!("its /policies: {error}"))
+}
 
 /// Takes over what was read, or why it was not.
 fn take(facts: &mut Facts, kind: Kind, objects: Result<Vec<Object>, String>) {

@@ -5,12 +5,14 @@
 //!                      ├─▶ Facts: objects by kind, or why they are not known ─▶ checks
 //! files ─────▶ dumped ─┤
 //! port ──────▶ served ─┤   the chain that is shown
+//! pods ──────▶ live ───┤   what servers know of the cluster, where no Lease says it
 //! configuration ▶ expected   the registration and the permissions that belong to it
 //! ```
 
 pub(super) mod dumped;
 pub(super) mod expected;
 pub(super) mod hooks;
+pub(super) mod lease;
 pub(super) mod live;
 pub(super) mod needed;
 pub(super) mod object;
@@ -21,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use opgate_controller::{NAME_LABEL, OWNER};
+use opgate_server::ClusterState;
 
 use self::expected::Expected;
 use self::hooks::{Hook, hooks};
@@ -66,7 +69,11 @@ pub(super) struct Facts {
     /// `v1.33.1`
     pub(super) version: Option<String>,
     pub(super) clock: Option<Clock>,
+    /// When files were written, at the earliest: what they show is not older.
+    pub(super) dumped: Option<SystemTime>,
     pub(super) served: Served,
+    /// What servers said of their cluster cache when they were asked, by pod, or why they did not.
+    pub(super) states: BTreeMap<String, Result<ClusterState, String>>,
     pub(super) expected: Expected,
     objects: BTreeMap<Kind, BTreeMap<(String, String), Object>>,
     /// Why a kind, or a part of it, is not known.
@@ -85,12 +92,24 @@ impl Facts {
             now: SystemTime::now(),
             version: None,
             clock: None,
+            dumped: None,
+            states: BTreeMap::new(),
             served: Served::NotTried(String::new()),
             expected: Expected::default(),
             objects: BTreeMap::new(),
             unread: BTreeMap::new(),
             failed: Vec::new(),
             unreachable: BTreeSet::new(),
+        }
+    }
+
+    /// The time in the cluster when it was read.
+    pub(super) fn cluster_time(&self) -> SystemTime {
+        match (self.clock, self.dumped) {
+            (Some(Clock { apart, is_ahead: true, .. }), _) => self.now + apart,
+            (Some(Clock { apart, is_ahead: false, .. }), _) => self.now - apart,
+            (None, Some(dumped)) => dumped,
+            (None, None) => self.now,
         }
     }
 

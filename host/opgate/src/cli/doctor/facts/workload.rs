@@ -134,6 +134,12 @@ impl<'f> Workload<'f> {
         port.unwrap_or(9443)
     }
 
+    /// The port of `/policies`.
+    pub(in crate::cli::doctor) fn ops_port(&self) -> u16 {
+        let listen = self.flag("--ops-listen", Some("OPGATE_OPS_LISTEN"));
+        listen.and_then(|address| address.rsplit_once(':')?.1.parse().ok()).unwrap_or(8081)
+    }
+
     /// A volume of the pod by what is mounted at a path or above it, and what of it is left of the path.
     pub(in crate::cli::doctor) fn volume(&self, path: &str) -> Option<(&'f Value, String)> {
         let mounts = list(self.container, "/volumeMounts").iter();

@@ -1,0 +1,79 @@
+//! What servers know of the cluster: by their Leases, or as they said when they were asked.
+
+use opgate_server::{ClusterState, NEARLY_FULL_PERCENT, ResourceStanding, ResourceState};
+
+use crate::cli::doctor::catalog::Doc;
+use crate::cli::doctor::catalog::cache::{INTERRUPTED, NOT_CURRENT, RESERVATIONS, TOKEN};
+use crate::cli::doctor::facts::Facts;
+use crate::cli::doctor::facts::lease::{self, running};
+use crate::cli::doctor::facts::object::{Kind, Object};
+use crate::cli::doctor::finding::{Findings, names, word};
+
+pub(super) fn check(facts: &Facts, found: &mut Findings) {
+    if !found.needs(facts, Kind::Pod, "what the servers know of the cluster") {
+        return;
+    }
+    for pod in running(facts) {
+        match state(facts, pod) {
+            Ok(state) => examine(facts, pod, &state, found),
+            Err(why) => {
+                found.unchecked(&format!("what the server {} knows of the cluster", pod.name), &why);
+            }
+        }
+    }
+}
+
+fn state(facts: &Facts, pod: &Object) -> Result<ClusterState, String> {
+    if let Some(said) = facts.states.get(&pod.name) {
+        return said.clone();
+    }
+    let known = facts.knows(Kind::Lease).map_err(|why| format!("{}: {why}", Kind::Lease.resource()));
+    match lease::of(facts, pod) {
+        Some(lease) if lease::stale(facts, lease).is_none() => lease::state(lease),
+        Some(_) => Err("its Lease is old, and it was not asked".to_owned()),
+        None => known.and(Err("it has no Lease, and was not asked".to_owned())),
+    }
+}
+
+fn examine(facts: &Facts, pod: &Object, state: &ClusterState, found: &mut Findings) {
+    let (namespace, name) = (word(&facts.installation.namespace), word(&pod.name));
+    let all = |is: &dyn Fn(&ResourceState) -> bool| -> Vec<_> {
+        state.resources.iter().filter(|one| is(one)).collect()
+    };
+    // A server that starts has not listed everything; then it is not ready, which is a finding of its own.
+    let lacks = |one: &ResourceState| match one.state {
+        ResourceStanding::Unseen | ResourceStanding::Stale => true,
+        ResourceStanding::Listing => super::reach::is_ready(pod),
+        _ => false,
+    };
+    let told = |doc: &'static Doc, of: &[&ResourceState], what: &str, repair: &str, found: &mut Findings| {
+        let Some(first) = of.first() else { return };
+        let resources = names(of.iter().map(|one| one.resource.as_str()));
+        let why = of.iter().find_map(|one| one.error.as_deref()).unwrap_or("no reason is known");
+        let needs = match names(first.needed_by.iter().map(String::as_str)).as_str() {
+            "" => String::new(),
+            policies => format!(", which {policies} need"),
+        };
+        let what = format!("{what} {} resources: {resources}{needs}: {why}", of.len());
+        found.add(doc, pod, "", &what, repair);
+    };
+    let refused = all(&|one| one.unauthorized && one.state.is_wrong());
+    let replace = format!(
+        "check the ServiceAccount, its token and the clocks, then: kubectl -n {namespace} delete pod {name}"
+    );
+    told(&TOKEN, &refused, "the API server refuses its token (401) for", &replace, found);
+    let lacking = all(&|one| !one.unauthorized && lacks(one));
+    let repair = "if it is forbidden, grant what opgate manifests rbac prints; otherwise see the health of the API server";
+    told(&NOT_CURRENT, &lacking, "it has no current view of", repair, found);
+    let failing = all(&|one| !one.unauthorized && one.state == ResourceStanding::Interrupted);
+    let repair = "wait for a restart of the API server to end; otherwise see its health";
+    told(&INTERRUPTED, &failing, "it cannot watch", repair, found);
+    for one in state.reservations.iter().filter(|one| one.percent >= NEARLY_FULL_PERCENT) {
+        let what = format!(
+            "{} uses {} % of the reservations of {} that it may have",
+            one.tenant, one.percent, one.resource
+        );
+        let repair = "find out in the audit log of the API server why its requests are not stored";
+        found.add(&RESERVATIONS, pod, &one.resource, &what, repair);
+    }
+}

@@ -1,0 +1,81 @@
+//! The Leases of servers: how old they are, and what they say of the cluster cache.
+
+use std::time::{Duration, SystemTime};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use opgate_controller::replicas::{PREFIX, STATE};
+use opgate_server::ClusterState;
+use serde_json::Value;
+
+use super::Facts;
+use super::object::{Kind, Object, list, text};
+use crate::cli::doctor::checks::selected;
+
+/// A Lease that was not renewed for this long is stale, and for two of its terms if they are longer: a server renews
+/// its own three times in a term.
+const MIN_STALE: Duration = Duration::from_secs(60);
+const STALE_TERMS: u32 = 2;
+
+/// What a Lease may say of its term, at the most.
+const MAX_TERM_SECONDS: u64 = 300;
+
+/// Maximum bytes of an annotation that is read.
+const MAX_STATE_BYTES: usize = 16 << 10;
+
+/// A time as an API server writes it.
+pub(in crate::cli::doctor) fn time(value: &Value) -> Option<SystemTime> {
+    let time: MicroTime = serde_json::from_value(value.clone()).ok()?;
+    Some(time.0.into())
+}
+
+/// When a Lease was renewed.
+pub(super) fn renewed(lease: &Object) -> Option<SystemTime> {
+    time(lease.at("/spec/renewTime")?)
+}
+
+/// The Lease of the server in a pod.
+pub(in crate::cli::doctor) fn of<'f>(facts: &'f Facts, pod: &Object) -> Option<&'f Object> {
+    facts.get(Kind::Lease, &pod.namespace, &format!("{PREFIX}{}", pod.name))
+}
+
+/// For how long a Lease was not renewed, if that is too long.
+pub(in crate::cli::doctor) fn stale(facts: &Facts, lease: &Object) -> Option<Duration> {
+    let age = facts.cluster_time().duration_since(renewed(lease)?).unwrap_or_default();
+    let term = lease.at("/spec/leaseDurationSeconds").and_then(Value::as_u64).unwrap_or_default();
+    let term = Duration::from_secs(term.min(MAX_TERM_SECONDS));
+    (age > term.saturating_mul(STALE_TERMS).max(MIN_STALE)).then_some(age)
+}
+
+/// What the server of a Lease has said last of its cluster cache. Without an annotation nothing is wrong.
+pub(in crate::cli::doctor) fn state(lease: &Object) -> Result<ClusterState, String> {
+    let Some(said) = lease.annotation(STATE) else { return Ok(ClusterState::default()) };
+    if said.len() > MAX_STATE_BYTES {
+        return Err(format!("its annotation {STATE} has more than {MAX_STATE_BYTES} bytes"));
+    }
+    serde_json::from_str(said).map_err(|error| format!("its annotation {STATE}: {error}"))
+}
+
+/// The pods of servers whose containers run.
+pub(in crate::cli::doctor) fn running(facts: &Facts) -> Vec<&Object> {
+    let runs = |pod: &&Object| {
+        let mut statuses = pod.list("/status/containerStatuses").iter();
+        text(&pod.value, "/status/phase") != "Pending"
+            && !statuses.any(|status| status.pointer("/state/waiting").is_some())
+    };
+    let pods = facts.service().into_iter().flat_map(|service| selected(facts, service));
+    pods.filter(runs).collect()
+}
+
+/// For how long a pod has been ready.
+pub(in crate::cli::doctor) fn ready_for(facts: &Facts, pod: &Object) -> Option<Duration> {
+    let mut conditions = list(&pod.value, "/status/conditions").iter();
+    let ready = conditions.find(|one| text(one, "/type") == "Ready" && text(one, "/status") == "True");
+    let since = time(ready?.get("lastTransitionTime")?)?;
+    facts.cluster_time().duration_since(since).ok()
+}
+
+/// The running pods of which no current Lease says how their server is.
+pub(super) fn silent(facts: &Facts) -> Vec<String> {
+    let is_silent = |pod: &&Object| of(facts, pod).is_none_or(|lease| stale(facts, lease).is_some());
+    running(facts).into_iter().filter(is_silent).map(|pod| pod.name.clone()).collect()
+}
