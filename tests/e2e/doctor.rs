@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::Server;
 use testkit::fake::{FakeCluster, Scope};
+use testkit::{Server, until};
 
 use crate::BINARY;
 
@@ -323,6 +323,80 @@ fn a_cluster_is_read_and_nothing_else() {
         assert!(unchecked.contains(what), "{unchecked}");
     }
     assert!(unchecked.contains("forbidden"), "{unchecked}");
+}
+
+/// A pod of the servers that runs, and its Lease.
+fn replica(manifests: &[Value], renewed: &str) -> [Value; 2] {
+    let deployment = manifests.iter().find(|one| one["kind"] == "Deployment").unwrap();
+    let template = &deployment["spec"]["template"];
+    let mut metadata = template["metadata"].clone();
+    metadata["name"] = json!("opgate-1");
+    metadata["namespace"] = json!(NAMESPACE);
+    let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": template["spec"], "status": status,
+    });
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "opgate-replica-opgate-1", "namespace": NAMESPACE},
+        "spec": {"leaseDurationSeconds": 30, "renewTime": renewed},
+    });
+    [pod, lease]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_whose_token_is_refused_is_found() {
+    let readable = testkit::reviews::cluster();
+    let server = testkit::reviews::serve(BINARY, &readable, &[]);
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    readable.refuse_token("not-checked");
+    readable.disconnect();
+    until("the refusal", async || server.get("/policies").await.1.contains("\"unauthorized\":true"))
+        .await;
+
+    let folder = folder();
+    let manifests = manifests(&folder);
+    let cluster = cluster(&manifests);
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let renewed = |at: &str| {
+        let [pod, lease] = replica(&manifests, at);
+        cluster.apply("", "v1", "pods", pod);
+        cluster.apply("coordination.k8s.io", "v1", "leases", lease);
+    };
+    let asked = || cluster.requests().iter().filter(|one| one.contains("/proxy/")).count();
+    let new = |report: &Value, wanted: &str| -> Vec<String> {
+        let findings = report["findings"].as_array().unwrap().iter();
+        let mine = findings.filter(|one| wanted.split(' ').any(|id| one["id"] == id));
+        mine.map(|one| one["what"].as_str().unwrap().to_owned()).collect()
+    };
+    const ALL: &str = "DOC-73 DOC-74 DOC-75 DOC-76 DOC-77 DOC-91";
+
+    // A Lease that was renewed says how the server is, and nobody is asked.
+    renewed("2999-01-01T00:00:00.000000Z");
+    let (_, _, report) = examined(&folder, &arguments, "");
+    assert_eq!((new(&report, ALL).len(), asked()), (0, 0), "{report:#}");
+
+    // The Lease is old: the server says why.
+    renewed("2020-01-01T00:00:00.000000Z");
+    cluster.proxy("opgate-1:8081", Some(server.ops));
+    let (status, _, report) = examined(&folder, &arguments, "");
+    assert_eq!((status, asked()), (1, 1), "{report:#}");
+    assert_eq!(new(&report, "DOC-73").len(), 1, "{report:#}");
+    let refused = new(&report, "DOC-74");
+    assert!(refused[0].starts_with("the API server refuses its token (401) for "), "{refused:?}");
+    assert!(refused[0].contains("operator-group need"), "{refused:?}");
+    assert_eq!(new(&report, "DOC-75 DOC-76 DOC-77 DOC-91").len(), 0, "{report:#}");
+
+    // What cannot be asked is said, and the Lease is still old.
+    cluster.proxy("opgate-1:8081", None);
+    let (_, _, report) = examined(&folder, &arguments, "");
+    assert_eq!((new(&report, ALL).len(), new(&report, "DOC-73").len()), (1, 1), "{report:#}");
+    assert!(report["notChecked"].to_string().contains("error trying to reach"), "{report:#}");
+    cluster.forbid("", "pods/proxy");
+    let (_, _, report) = examined(&folder, &arguments, "");
+    assert_eq!((new(&report, ALL).len(), new(&report, "DOC-91").len()), (2, 1), "{report:#}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A server whose token the API server does not accept, or no longer.
 
 use serde_json::{Value, json};
-use testkit::fake::FakeCluster;
+use testkit::fake::{FakeCluster, Scope};
 use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, cluster, group};
 use testkit::{Server, configuration, until};
 
@@ -120,6 +120,34 @@ async fn new_token_in_the_file_is_used_at_once() {
     until("the new group", async || server.metric(&objects).await == Some(1.0)).await;
     let refused = server.log().iter().any(|line| line.to_string().contains("does not accept"));
     assert!(!refused, "nobody has noticed: {:?}", server.log());
+}
+
+/// The doctor reads it there, whatever keeps it from the ops port.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_says_in_its_lease_what_is_wrong() {
+    let cluster = cluster();
+    cluster.install("coordination.k8s.io", "v1", "leases", "Lease", Scope::Namespaced);
+    cluster.forbid(OLM, "operatorgroups");
+    let installation = ["--installation", "opgate-system/opgate", "--replica", "one"];
+    let server = reviews::serve_with(BINARY, &cluster, &policies(false), &installation);
+    let state = || {
+        let (group, name) = ("coordination.k8s.io", "opgate-replica-one");
+        let lease = cluster.stored(group, "leases", "opgate-system", name)?;
+        let state = lease["metadata"]["annotations"]["opgate.dev/state"].as_str()?.to_owned();
+        serde_json::from_str::<Value>(&state).ok()
+    };
+    until("the trouble", async || {
+        state().is_some_and(|state| {
+            let first = &state["resources"][0];
+            first["resource"] == GROUPS
+                && first["state"] == "unseen"
+                && first["error"].as_str().is_some_and(|error| error.contains("is forbidden"))
+        })
+    })
+    .await;
+    assert!(server.metric("opgate_lease_last_renewed_seconds ").await > Some(0.0));
+    cluster.allow(OLM, "operatorgroups");
+    until("the end of it", async || state().is_none()).await;
 }
 
 #[test]

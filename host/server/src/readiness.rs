@@ -43,8 +43,8 @@ pub(super) fn why_not(
     lines
 }
 
-/// The reason why no request can be decided: every policy without which requests fail needs resources, and the API server has
-/// refused all of them for longer than a view may be old. Without such a policy, nobody waits for an answer.
+/// The reason why no request can be decided: every policy without which requests fail needs resources, and the API
+/// server has refused all of them for longer than a view may be old. Without such a policy, nobody waits for an answer.
 fn locked_out(set: &Set) -> Option<String> {
     let cluster = set.cluster();
     let mut refused: Option<&Arc<Kind>> = None;

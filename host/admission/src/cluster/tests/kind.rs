@@ -511,3 +511,31 @@ fn half_of_an_object_is_not_reserved() {
     assert!(!reserve_for(kind, "u", &key("a"), &whole, ""));
     assert_eq!(kind.status().reservations, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn refusal_locks_out_when_nothing_is_heard_for_too_long() {
+    use crate::cluster::kind::Refused;
+    let kind = live();
+    let pass = async || tokio::time::advance(Duration::from_secs(301)).await;
+    kind.refused(Refused::Unauthorized);
+    assert!(kind.status().unauthorized && !kind.is_locked_out(), "what is known still counts");
+    pass().await;
+    assert!(kind.is_locked_out());
+    kind.refused(Refused::No);
+    assert!(kind.is_locked_out() && !kind.status().unauthorized, "a time-out changes nothing");
+    list(&kind, "2", &[]);
+    assert!(!kind.is_locked_out());
+    pass().await;
+    kind.refused(Refused::No);
+    assert!(!kind.status().standing.is_current() && !kind.is_locked_out(), "it is only silent");
+    kind.refused(Refused::Forbidden);
+    assert!(kind.is_locked_out());
+}
+
+#[test]
+fn refused_token_is_no_missing_permission() {
+    let kind = live();
+    let told = |code| crate::cluster::wire::Trouble::of(code, "Unauthorized").told(&kind);
+    assert!(told(401).starts_with("the API server does not accept the token of opgate (401: "));
+    assert!(!told(401).contains("grant") && told(403).contains("grant list and watch"));
+}
