@@ -352,8 +352,10 @@ async fn server_whose_token_is_refused_is_found() {
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
     readable.refuse_token("not-checked");
     readable.disconnect();
-    until("the refusal", async || server.get("/policies").await.1.contains("\"unauthorized\":true"))
-        .await;
+    until("the refusal", async || {
+        server.get("/policies").await.1.contains("\"unauthorized\":true")
+    })
+    .await;
 
     let folder = folder();
     let manifests = manifests(&folder);

@@ -790,8 +790,8 @@ impl Cluster {
     fn proxied(&self, call: &Call) -> Option<Option<SocketAddr>> {
         let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
         let ["api", "v1", "namespaces", _, "pods", pod, "proxy", ..] = *path else { return None };
-        let is_permitted = !self.refused.contains(&call.token)
-            && !self.forbidden.contains(&of("", "pods/proxy"));
+        let is_permitted =
+            !self.refused.contains(&call.token) && !self.forbidden.contains(&of("", "pods/proxy"));
         self.proxies.get(pod).copied().filter(|_| is_permitted)
     }
 

@@ -262,7 +262,8 @@ impl ClusterMetrics {
         registry.register("context_unreadable", text, self.unreadable.clone());
         let text = "Requests that were allowed and are not known to be stored";
         registry.register("context_reservations", text, self.reservations.clone());
-        let text = "Share of the reservations that it may have that the tenant with most of them uses";
+        let text =
+            "Share of the reservations that it may have that the tenant with most of them uses";
         registry.register("context_reservation_ratio", text, self.reservation_ratio.clone());
         let text = "Whether the API server refuses the token of this server for a resource";
         registry.register("context_unauthorized", text, self.unauthorized.clone());

@@ -63,7 +63,10 @@ fn locked_out(set: &Set) -> Option<String> {
     }
     let kind = refused?;
     let why = kind.status().error.unwrap_or_default();
-    Some(format!("no policy can decide: the API server refuses all that they read: {} {why}", kind.name()))
+    Some(format!(
+        "no policy can decide: the API server refuses all that they read: {} {why}",
+        kind.name()
+    ))
 }
 
 /// Whether no resource has been seen yet, or the first one only a moment ago and others not yet. A new

@@ -131,7 +131,8 @@ impl ClusterState {
         };
         let resources: Vec<_> =
             cluster.kinds().iter().filter_map(wrong).take(MAX_TROUBLES).collect();
-        let full = usages(cluster).into_iter().filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT);
+        let full =
+            usages(cluster).into_iter().filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT);
         let reservations = full.take(MAX_TROUBLES).map(|usage| ReservationState {
             percent: percent(&usage) / 10 * 10,
             used: None,
@@ -169,7 +170,8 @@ fn standing(status: &Status) -> ResourceStanding {
 
 /// The policies that read a resource.
 pub(super) fn needed_by(set: &Set, kind: &Kind) -> Vec<String> {
-    let reads = |reading| set.cluster().kind_of(reading).is_some_and(|of| std::ptr::eq(&**of, kind));
+    let reads =
+        |reading| set.cluster().kind_of(reading).is_some_and(|of| std::ptr::eq(&**of, kind));
     let policies = set.policies().iter().filter(|policy| policy.readings.iter().any(reads));
     policies.map(|policy| policy.name.clone()).collect()
 }
@@ -193,11 +195,7 @@ pub(super) fn percent(usage: &ReservationUsage) -> usize {
 
 /// A line for each tenant whose room runs out.
 pub(super) fn lines(cluster: &Cluster) -> Vec<String> {
-    usages(cluster)
-        .iter()
-        .filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT)
-        .map(line)
-        .collect()
+    usages(cluster).iter().filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT).map(line).collect()
 }
 
 fn line(usage: &ReservationUsage) -> String {

@@ -703,12 +703,19 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                 Delete("Lease/opgate-replica-b"),
                 Set(deployment, ARGS, args(&["--client-ca=/c", "--installation", "a/b"])),
                 Set("Pod/b", "/status/conditions/0/lastTransitionTime", json!(OLD)),
-                Know(|facts| drop(facts.states.insert("b".to_owned(), Ok(ClusterState::default())))),
+                Know(|facts| {
+                    drop(facts.states.insert("b".to_owned(), Ok(ClusterState::default())))
+                }),
             ],
         ),
         (
             "DOC-73",
-            vec![Add(named("coordination.k8s.io/v1", "Lease", "opgate-leader", json!({"spec": {"renewTime": OLD}})))],
+            vec![Add(named(
+                "coordination.k8s.io/v1",
+                "Lease",
+                "opgate-leader",
+                json!({"spec": {"renewTime": OLD}}),
+            ))],
         ),
         (
             "DOC-73 DOC-74",
@@ -720,15 +727,41 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                 }),
             ],
         ),
-        ("DOC-74", said(r#"{"resources": [{"resource": "v1/pods", "state": "interrupted", "unauthorized": true, "error": "401"}]}"#)),
-        ("DOC-75", said(r#"{"resources": [{"resource": "v1/pods", "state": "unseen", "error": "forbidden: x"}]}"#)),
-        ("DOC-75", said(r#"{"resources": [{"resource": "v1/pods", "state": "stale"}, {"resource": "v1/nodes", "state": "current"}]}"#)),
+        (
+            "DOC-74",
+            said(
+                r#"{"resources": [{"resource": "v1/pods", "state": "interrupted", "unauthorized": true, "error": "401"}]}"#,
+            ),
+        ),
+        (
+            "DOC-75",
+            said(
+                r#"{"resources": [{"resource": "v1/pods", "state": "unseen", "error": "forbidden: x"}]}"#,
+            ),
+        ),
+        (
+            "DOC-75",
+            said(
+                r#"{"resources": [{"resource": "v1/pods", "state": "stale"}, {"resource": "v1/nodes", "state": "current"}]}"#,
+            ),
+        ),
         ("DOC-75", said(r#"{"resources": [{"resource": "v1/pods", "state": "listing"}]}"#)),
         ("DOC-76", said(r#"{"resources": [{"resource": "v1/pods", "state": "interrupted"}]}"#)),
-        ("DOC-77", said(r#"{"reservations": [{"resource": "v1/pods", "tenant": "team-a, x", "percent": 80}]}"#)),
+        (
+            "DOC-77",
+            said(
+                r#"{"reservations": [{"resource": "v1/pods", "tenant": "team-a, x", "percent": 80}]}"#,
+            ),
+        ),
         // The Lease of a server that was just renewed, of one that starts, and of resources that need not be there.
         ("", vec![Know(|facts| renewed(facts, "opgate-replica-b", 20))]),
-        ("", vec![Know(|facts| facts.dumped = Some(facts.now)), Know(|facts| renewed(facts, "opgate-replica-b", 50))]),
+        (
+            "",
+            vec![
+                Know(|facts| facts.dumped = Some(facts.now)),
+                Know(|facts| renewed(facts, "opgate-replica-b", 50)),
+            ],
+        ),
         (
             "",
             vec![
@@ -744,10 +777,19 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "",
             vec![
                 Set("Lease/opgate-replica-b", "/spec", json!({"renewTime": OLD})),
-                Set("Pod/b", "/status/containerStatuses/0/state", json!({"waiting": {"reason": "CrashLoopBackOff"}})),
+                Set(
+                    "Pod/b",
+                    "/status/containerStatuses/0/state",
+                    json!({"waiting": {"reason": "CrashLoopBackOff"}}),
+                ),
             ],
         ),
-        ("", said(r#"{"resources": [{"resource": "v1/pods", "state": "leftOut"}, {"resource": "v1/nodes", "state": "notInstalled"}], "reservations": [{"percent": 79}]}"#)),
+        (
+            "",
+            said(
+                r#"{"resources": [{"resource": "v1/pods", "state": "leftOut"}, {"resource": "v1/nodes", "state": "notInstalled"}], "reservations": [{"percent": 79}]}"#,
+            ),
+        ),
         ("DOC-80", vec![Add(other(MUTATING, json!({"failurePolicy": "Fail"})))]),
         (
             "DOC-80",

@@ -40,7 +40,7 @@ pub(in crate::cli::doctor) const RESERVATIONS: Doc = Doc {
     id: "DOC-77",
     level: Warning,
     title: "A tenant has nearly no room left for reservations",
-    harm: "A tenant (a namespace and a user) uses 80 % or more of the [reservations](../operate.md#reservations) that it may have: it makes many requests that opgate allows and that are then not stored, for example because of a quota or another webhook. \
+    harm: "A tenant (a namespace and a user) uses 80 % or more of the [reservations](../operate.md#concurrent-requests) that it may have: it makes many requests that opgate allows and that are then not stored, for example because of a quota or another webhook. \
 When there is no room left, its further requests for the resource get 503. Others have room of their own.",
     repair: "The finding names the tenant. Find out what its requests are refused for, in the audit log of the API server by user and namespace, and stop or repair that client. If it is an honest one, raise its room with a container of more memory and `--client-ca`.",
 };

@@ -17,7 +17,8 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
         match state(facts, pod) {
             Ok(state) => examine(facts, pod, &state, found),
             Err(why) => {
-                found.unchecked(&format!("what the server {} knows of the cluster", pod.name), &why);
+                found
+                    .unchecked(&format!("what the server {} knows of the cluster", pod.name), &why);
             }
         }
     }
@@ -27,7 +28,8 @@ fn state(facts: &Facts, pod: &Object) -> Result<ClusterState, String> {
     if let Some(said) = facts.states.get(&pod.name) {
         return said.clone();
     }
-    let known = facts.knows(Kind::Lease).map_err(|why| format!("{}: {why}", Kind::Lease.resource()));
+    let known =
+        facts.knows(Kind::Lease).map_err(|why| format!("{}: {why}", Kind::Lease.resource()));
     match lease::of(facts, pod) {
         Some(lease) if lease::stale(facts, lease).is_none() => lease::state(lease),
         Some(_) => Err("its Lease is old, and it was not asked".to_owned()),
@@ -46,7 +48,11 @@ fn examine(facts: &Facts, pod: &Object, state: &ClusterState, found: &mut Findin
         ResourceStanding::Listing => super::reach::is_ready(pod),
         _ => false,
     };
-    let told = |doc: &'static Doc, of: &[&ResourceState], what: &str, repair: &str, found: &mut Findings| {
+    let told = |doc: &'static Doc,
+                of: &[&ResourceState],
+                what: &str,
+                repair: &str,
+                found: &mut Findings| {
         let Some(first) = of.first() else { return };
         let resources = names(of.iter().map(|one| one.resource.as_str()));
         let why = of.iter().find_map(|one| one.error.as_deref()).unwrap_or("no reason is known");

@@ -14,8 +14,6 @@ mod registration;
 mod replicas;
 mod servers;
 
-pub(super) use reach::selected;
-
 use super::facts::Facts;
 use super::finding::Findings;
 

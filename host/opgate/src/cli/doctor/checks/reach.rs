@@ -8,7 +8,7 @@ use crate::cli::doctor::catalog::reach::{
 use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::facts::needed::is_slice_of;
 use crate::cli::doctor::facts::object::{Kind, Object, list, text, texts};
-use crate::cli::doctor::facts::workload::{Workload, has_all};
+use crate::cli::doctor::facts::workload::{Workload, has_all, selected};
 use crate::cli::doctor::finding::{At, Findings, word};
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
@@ -30,20 +30,6 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     selector(facts, service, &pods, found);
     ready(facts, service, &pods, found);
     ports(facts, service, found);
-}
-
-/// The pods that a Service selects, without those that have ended or are about to.
-pub(in crate::cli::doctor) fn selected<'f>(
-    facts: &'f Facts,
-    service: &'f Object,
-) -> impl Iterator<Item = &'f Object> {
-    let selector = texts(service.at("/spec/selector"));
-    let pods = facts.all(Kind::Pod).filter(move |pod| pod.namespace == service.namespace);
-    let stays = |pod: &&Object| {
-        let has_ended = matches!(pod.text("/status/phase"), "Failed" | "Succeeded");
-        !has_ended && pod.at("/metadata/deletionTimestamp").is_none()
-    };
-    pods.filter(stays).filter(move |pod| !selector.is_empty() && has_all(&pod.labels(), &selector))
 }
 
 /// Whether a pod serves.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::reach::selected;
 use crate::cli::doctor::catalog::Doc;
 use crate::cli::doctor::catalog::replicas::{BUNDLES, CONFIGURATIONS, VERSIONS};
 use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::facts::object::{Kind, Object, list, text};
-use crate::cli::doctor::facts::workload::Workload;
+use crate::cli::doctor::facts::workload::{Workload, selected};
 use crate::cli::doctor::finding::{Findings, names};
 
 /// Label of the Leases of servers, and beginning of their names.

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::reach::selected;
 use crate::cli::doctor::catalog::servers::{
     BUDGET_SHUT, FEW, GAP, NO_ACCOUNT, NO_BUDGET, ONE_NODE,
 };
 use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::facts::hooks::{Hook, is_selected};
 use crate::cli::doctor::facts::object::{Kind, Object};
-use crate::cli::doctor::facts::workload::Workload;
+use crate::cli::doctor::facts::workload::{Workload, selected};
 use crate::cli::doctor::finding::{At, Findings, word};
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {

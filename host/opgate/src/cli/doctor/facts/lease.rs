@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Facts;
 use super::object::{Kind, Object, list, text};
-use crate::cli::doctor::checks::selected;
+use super::workload::selected;
 
 /// A Lease that was not renewed for this long is stale, and for two of its terms if they are longer: a server renews
 /// its own three times in a term.
@@ -69,13 +69,15 @@ pub(in crate::cli::doctor) fn running(facts: &Facts) -> Vec<&Object> {
 /// For how long a pod has been ready.
 pub(in crate::cli::doctor) fn ready_for(facts: &Facts, pod: &Object) -> Option<Duration> {
     let mut conditions = list(&pod.value, "/status/conditions").iter();
-    let ready = conditions.find(|one| text(one, "/type") == "Ready" && text(one, "/status") == "True");
+    let ready =
+        conditions.find(|one| text(one, "/type") == "Ready" && text(one, "/status") == "True");
     let since = time(ready?.get("lastTransitionTime")?)?;
     facts.cluster_time().duration_since(since).ok()
 }
 
 /// The running pods of which no current Lease says how their server is.
 pub(super) fn silent(facts: &Facts) -> Vec<String> {
-    let is_silent = |pod: &&Object| of(facts, pod).is_none_or(|lease| stale(facts, lease).is_some());
+    let is_silent =
+        |pod: &&Object| of(facts, pod).is_none_or(|lease| stale(facts, lease).is_some());
     running(facts).into_iter().filter(is_silent).map(|pod| pod.name.clone()).collect()
 }

@@ -196,7 +196,8 @@ impl Live {
                 Ok(Err(refused)) => (Err(refused.why), false),
                 Err(_) => {
                     let seconds = POD_TIMEOUT.as_secs();
-                    let why = format!("its ops port does not answer the API server within {seconds} s");
+                    let why =
+                        format!("its ops port does not answer the API server within {seconds} s");
                     (Err(why), true)
                 }
             };

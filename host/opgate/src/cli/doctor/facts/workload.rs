@@ -193,6 +193,20 @@ fn words(container: &Value) -> impl Iterator<Item = &str> {
     all.filter_map(Value::as_str)
 }
 
+/// The pods that a Service selects, without those that have ended or are about to.
+pub(in crate::cli::doctor) fn selected<'f>(
+    facts: &'f Facts,
+    service: &'f Object,
+) -> impl Iterator<Item = &'f Object> {
+    let selector = texts(service.at("/spec/selector"));
+    let pods = facts.all(Kind::Pod).filter(move |pod| pod.namespace == service.namespace);
+    let stays = |pod: &&Object| {
+        let has_ended = matches!(pod.text("/status/phase"), "Failed" | "Succeeded");
+        !has_ended && pod.at("/metadata/deletionTimestamp").is_none()
+    };
+    pods.filter(stays).filter(move |pod| !selector.is_empty() && has_all(&pod.labels(), &selector))
+}
+
 /// Whether labels have all of others.
 pub(in crate::cli::doctor) fn has_all(
     labels: &BTreeMap<&str, &str>,
