@@ -10,6 +10,7 @@ use opgate_files::dump::{Dump, open};
 use opgate_input::read::Reader;
 use serde_json::Value;
 
+use super::lease;
 use super::needed::{self, MOST_OBJECTS, is_slice_of};
 use super::object::{Kind, Object};
 use super::{Facts, Installation, installations};
