@@ -129,4 +129,12 @@ async fn a_real_cluster_is_examined() {
     }
     let (found, report) = examined("opgate");
     assert_eq!(found, ids(&["DOC-01", "DOC-12", "DOC-51", "DOC-91"]), "{report:#}");
+
+    // Whom the API server does not know is told so, and not what to grant.
+    let kubeconfig = plane.kubeconfig("stranger");
+    let arguments = ["doctor", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let output = Command::new(BINARY).args(arguments).current_dir(folder.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("does not accept the credentials (401: Unauthorized)"), "{text}");
 }
