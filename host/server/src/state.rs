@@ -121,7 +121,7 @@ impl ClusterState {
         let wrong = |kind: &std::sync::Arc<Kind>| {
             let status = kind.status();
             let state = standing(&status);
-            state.is_wrong().then(|| ResourceState {
+            (state.is_wrong() || status.unauthorized).then(|| ResourceState {
                 resource: kind.name().to_owned(),
                 state,
                 unauthorized: status.unauthorized,

@@ -63,7 +63,7 @@ fn examine(facts: &Facts, pod: &Object, state: &ClusterState, found: &mut Findin
         let what = format!("{what} {} resources: {resources}{needs}: {why}", of.len());
         found.add(doc, pod, "", &what, repair);
     };
-    let refused = all(&|one| one.unauthorized && one.state.is_wrong());
+    let refused = all(&|one| one.unauthorized);
     let replace = format!(
         "check the ServiceAccount, its token and the clocks, then: kubectl -n {namespace} delete pod {name}"
     );
