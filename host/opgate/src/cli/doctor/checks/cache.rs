@@ -1,5 +1,7 @@
 //! What servers know of the cluster: by their Leases, or as they said when they were asked.
 
+use std::collections::BTreeSet;
+
 use opgate_server::{ClusterState, NEARLY_FULL_PERCENT, ResourceStanding, ResourceState};
 
 use crate::cli::doctor::catalog::Doc;
@@ -53,10 +55,14 @@ fn examine(facts: &Facts, pod: &Object, state: &ClusterState, found: &mut Findin
                 what: &str,
                 repair: &str,
                 found: &mut Findings| {
-        let Some(first) = of.first() else { return };
+        if of.is_empty() {
+            return;
+        }
         let resources = names(of.iter().map(|one| one.resource.as_str()));
         let why = of.iter().find_map(|one| one.error.as_deref()).unwrap_or("no reason is known");
-        let needs = match names(first.needed_by.iter().map(String::as_str)).as_str() {
+        let policies: BTreeSet<_> = of.iter().flat_map(|one| &one.needed_by).collect();
+        let policies = policies.into_iter().map(String::as_str);
+        let needs = match names(policies).as_str() {
             "" => String::new(),
             policies => format!(", which {policies} need"),
         };
