@@ -60,7 +60,7 @@ impl Kind {
             polled: reading.resource.is_server_version(),
             unavailable: false,
             refused: Refused::No,
-            locked_out: false,
+            locked_out: None,
             lists: 0,
             contact: Instant::now(),
             failing: None,
@@ -310,7 +310,7 @@ impl Kind {
         let mut state = self.state.write();
         state.failing = None;
         state.error = None;
-        state.locked_out = false;
+        state.locked_out = None;
     }
 
     /// Records an error. The known objects remain until they are too old.

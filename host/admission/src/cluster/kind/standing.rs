@@ -108,8 +108,8 @@ pub(super) struct State {
     pub(super) unavailable: bool,
     /// What the last list found.
     pub(super) refused: Refused,
-    /// The API server has answered, and refused to say anything of it, since it was last heard of.
-    pub(super) locked_out: bool,
+    /// When the API server first answered, and refused to say anything of it, since it was last heard of.
+    pub(super) locked_out: Option<Instant>,
     /// The number of lists.
     pub(super) lists: u64,
     /// The time of the last decoded message of the API server: a list, an event, a bookmark.
@@ -128,7 +128,7 @@ impl State {
         self.error = None;
         self.unavailable = false;
         self.refused = Refused::No;
-        self.locked_out = false;
+        self.locked_out = None;
         if is_event {
             self.last_event = Some(SystemTime::now());
         }
@@ -203,7 +203,9 @@ impl Kind {
             (state.absent, state.synced) = (false, None);
         }
         state.refused = refused;
-        state.locked_out |= matches!(refused, Refused::Forbidden | Refused::Unauthorized);
+        if matches!(refused, Refused::Forbidden | Refused::Unauthorized) {
+            state.locked_out.get_or_insert_with(Instant::now);
+        }
         drop(state);
         self.settled().notify_waiters();
     }
@@ -226,7 +228,7 @@ impl Kind {
     pub fn is_locked_out(&self) -> bool {
         let state = self.state.read();
         let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
-        state.locked_out && !is_left_out && state.is_too_old(&self.options)
+        state.locked_out.is_some() && !is_left_out && state.is_too_old(&self.options)
     }
 
     /// Whether nothing of the resource has been seen.
