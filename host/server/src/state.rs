@@ -171,7 +171,7 @@ fn standing(status: &Status) -> ResourceStanding {
 /// The policies that read a resource.
 pub(super) fn needed_by(set: &Set, kind: &Kind) -> Vec<String> {
     let reads =
-        |reading| set.cluster().kind_of(reading).is_some_and(|of| std::ptr::eq(&**of, kind));
+        |reading| set.cluster().kind_of(reading).is_some_and(|of| std::ptr::eq(of.as_ref(), kind));
     let policies = set.policies().iter().filter(|policy| policy.readings.iter().any(reads));
     policies.map(|policy| policy.name.clone()).collect()
 }

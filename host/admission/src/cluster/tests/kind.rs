@@ -514,7 +514,7 @@ fn half_of_an_object_is_not_reserved() {
 
 #[tokio::test(start_paused = true)]
 async fn refusal_locks_out_when_nothing_is_heard_for_too_long() {
-    use crate::cluster::kind::Refused;
+    use super::super::kind::Refused;
     let kind = live();
     let pass = async || tokio::time::advance(Duration::from_secs(301)).await;
     kind.refused(Refused::Unauthorized);
@@ -535,7 +535,7 @@ async fn refusal_locks_out_when_nothing_is_heard_for_too_long() {
 #[test]
 fn refused_token_is_no_missing_permission() {
     let kind = live();
-    let told = |code| crate::cluster::wire::Trouble::of(code, "Unauthorized").told(&kind);
+    let told = |code| wire::Trouble::of(code, "Unauthorized").told(&kind);
     assert!(told(401).starts_with("the API server does not accept the token of opgate (401: "));
     assert!(!told(401).contains("grant") && told(403).contains("grant list and watch"));
 }
