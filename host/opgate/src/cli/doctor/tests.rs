@@ -704,7 +704,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                 Set(deployment, ARGS, args(&["--client-ca=/c", "--installation", "a/b"])),
                 Set("Pod/b", "/status/conditions/0/lastTransitionTime", json!(OLD)),
                 Know(|facts| {
-                    drop(facts.states.insert("b".to_owned(), Ok(ClusterState::default())))
+                    drop(facts.states.insert("b".to_owned(), Ok(ClusterState::default())));
                 }),
             ],
         ),

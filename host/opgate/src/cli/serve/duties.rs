@@ -62,7 +62,7 @@ impl Duties {
         let leader = election.leader();
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let report = Report { replica: installation.replica.clone(), version, ..Report::default() };
-        let (shown, published) = (leader.clone(), publisher.clone());
+        let (shown, renewed) = (leader.clone(), publisher.clone());
         let mut duties = Self {
             installation,
             api,
@@ -78,7 +78,7 @@ impl Duties {
             registration: registration::Figures::default(),
             figures: vec![
                 Figures::new(move |registry| shown.register(registry)),
-                Figures::new(move |registry| published.register(registry)),
+                Figures::new(move |registry| renewed.register(registry)),
             ],
             tasks: Vec::new(),
         };

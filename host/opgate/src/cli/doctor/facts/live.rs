@@ -180,7 +180,7 @@ impl Live {
     }
 
     /// What servers say of their cluster cache, where no Lease says it: most often because their token is refused.
-    /// A NetworkPolicy can keep API servers from the ops port, so that one that does not answer is the last one.
+    /// A network policy can keep API servers from the ops port, so that one that does not answer is the last one.
     async fn states(&self, facts: &mut Facts) {
         let port = Workload::of(facts).map_or(OPS_PORT, |workload| workload.ops_port());
         let namespace = facts.installation.namespace.clone();
