@@ -9,18 +9,23 @@
 //! native unit tests, so that a policy gets the same answers in both. It waits for nothing and
 //! knows no network.
 
+mod index;
+mod labels;
+mod object;
 mod outline;
 mod pattern;
 mod store;
+mod tokens;
 mod version;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use opgate_document::{Document, Kind, Text, Value, equal};
+use opgate_document::{Kind, Text, Value};
 pub use opgate_upstream::labels::Selector;
 
+use labels::Labels;
+pub use object::{Held, Object};
 pub use outline::Outline;
 use pattern::{Keep, Pattern};
 pub use store::{Match, Query, Store};
@@ -187,16 +192,15 @@ impl Declaration {
         let name = text("/metadata/name").ok_or(Unreadable::NoName)?;
         let key = Key::new(text("/metadata/namespace").unwrap_or_default(), name);
         let kept = self.keep(object)?;
-        let labels = object.get("/metadata/labels").into_iter().flat_map(|l| l.members());
-        let labels = labels.filter_map(|(name, value)| Some((name.into(), value.text()?.into())));
         let tokens = self.indexes.iter().map(|(index, pattern)| pattern.tokens(object, index));
         Ok(Object {
             key: Arc::new(key),
-            labels: labels.collect(),
+            labels: Labels::of(object, &kept),
             resource_version: text("/metadata/resourceVersion").unwrap_or_default().into(),
             uid: text("/metadata/uid").unwrap_or_default().into(),
             tokens: tokens.collect(),
             text: Arc::new(kept),
+            _held: None,
         })
     }
 }
@@ -236,110 +240,6 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// What is kept of one object. Cheap to share, never changes.
-#[derive(Debug)]
-pub struct Object {
-    key: Arc<Key>,
-    /// Sorted by key.
-    labels: Box<[(Box<str>, Box<str>)]>,
-    resource_version: Box<str>,
-    uid: Box<str>,
-    /// Per index, sorted, each once.
-    tokens: Box<[Box<[Box<str>]>]>,
-    text: Arc<Text>,
-}
-
-impl Object {
-    /// Namespace and name.
-    #[must_use]
-    pub fn key(&self) -> &Key {
-        &self.key
-    }
-
-    /// The object in a namespace, where it does not say itself in which one it is.
-    #[must_use]
-    pub fn in_namespace(mut self, namespace: &str) -> Self {
-        if self.key.namespace.is_empty() && !namespace.is_empty() {
-            self.key = Arc::new(Key::new(namespace, &self.key.name));
-        }
-        self
-    }
-
-    /// `metadata.resourceVersion`, empty where there is none.
-    #[must_use]
-    pub fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    /// `metadata.uid`, empty where there is none.
-    #[must_use]
-    pub fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    /// Whether the same is kept of both. What is kept of an object has its uid, its version and its
-    /// labels in it.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        *self.key == *other.key && **self.text == **other.text && self.tokens == other.tokens
-    }
-
-    /// Whether the same is kept of both but for their versions: a policy would say the same of them.
-    #[must_use]
-    pub fn is_alike(&self, other: &Self) -> bool {
-        if self.is_same(other) {
-            return true;
-        }
-        if *self.key != *other.key || self.tokens != other.tokens {
-            return false;
-        }
-        self.agrees_with(other, &["resourceVersion"])
-    }
-
-    /// Whether the same is kept of both but for what an API server chooses for each new object: two requests
-    /// to create the same object.
-    #[must_use]
-    pub fn is_copy_of(&self, other: &Self) -> bool {
-        const CHOSEN: [&str; 4] = ["resourceVersion", "uid", "creationTimestamp", "managedFields"];
-        *self.key == *other.key && self.tokens == other.tokens && self.agrees_with(other, &CHOSEN)
-    }
-
-    /// Whether the kept fields are equal, besides some members of the metadata.
-    fn agrees_with(&self, other: &Self, besides: &[&str]) -> bool {
-        let (left, right) = (self.document(), other.document());
-        let (left, right) = (left.root(), right.root());
-        match (left.get("/metadata"), right.get("/metadata")) {
-            (Some(ours), Some(theirs)) => {
-                alike(ours, theirs, besides) && alike(left, right, &["metadata"])
-            }
-            _ => false,
-        }
-    }
-
-    /// The fields that are kept, as a document.
-    #[must_use]
-    pub fn document(&self) -> Document {
-        Document::part(self.text.clone(), 0..self.text.len())
-    }
-
-    /// A label's value.
-    #[must_use]
-    pub fn label(&self, key: &str) -> Option<&str> {
-        let found = self.labels.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
-        self.labels.get(found).map(|(_, value)| &**value)
-    }
-
-    /// Bytes that it takes, as far as they depend on its content; for metrics.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        let labels: usize = self.labels.iter().map(|(k, v)| 2 * (k.len() + v.len()) + 96).sum();
-        let tokens = self.tokens.iter().flat_map(|tokens| tokens.iter());
-        let tokens: usize = tokens.map(|token| token.len() + 64).sum();
-        let key = self.key.namespace.len() + self.key.name.len();
-        size_of::<Self>() + self.text.len() + labels + tokens + key + self.resource_version.len()
-    }
-}
-
 /// Reads a `metav1.LabelSelector`. Members other than `matchLabels` and `matchExpressions` do not
 /// count, as for the API server, which prunes them.
 ///
@@ -375,18 +275,4 @@ const EACH: usize = 128;
 /// Whether a value stands for something.
 fn is_something(value: Value<'_>) -> bool {
     value.kind() != Kind::Null
-}
-
-/// Whether two objects have the same members, besides some.
-fn alike(left: Value<'_>, right: Value<'_>, besides: &[&str]) -> bool {
-    let names = |value: Value<'_>| {
-        let names = value.members().map(|(name, _)| name.to_owned());
-        names.filter(|name| !besides.contains(&name.as_str())).collect::<BTreeSet<_>>()
-    };
-    let is_alike = |name: &String| {
-        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        equal(left.get(&pointer), right.get(&pointer))
-    };
-    let ours = names(left);
-    ours == names(right) && ours.iter().all(is_alike)
 }

@@ -1,10 +1,12 @@
 //! JSON pointers with `*`, and the part of an object that a set of them selects.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use opgate_document::{Kind, Value};
 
+use crate::tokens::Tokens;
 use crate::{Index, MAX_LEVELS, is_something};
 
 /// The last token of an index over the names of members.
@@ -62,8 +64,8 @@ impl Pattern {
         Ok(Self(tokens))
     }
 
-    /// The values of an index, sorted, each once.
-    pub(crate) fn tokens(&self, object: Value<'_>, index: &Index) -> Box<[Box<str>]> {
+    /// The values of an index.
+    pub(crate) fn tokens(&self, object: Value<'_>, index: &Index) -> Tokens {
         let composite = self.0.last().and_then(|last| pieces(last));
         let of_names = self.0.last().is_some_and(|last| last == NAMES);
         let steps = self.0.len().saturating_sub(usize::from(composite.is_some() || of_names));
@@ -73,32 +75,28 @@ impl Pattern {
         }
         if let Some(pieces) = composite {
             let texts = at.into_iter().filter_map(|value| composed(value, &pieces));
-            let mut tokens: Vec<Box<str>> = texts.map(String::into_boxed_str).collect();
-            tokens.sort_unstable();
-            tokens.dedup();
-            return tokens.into();
+            return Tokens::new(texts.map(Cow::Owned).collect());
         }
         let texts: Vec<&str> = if of_names {
             at.iter().flat_map(Value::members).map(|(name, _)| name).collect()
         } else {
             at.iter().filter_map(Value::text).collect()
         };
-        let mut tokens: Vec<Box<str>> = Vec::new();
+        let mut tokens: Vec<Cow<'_, str>> = Vec::new();
         for text in texts {
             if index.separator.is_empty() {
                 tokens.push(text.into());
                 continue;
             }
             for part in text.split(index.separator.as_str()) {
-                let part = part.replace(' ', "");
+                let part: Cow<'_, str> =
+                    if part.contains(' ') { part.replace(' ', "").into() } else { part.into() };
                 if !part.is_empty() {
-                    tokens.push(part.into());
+                    tokens.push(part);
                 }
             }
         }
-        tokens.sort_unstable();
-        tokens.dedup();
-        tokens.into()
+        Tokens::new(tokens)
     }
 }
 
@@ -198,7 +196,7 @@ impl Keep {
     }
 }
 
-fn write_text(text: &str, json: &mut String) {
+pub(crate) fn write_text(text: &str, json: &mut String) {
     // Writing a text as JSON does not fail, nor does writing to a String.
     let _ = write!(json, "{}", serde_json::Value::from(text));
 }

@@ -1,12 +1,14 @@
 //! The objects of one resource, and the questions about them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use opgate_document::Meter;
 use opgate_upstream::labels::Selector;
 
+use crate::index::{Index, Objects, Posting, Words, hash};
+use crate::tokens::Tokens;
 use crate::{Key, Object};
 
 /// Which objects. Every condition that is there must hold.
@@ -46,7 +48,8 @@ impl Query {
     /// the answer.
     #[must_use]
     pub fn holds_for(&self, object: &Object, meter: Option<&Meter>) -> bool {
-        let label = |key: &str| if spend(meter, LOOK_UP) { object.label(key) } else { None };
+        let look_up = LOOK_UP.saturating_add(object.labels.length() / READ);
+        let label = |key: &str| if spend(meter, look_up) { object.label(key) } else { None };
         spend(meter, OBJECT)
             && self.namespace.as_deref().is_none_or(|ns| *object.key.namespace == *ns)
             && self.matches.iter().all(|m| m.holds(object, meter))
@@ -55,10 +58,11 @@ impl Query {
 }
 
 /// Units of work for an object that is looked at, for a value that is looked up, and for an object that
-/// is filed.
+/// is filed. Bytes of labels that are read for one unit.
 const OBJECT: usize = 8;
 const LOOK_UP: usize = 16;
 const FILED: usize = 64;
+const READ: usize = 64;
 
 fn spend(meter: Option<&Meter>, units: usize) -> bool {
     meter.is_none_or(|meter| meter.spend(units))
@@ -73,80 +77,43 @@ impl Match {
             }
             // The tokens are sorted: whichever are fewer are looked up among the others.
             if self.values.len() < tokens.len() / 8 {
-                let has = |value: &String| tokens.binary_search_by(|token| (**token).cmp(value));
-                self.values.iter().any(|value| look_up(has(value).is_ok()))
+                self.values.iter().any(|value| look_up(tokens.contains(value)))
             } else {
-                tokens.iter().any(|token| look_up(self.values.contains(&**token)))
+                tokens.iter().any(|token| look_up(self.values.contains(token)))
             }
         })
     }
 }
 
-type Objects = BTreeMap<Arc<Key>, Arc<Object>>;
-
-/// Objects by a value that conditions ask for.
-type ByValue = HashMap<Box<str>, Posting>;
-
-/// Objects of one value up to here are a list: most values are those of one object, and one object of
-/// 1 MiB may have a hundred thousand of them. A tree takes 200 bytes, a list of one 8.
-const FEW: usize = 8;
-
-/// The objects of one value.
-#[derive(Debug)]
-enum Posting {
-    /// In the order of their keys.
-    Few(Vec<Arc<Object>>),
-    Many(Objects),
-}
-
-impl Posting {
-    fn len(&self) -> usize {
-        match self {
-            Self::Few(objects) => objects.len(),
-            Self::Many(objects) => objects.len(),
-        }
-    }
-
-    fn insert(&mut self, object: &Arc<Object>) {
-        match self {
-            Self::Many(objects) => drop(objects.insert(object.key.clone(), object.clone())),
-            Self::Few(objects) if objects.len() == FEW => {
-                let all = objects.drain(..).chain([object.clone()]);
-                *self = Self::Many(all.map(|object| (object.key.clone(), object)).collect());
-            }
-            Self::Few(objects) => {
-                let at = objects.partition_point(|other| other.key < object.key);
-                objects.reserve_exact(1);
-                objects.insert(at, object.clone());
-            }
-        }
-    }
-
-    fn remove(&mut self, key: &Key) {
-        match self {
-            Self::Few(objects) => objects.retain(|object| *object.key != *key),
-            Self::Many(objects) => drop(objects.remove(key)),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
-        let (few, many) = match self {
-            Self::Few(objects) => (Some(objects.iter()), None),
-            Self::Many(objects) => (None, Some(objects.values())),
-        };
-        few.into_iter().flatten().chain(many.into_iter().flatten())
-    }
-}
-
 #[derive(Debug, Default)]
 struct Postings {
-    by_value: ByValue,
+    by_value: Index,
     absent: Posting,
 }
 
-impl Default for Posting {
-    fn default() -> Self {
-        Self::Few(Vec::new())
+impl Postings {
+    fn insert(&mut self, object: &Arc<Object>, tokens: &Tokens) {
+        if tokens.is_empty() {
+            self.absent.insert(object);
+        }
+        self.by_value.insert(object, words(tokens));
+    }
+
+    fn remove(&mut self, key: &Key, tokens: &Tokens) {
+        if tokens.is_empty() {
+            self.absent.remove(key);
+        }
+        self.by_value.remove(key, words(tokens));
+    }
+}
+
+/// Values of an object that one index files, under a lock for which queries wait. The CSV with most has 200.
+pub(crate) const MAX_FILED: usize = 1_024;
+
+fn words(tokens: &Tokens) -> Words<impl Iterator<Item = u64>> {
+    match tokens.len() {
+        0..=MAX_FILED => Words::Filed(tokens.iter().map(hash)),
+        _ => Words::Many,
     }
 }
 
@@ -155,29 +122,8 @@ impl Default for Posting {
 pub struct Store {
     objects: Objects,
     postings: Vec<Postings>,
-    /// By `key=value`.
-    labels: ByValue,
+    labels: Index,
     bytes: usize,
-}
-
-fn file(by_value: &mut ByValue, value: &str, object: &Arc<Object>) {
-    match by_value.get_mut(value) {
-        Some(posting) => posting.insert(object),
-        None => drop(by_value.insert(value.into(), Posting::Few(vec![object.clone()]))),
-    }
-}
-
-fn unfile(by_value: &mut ByValue, value: &str, key: &Key) {
-    if let Some(posting) = by_value.get_mut(value) {
-        posting.remove(key);
-        if posting.len() == 0 {
-            by_value.remove(value);
-        }
-    }
-}
-
-fn label(key: &str, value: &str) -> String {
-    format!("{key}={value}")
 }
 
 impl Store {
@@ -200,26 +146,21 @@ impl Store {
             let twin = u32::try_from(self.objects.len()).unwrap_or(u32::MAX);
             object.key = Arc::new(Key { twin, ..Key::clone(&object.key) });
         }
-        self.insert(object);
+        drop(self.insert(object));
     }
 
-    /// Adds an object, or replaces the one of the same key.
-    pub fn insert(&mut self, object: impl Into<Arc<Object>>) {
+    /// Adds an object; returns the one of the same key that it replaces, for whoever holds a lock now and
+    /// does not want to drop it there.
+    pub fn insert(&mut self, object: impl Into<Arc<Object>>) -> Option<Arc<Object>> {
         let object = object.into();
-        self.remove(&object.key);
+        let replaced = self.remove(&object.key);
         self.bytes = self.bytes.saturating_add(object.size());
         for (postings, tokens) in self.postings.iter_mut().zip(&object.tokens) {
-            if tokens.is_empty() {
-                postings.absent.insert(&object);
-            }
-            for token in tokens {
-                file(&mut postings.by_value, token, &object);
-            }
+            postings.insert(&object, tokens);
         }
-        for (name, value) in &object.labels {
-            file(&mut self.labels, &label(name, value), &object);
-        }
+        self.labels.insert(&object, object.labels.words());
         self.objects.insert(object.key.clone(), object);
+        replaced
     }
 
     /// Takes an object out.
@@ -227,16 +168,9 @@ impl Store {
         let object = self.objects.remove(key)?;
         self.bytes = self.bytes.saturating_sub(object.size());
         for (postings, tokens) in self.postings.iter_mut().zip(&object.tokens) {
-            if tokens.is_empty() {
-                postings.absent.remove(key);
-            }
-            for token in tokens {
-                unfile(&mut postings.by_value, token, key);
-            }
+            postings.remove(key, tokens);
         }
-        for (name, value) in &object.labels {
-            unfile(&mut self.labels, &label(name, value), key);
-        }
+        self.labels.remove(key, object.labels.words());
         Some(object)
     }
 
@@ -285,12 +219,14 @@ impl Store {
         let indexed = query.matches.iter().filter_map(|m| {
             let postings = self.postings.get(m.index)?;
             let values = m.values.iter().take_while(|_| look_up());
-            let found = values.filter_map(|v| postings.by_value.get(v.as_str()));
-            Some(found.chain(m.absent.then_some(&postings.absent)).collect::<Vec<_>>())
+            let found = values.filter_map(|v| postings.by_value.of(v.as_str()));
+            let others = m.absent.then_some(&postings.absent).into_iter();
+            Some(found.chain(others).chain(postings.by_value.many()).collect::<Vec<_>>())
         });
         let labelled = query.labels.listed().map(|(key, values)| {
-            let found = values.iter().take_while(|_| look_up()).map(|value| label(key, value));
-            found.filter_map(|label| self.labels.get(label.as_str())).collect::<Vec<_>>()
+            let found = values.iter().take_while(|_| look_up());
+            let found = found.filter_map(|value| self.labels.of((key, value.as_str())));
+            found.chain(self.labels.many()).collect::<Vec<_>>()
         });
         let count = |sets: &Vec<&Posting>| sets.iter().map(|set| set.len()).sum::<usize>();
         let rarest = indexed.chain(labelled).min_by_key(count);

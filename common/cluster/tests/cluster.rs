@@ -341,3 +341,53 @@ fn objects_of_one_name_are_all_kept_unless_an_api_server_stores_them() {
     let first = store.get(&Key::new("ns", "a")).map(spec);
     assert_eq!(first.as_deref(), Some("1"), "the first one of the list");
 }
+
+/// However many values and labels an object has, it adds a bounded number of them to what is indexed.
+#[test]
+fn objects_with_more_values_than_are_indexed_are_found() {
+    let declaration = Declaration::new(&[], &[], &[index("v", "/v/*", "")]).unwrap();
+    let object = |name: &str, values: usize, labels: usize| {
+        let values: Vec<_> = (0..values).map(|n| format!("\"v{n}\"")).collect();
+        let labels: Vec<_> = (0..labels).map(|n| format!("\"l{n}\":\"x\"")).collect();
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","labels":{{{}}}}},"v":[{}]}}"#,
+            labels.join(","),
+            values.join(",")
+        );
+        project(&declaration, &json)
+    };
+    let mut store = Store::new(1);
+    for (name, count) in [("few", 3), ("many", 20_000), ("more", 30_000), ("none", 0)] {
+        store.insert(object(name, count, count));
+    }
+    let find = |store: &Store, value: &str, label: &str| {
+        let values = Arc::new(HashSet::from([value.to_owned()]));
+        let matches = vec![Match { index: 0, values, absent: false }];
+        let by_value = store.select(&Query { matches, ..Query::default() });
+        let json = format!(r#"{{"matchLabels":{{"{label}":"x"}}}}"#);
+        let labels = selector(Document::parse(&json).unwrap().root()).unwrap();
+        let by_label = store.select(&Query { labels, ..Query::default() });
+        [by_value, by_label].map(|found| {
+            found.iter().map(|object| object.key().name.to_string()).collect::<Vec<_>>().join(" ")
+        })
+    };
+    for (number, expected) in [
+        (0, "few many more"),
+        (2, "few many more"),
+        (3, "many more"),
+        (19_999, "many more"),
+        (20_000, "more"),
+        (30_000, ""),
+    ] {
+        let found = find(&store, &format!("v{number}"), &format!("l{number}"));
+        assert_eq!(found, [expected; 2], "{number}");
+    }
+    let before = store.bytes();
+    let replaced = store.insert(object("many", 1, 1)).unwrap();
+    assert_eq!(replaced.key().name.as_ref(), "many");
+    assert!(store.bytes() < before);
+    assert_eq!(find(&store, "v19999", "l19999"), ["more"; 2]);
+    store.remove(&Key::new("", "more"));
+    assert_eq!(find(&store, "v19999", "l19999"), [""; 2]);
+    assert_eq!(find(&store, "v0", "l0"), ["few many"; 2]);
+}

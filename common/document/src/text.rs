@@ -239,6 +239,13 @@ impl Text {
         self.twice.clone()
     }
 
+    /// Bytes that its index takes beside it.
+    #[must_use]
+    pub fn index_size(&self) -> usize {
+        let pairs = self.brackets.capacity().saturating_add(self.strings.capacity());
+        pairs.saturating_mul(size_of::<(u32, u32)>())
+    }
+
     /// The account that pays for it and for what is made of it, if there is one.
     #[must_use]
     pub fn account(&self) -> Option<&Arc<Account>> {

@@ -1,0 +1,179 @@
+//! Finds the objects of a store by words: tokens of a declared index, or labels.
+//!
+//! ```text
+//! object ─▶ its words, hashed ─▶ Index ─ word ─▶ Posting ─▶ candidates, which the query then checks
+//!             └─ more than are filed ─▶ `many`: candidates for every word
+//! ```
+//!
+//! A tenant chooses the words. So an index keeps hashes with a random seed and not the words, and files few of
+//! each object: what an object adds to an index, in bytes and in time, has a bound.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
+
+use crate::{Key, Object};
+
+/// Objects in the order of their keys.
+pub(crate) type Objects = BTreeMap<Arc<Key>, Arc<Object>>;
+
+/// Nobody outside of this process knows it, so nobody can store words of one hash.
+static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// The hash of a word.
+pub(crate) fn hash(word: impl Hash) -> u64 {
+    SEED.hash_one(word)
+}
+
+/// Bytes that a filed word takes in an index: a slot of a map that is half full, and what the allocator adds.
+pub(crate) const FILED_BYTES: usize = 96;
+
+/// Hashes that are hashes already.
+#[derive(Debug, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// Objects of one word up to here are a list: most words are those of one object. A tree takes 200 bytes.
+const FEW: usize = 8;
+
+/// The objects of one word.
+#[derive(Debug)]
+pub(crate) enum Posting {
+    One(Arc<Object>),
+    /// In the order of their keys.
+    Few(Vec<Arc<Object>>),
+    Many(Objects),
+}
+
+impl Default for Posting {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Posting {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Few(objects) => objects.len(),
+            Self::Many(objects) => objects.len(),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, object: &Arc<Object>) {
+        match self {
+            Self::Many(objects) => drop(objects.insert(object.shared_key(), object.clone())),
+            Self::One(other) if other.key() == object.key() => *other = object.clone(),
+            Self::One(other) => {
+                let mut both = vec![other.clone(), object.clone()];
+                both.sort_by(|a, b| a.key().cmp(b.key()));
+                *self = Self::Few(both);
+            }
+            Self::Few(objects) => {
+                let at = objects.partition_point(|other| other.key() < object.key());
+                // Two words of one object may have one hash.
+                if let Some(same) = objects.get_mut(at).filter(|other| other.key() == object.key())
+                {
+                    *same = object.clone();
+                } else if objects.len() == FEW {
+                    let all = objects.drain(..).chain([object.clone()]);
+                    *self = Self::Many(all.map(|object| (object.shared_key(), object)).collect());
+                } else {
+                    objects.reserve_exact(1);
+                    objects.insert(at, object.clone());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &Key) {
+        match self {
+            Self::One(object) if object.key() == key => *self = Self::default(),
+            Self::One(_) => {}
+            Self::Few(objects) => objects.retain(|object| object.key() != key),
+            Self::Many(objects) => drop(objects.remove(key)),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let (one, few, many) = match self {
+            Self::One(object) => (Some(object), None, None),
+            Self::Few(objects) => (None, Some(objects.iter()), None),
+            Self::Many(objects) => (None, None, Some(objects.values())),
+        };
+        one.into_iter().chain(few.into_iter().flatten()).chain(many.into_iter().flatten())
+    }
+}
+
+/// The words of an object, as far as an index wants to know them.
+pub(crate) enum Words<H> {
+    /// These hashes.
+    Filed(H),
+    /// More than are filed.
+    Many,
+}
+
+/// Objects by their words.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    by_word: HashMap<u64, Posting, BuildHasherDefault<Hashed>>,
+    /// Objects with more words than are filed.
+    many: Posting,
+}
+
+impl Index {
+    pub(crate) fn insert(&mut self, object: &Arc<Object>, words: Words<impl Iterator<Item = u64>>) {
+        match words {
+            Words::Many => self.many.insert(object),
+            Words::Filed(words) => {
+                for word in words {
+                    match self.by_word.get_mut(&word) {
+                        Some(posting) => posting.insert(object),
+                        None => drop(self.by_word.insert(word, Posting::One(object.clone()))),
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &Key, words: Words<impl Iterator<Item = u64>>) {
+        match words {
+            Words::Many => self.many.remove(key),
+            Words::Filed(words) => {
+                for word in words {
+                    if let Some(posting) = self.by_word.get_mut(&word) {
+                        posting.remove(key);
+                        if posting.len() == 0 {
+                            self.by_word.remove(&word);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Objects that may have the word, beside [`Index::many`].
+    pub(crate) fn of(&self, word: impl Hash) -> Option<&Posting> {
+        self.by_word.get(&hash(word))
+    }
+
+    /// Objects that may have any word.
+    pub(crate) fn many(&self) -> Option<&Posting> {
+        Some(&self.many).filter(|many| many.len() > 0)
+    }
+}

@@ -1,0 +1,198 @@
+//! The labels of an object, which are kept once: in the text that policies get of it.
+//!
+//! ```text
+//! {"metadata":{"labels":{"a":"b","c":"d"},"name":…
+//!                       └── Within ─────┘
+//! ```
+//!
+//! A policy may read the labels of any object that it gets, and ask for objects by any label, so nothing of them
+//! is left out. An API server limits neither their number nor their bytes. Looking for one in the text costs the
+//! time in which memory is read, for labels of 1 MiB some 100 µs, which the caller pays for.
+
+use std::ops::Range;
+
+use memchr::{memchr2, memmem};
+use opgate_document::{Text, Value};
+
+use crate::index::{Words, hash};
+use crate::pattern::write_text;
+
+/// Labels of an object that are filed in an index. Of the objects of a large cluster, hardly any has a quarter
+/// of them.
+const MAX_FILED: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Labels {
+    place: Place,
+    /// Hashes of all labels; none if they are more than are filed.
+    filed: Option<Box<[u64]>>,
+}
+
+/// An object of JSON with nothing but texts, sorted, without spaces and needless escapes.
+#[derive(Debug, Default)]
+enum Place {
+    #[default]
+    Nowhere,
+    /// In the text of the object. An API server writes them like that.
+    Within(Range<u32>),
+    /// Written in another way.
+    Apart(Box<str>),
+}
+
+impl Labels {
+    /// The labels of an object, of which `text` is kept.
+    pub(crate) fn of(object: Value<'_>, text: &Text) -> Self {
+        let labels = object.get("/metadata/labels").into_iter().flat_map(|l| l.members());
+        let labels = labels.filter_map(|(name, value)| Some((name, value.text()?)));
+        let (mut json, mut filed, mut count) = ("{".to_owned(), Vec::new(), 0_usize);
+        for (name, value) in labels {
+            if count > 0 {
+                json.push(',');
+            }
+            write_text(name, &mut json);
+            json.push(':');
+            write_text(value, &mut json);
+            count = count.saturating_add(1);
+            if count <= MAX_FILED {
+                filed.push(hash((name, value)));
+            }
+        }
+        json.push('}');
+        if count == 0 {
+            return Self { place: Place::Nowhere, filed: Some(Box::default()) };
+        }
+        // Wherever this text stands, it says the same.
+        let range = memmem::find(text.as_bytes(), json.as_bytes()).and_then(|start| {
+            let end = start.checked_add(json.len())?;
+            Some(u32::try_from(start).ok()?..u32::try_from(end).ok()?)
+        });
+        let place = range.map_or_else(|| Place::Apart(json.into_boxed_str()), Place::Within);
+        Self { place, filed: (count <= MAX_FILED).then(|| filed.into_boxed_slice()) }
+    }
+
+    fn json<'t>(&'t self, text: &'t str) -> &'t str {
+        match &self.place {
+            Place::Nowhere => "",
+            Place::Within(range) => {
+                let offset = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
+                text.get(offset(range.start)..offset(range.end)).unwrap_or_default()
+            }
+            Place::Apart(json) => json,
+        }
+    }
+
+    /// The value of a label, as it stands in JSON: with escapes, which no valid value needs.
+    pub(crate) fn get<'t>(&'t self, text: &'t str, key: &str) -> Option<&'t str> {
+        let json = self.json(text);
+        if key.is_empty() || memchr2(b'"', b'\\', key.as_bytes()).is_some() {
+            return None;
+        }
+        for at in memmem::find_iter(json.as_bytes(), key.as_bytes()) {
+            let (before, found) = json.split_at_checked(at)?;
+            // A quote inside of a name or a value follows a backslash.
+            let is_name = before.ends_with("{\"") || before.ends_with(",\"");
+            let value = found.get(key.len()..).and_then(|rest| rest.strip_prefix("\":\""));
+            if let Some(value) = value.filter(|_| is_name) {
+                return value.get(..end(value.as_bytes())?);
+            }
+        }
+        None
+    }
+
+    /// What an index files.
+    pub(crate) fn words(&self) -> Words<impl Iterator<Item = u64>> {
+        self.filed.as_ref().map_or(Words::Many, |filed| Words::Filed(filed.iter().copied()))
+    }
+
+    /// Number of labels in an index.
+    pub(crate) fn filed(&self) -> usize {
+        self.filed.as_ref().map_or(1, |filed| filed.len())
+    }
+
+    /// Bytes to read for one of them.
+    pub(crate) fn length(&self) -> usize {
+        match &self.place {
+            Place::Nowhere => 0,
+            Place::Within(range) => usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
+            Place::Apart(json) => json.len(),
+        }
+    }
+
+    /// Bytes beside this value itself.
+    pub(crate) fn bytes(&self) -> usize {
+        let apart = match &self.place {
+            Place::Apart(json) => json.len(),
+            Place::Nowhere | Place::Within(_) => 0,
+        };
+        apart.saturating_add(self.filed.as_ref().map_or(0, |filed| size_of_val(&**filed)))
+    }
+}
+
+/// Where a text of JSON ends whose opening quote stands before these bytes.
+fn end(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0_usize;
+    loop {
+        at = at.checked_add(memchr2(b'"', b'\\', bytes.get(at..)?)?)?;
+        match bytes.get(at)? {
+            b'"' => return Some(at),
+            // And what it escapes.
+            _ => at = at.checked_add(2)?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opgate_document::Document;
+
+    use super::*;
+
+    fn labels(json: &str) -> (Labels, Text) {
+        let object = format!(r#"{{"metadata":{{"labels":{json}}}}}"#);
+        let text = Text::new(object.clone()).unwrap();
+        (Labels::of(Document::parse(&object).unwrap().root(), &text), text)
+    }
+
+    #[test]
+    fn labels_are_found_however_they_are_written() {
+        for (json, is_within, expected) in [
+            ("{}", false, [None, None]),
+            ("null", false, [None, None]),
+            ("[]", false, [None, None]),
+            (r#"{"a":"1"}"#, true, [Some("1"), None]),
+            (r#"{"a":"","a.b/c":"2"}"#, true, [Some(""), Some("2")]),
+            (r#"{"aa":"a","b":"a"}"#, true, [None, None]),
+            (r#"{ "a.b/c": "2", "a": "1" }"#, false, [Some("1"), Some("2")]),
+            (r#"{"a":"1","a":"2"}"#, false, [Some("2"), None]),
+            (r#"{"a":1,"a.b/c":"2"}"#, false, [None, Some("2")]),
+            (r#"{"\u0061":"\u0031"}"#, false, [Some("1"), None]),
+            // What looks like a label, inside of names and values.
+            (r#"{"x,\"a":"1"}"#, true, [None, None]),
+            (r#"{"x{\"a\":\"1":"y"}"#, true, [None, None]),
+            (r#"{"x":"{\"a\":\"1\""}"#, true, [None, None]),
+            (r#"{"x":",\"a","y":"\\"}"#, true, [None, None]),
+            (r#"{"x":"\\","a":"1\""}"#, false, [Some("1\\\""), None]),
+        ] {
+            let (labels, text) = labels(json);
+            let found = ["a", "a.b/c"].map(|key| labels.get(&text, key));
+            assert_eq!(found, expected, "{json}");
+            assert_eq!(matches!(labels.place, Place::Within(_)), is_within, "{json}");
+        }
+    }
+
+    #[test]
+    fn no_more_labels_are_filed_than_the_bound() {
+        let json = |count: usize| {
+            let labels: Vec<_> = (0..count).map(|n| format!("\"l{n:03}\":\"\"")).collect();
+            format!("{{{}}}", labels.join(","))
+        };
+        for (count, filed) in [(0, Some(0)), (64, Some(64)), (65, None)] {
+            let (labels, _) = labels(&json(count));
+            let words = match labels.words() {
+                Words::Filed(words) => Some(words.count()),
+                Words::Many => None,
+            };
+            assert_eq!(words, filed, "{count}");
+        }
+    }
+}

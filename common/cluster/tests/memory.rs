@@ -1,0 +1,57 @@
+//! What a store takes of the memory of its process. Alone in its binary: nothing else allocates meanwhile.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::fmt::Write as _;
+
+use opgate_cluster::{Declaration, Index, Store};
+use opgate_document::Document;
+
+const ACCOUNTS: usize = 40;
+
+/// Bytes of this process that are no pages of files.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+}
+
+/// As a tenant may store it: an API server limits neither the number of labels nor their bytes.
+fn account(number: usize) -> String {
+    let mut labels = String::new();
+    for label in 0..17_500 {
+        let comma = if label > 0 { "," } else { "" };
+        let _ = write!(
+            labels,
+            r#"{comma}"example.com/label-{label:05}":"value-{label:05}-{number:03}""#
+        );
+    }
+    format!(
+        r#"{{"metadata":{{"labels":{{{labels}}},"name":"account-{number:03}","namespace":"tenant","resourceVersion":"{number}","uid":"u-{number}"}}}}"#
+    )
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn labels_of_stored_objects_are_kept_once() {
+    // As a server does.
+    opgate_unsafe::keep_large_memory_apart();
+    let indexes =
+        [Index { name: "name".into(), field: "/metadata/name".into(), separator: "".into() }];
+    let declaration = Declaration::new(&[], &[], &indexes).unwrap();
+    let mut store = Store::new(1);
+    let (mut sent, before) = (0, resident());
+    for number in 0..ACCOUNTS {
+        let json = account(number);
+        sent += json.len();
+        store.add(declaration.project(Document::of(json).unwrap().root()).unwrap());
+    }
+    let taken = resident() - before;
+    println!(
+        "{ACCOUNTS} accounts with 17,500 labels each, {} MiB: {} MiB resident, {} MiB counted",
+        sent >> 20,
+        taken >> 20,
+        store.bytes() >> 20
+    );
+    assert!(taken < sent + sent / 4, "{taken} of {sent}");
+    assert!(store.bytes() >= sent && store.bytes() < sent + sent / 4, "{}", store.bytes());
+}
