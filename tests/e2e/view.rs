@@ -77,6 +77,64 @@ async fn managed_fields_of_any_depth_freeze_nothing() {
     }
 }
 
+/// What a tenant stores is bounded in memory, is the tenant's own trouble, and is over when it is deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_beyond_the_bound_fail_questions_about_them_and_no_others() {
+    const STORED: usize = 40;
+    let cluster = reviews::cluster();
+    let account = |namespace: &str, name: &str, labels: usize| {
+        let labels: serde_json::Map<_, _> = (0..labels)
+            .map(|n| (format!("example.com/label-{n:05}"), json!(format!("value-{n:05}"))))
+            .collect();
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        })
+    };
+    let names = |namespace: &str, name: &str| {
+        let mut group = group(namespace, "g", &[namespace], "");
+        group["spec"]["serviceAccountName"] = json!(name);
+        reviews::create(&group, Given::DryRun)
+    };
+    for number in 0..STORED {
+        let account = account("b", &format!("large{number:02}"), 2_000);
+        cluster.apply("", "v1", "serviceaccounts", account);
+    }
+    cluster.apply("", "v1", "serviceaccounts", account("a", "small", 2));
+    let server = serve(&cluster, &["--max-cluster-memory", "4Mi", "--poll-interval", "1s"]);
+    ready(&server).await;
+    let by_name = format!("opgate_context_kept_by_name{{resource=\"{ACCOUNTS}\"}}");
+    until("accounts", async || server.metric(&by_name).await.is_some_and(|n| n > 20.0)).await;
+    // And what comes later.
+    cluster.apply("", "v1", "serviceaccounts", account("b", "later", 2_000));
+    cluster.apply("", "v1", "serviceaccounts", account("a", "second", 2));
+    until("the last one", async || decide(&server, names("a", "second")).await == "allowed").await;
+    let used = server.metric("opgate_context_memory_bytes").await.unwrap();
+    assert!(used < f64::from(2 << 20), "{used}");
+    assert_eq!(decide(&server, names("a", "small")).await, "allowed");
+    assert_eq!(decide(&server, names("a", "x")).await, "ServiceAccount x not found");
+    assert_eq!(decide(&server, names("b", "large00")).await, "allowed");
+    let refused = server.connect().await.review(names("b", "later")).await.unwrap();
+    assert_eq!(refused.status, 500);
+    let refused = refused.body;
+    assert!(refused.contains("b/later, which cannot be read"), "{refused}");
+    assert!(refused.contains("the objects of this namespace need more"), "{refused}");
+    let (_, text) = server.get("/readyz?verbose").await;
+    let line = text.lines().find(|line| line.contains(ACCOUNTS)).unwrap();
+    assert!(line.contains("no memory for") && line.ends_with("of the namespaces b"), "{line}");
+    let log = server.log();
+    let told = log.iter().filter(|line| line.to_string().contains("no memory for objects"));
+    let told: Vec<_> = told.collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["namespace"], "b");
+    // The tenant cleans up, and the server needs no restart.
+    for number in 0..STORED {
+        cluster.delete("", "serviceaccounts", "b", &format!("large{number:02}"));
+    }
+    until("memory", async || server.metric(&by_name).await == Some(0.0)).await;
+    assert_eq!(decide(&server, names("b", "later")).await, "allowed");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_up_is_not_asked_without_a_pause() {
     let cluster = reviews::cluster();

@@ -77,6 +77,23 @@ pub struct FakeCluster {
     thread: Option<JoinHandle<()>>,
 }
 
+/// See [`FakeCluster::writer`].
+#[derive(Clone)]
+pub struct Writer(Arc<Shared>);
+
+impl Writer {
+    /// [`FakeCluster::apply`].
+    pub fn apply(&self, group: &str, version: &str, plural: &str, object: Value) {
+        self.0.change(|cluster| {
+            let of = of(group, plural);
+            let resource = cluster.resources.get(&of).expect("an installed resource type");
+            let namespaced = resource.scope == Scope::Namespaced;
+            assert_eq!(object["metadata"]["namespace"].is_string(), namespaced, "{object}");
+            cluster.put(&of, version, object);
+        });
+    }
+}
+
 impl Drop for FakeCluster {
     fn drop(&mut self) {
         drop(self.stop.take());
@@ -154,13 +171,12 @@ impl FakeCluster {
     /// `resourceVersion` is new, its `uid` that of the one it replaces, or its own. It has to have a namespace
     /// if its type is namespaced, and only then.
     pub fn apply(&self, group: &str, version: &str, plural: &str, object: Value) {
-        self.shared.change(|cluster| {
-            let of = of(group, plural);
-            let resource = cluster.resources.get(&of).expect("an installed resource type");
-            let namespaced = resource.scope == Scope::Namespaced;
-            assert_eq!(object["metadata"]["namespace"].is_string(), namespaced, "{object}");
-            cluster.put(&of, version, object);
-        });
+        self.writer().apply(group, version, plural, object);
+    }
+
+    /// Creates and replaces objects, for another task.
+    pub fn writer(&self) -> Writer {
+        Writer(self.shared.clone())
     }
 
     /// Deletes an object (`namespace` is empty for one of the cluster): DELETED for watches.

@@ -9,24 +9,14 @@
 //! each object: what an object adds to an index, in bytes and in time, has a bound.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher, RandomState};
-use std::sync::{Arc, LazyLock};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
 
+use crate::words::{Words, hash};
 use crate::{Key, Object};
 
 /// Objects in the order of their keys.
 pub(crate) type Objects = BTreeMap<Arc<Key>, Arc<Object>>;
-
-/// Nobody outside of this process knows it, so nobody can store words of one hash.
-static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-/// The hash of a word.
-pub(crate) fn hash(word: impl Hash) -> u64 {
-    SEED.hash_one(word)
-}
-
-/// Bytes that a filed word takes in an index: a slot of a map that is half full, and what the allocator adds.
-pub(crate) const FILED_BYTES: usize = 96;
 
 /// Hashes that are hashes already.
 #[derive(Debug, Default)]
@@ -118,14 +108,6 @@ impl Posting {
         };
         one.into_iter().chain(few.into_iter().flatten()).chain(many.into_iter().flatten())
     }
-}
-
-/// The words of an object, as far as an index wants to know them.
-pub(crate) enum Words<H> {
-    /// These hashes.
-    Filed(H),
-    /// More than are filed.
-    Many,
 }
 
 /// Objects by their words.

@@ -14,11 +14,10 @@ use std::ops::Range;
 use memchr::{memchr2, memmem};
 use opgate_document::{Text, Value};
 
-use crate::index::{Words, hash};
 use crate::pattern::write_text;
+use crate::words::{Words, hash};
 
-/// Labels of an object that are filed in an index. Of the objects of a large cluster, hardly any has a quarter
-/// of them.
+/// Labels of an object that are filed in an index. Objects of people and controllers have some.
 const MAX_FILED: usize = 64;
 
 #[derive(Debug, Default)]
@@ -84,7 +83,9 @@ impl Labels {
     /// The value of a label, as it stands in JSON: with escapes, which no valid value needs.
     pub(crate) fn get<'t>(&'t self, text: &'t str, key: &str) -> Option<&'t str> {
         let json = self.json(text);
-        if key.is_empty() || memchr2(b'"', b'\\', key.as_bytes()).is_some() {
+        // Keys of selectors are valid, and have neither.
+        let is_plain = || memchr2(b'"', b'\\', key.as_bytes()).is_none();
+        if json.is_empty() || key.is_empty() || !is_plain() {
             return None;
         }
         for at in memmem::find_iter(json.as_bytes(), key.as_bytes()) {

@@ -14,9 +14,11 @@ mod labels;
 mod object;
 mod outline;
 mod pattern;
+mod sketch;
 mod store;
 mod tokens;
 mod version;
+mod words;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use labels::Labels;
 pub use object::{Held, Object};
 pub use outline::Outline;
 use pattern::{Keep, Pattern};
+pub use sketch::Sketch;
 pub use store::{Match, Query, Store};
 pub use version::server_version;
 

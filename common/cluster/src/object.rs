@@ -7,10 +7,9 @@ use std::sync::Arc;
 use opgate_document::{Document, Text, Value, equal};
 
 use crate::Key;
-use crate::index::FILED_BYTES;
 use crate::labels::Labels;
-use crate::store::MAX_FILED;
 use crate::tokens::Tokens;
+use crate::words::{FILED_BYTES, MAX_FILED};
 
 /// What is kept of one object. Cheap to share, never changes.
 #[derive(Debug)]

@@ -1,37 +1,26 @@
 //! What is kept of an object that is too large to be kept: its key, and the values by which indexes may find it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::{Key, Object, Query};
+use crate::{Key, Object, Query, Sketch};
 
-/// Maximum number of index values. An object with more may match every condition.
-const MAX_VALUES: usize = 256;
+/// Maximum bytes of the sketch. An object with more index values may match every condition.
+const MAX_SKETCH_BYTES: usize = 4 << 10;
 
 /// An object of which only the key and the index values are known. Whether a query returns it can be excluded, but
 /// not confirmed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outline {
     key: Arc<Key>,
-    /// Per index, the sorted hashes of its values; none if there are too many. Two values with the same hash
-    /// make a query match that would not: the safe side.
-    values: Option<Box<[Box<[u64]>]>>,
+    sketch: Option<Sketch>,
 }
 
 impl Outline {
     /// The outline of an object.
     #[must_use]
     pub fn of(object: &Object) -> Self {
-        let count: usize = object.tokens.iter().map(|tokens| tokens.len()).sum();
-        let values = (count <= MAX_VALUES).then(|| {
-            let hashes = object.tokens.iter().map(|tokens| {
-                let mut hashes: Vec<_> = tokens.iter().map(|token| hash(token)).collect();
-                hashes.sort_unstable();
-                hashes.into_boxed_slice()
-            });
-            hashes.collect()
-        });
-        Self { key: object.key.clone(), values }
+        let sketch = Some(object.sketch()).filter(|sketch| sketch.size() <= MAX_SKETCH_BYTES);
+        Self { key: object.shared_key(), sketch }
     }
 
     /// Namespace and name.
@@ -43,33 +32,15 @@ impl Outline {
     /// Whether the conditions of a query may hold for the object. Its labels are unknown.
     #[must_use]
     pub fn may_match(&self, query: &Query) -> bool {
-        if query.namespace.as_deref().is_some_and(|namespace| *self.key.namespace != *namespace) {
-            return false;
-        }
-        let Some(values) = &self.values else { return true };
-        query.matches.iter().all(|condition| {
-            values.get(condition.index).is_none_or(|known| {
-                if known.is_empty() {
-                    return condition.absent;
-                }
-                condition.values.iter().any(|value| known.binary_search(&hash(value)).is_ok())
-            })
-        })
+        query.may_hold(&self.key, self.sketch.as_ref(), None)
     }
 
     /// Bytes in use.
     #[must_use]
     pub fn size(&self) -> usize {
-        let values = self.values.iter().flat_map(|values| values.iter());
-        let values: usize = values.map(|hashes| 16 + hashes.len() * size_of::<u64>()).sum();
-        size_of::<Self>() + self.key.namespace.len() + self.key.name.len() + values
+        let sketch = self.sketch.as_ref().map_or(0, Sketch::size);
+        size_of::<Self>() + self.key.namespace.len() + self.key.name.len() + sketch
     }
-}
-
-fn hash(value: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]
@@ -122,12 +93,12 @@ mod tests {
             (3, None, &[(0, "api-1", false), (1, "x", false)], false),
             (3, None, &[(0, "api-1", false), (1, "x", true)], true),
             // More values than are kept: any may be among them.
-            (300, None, &[(0, "other", false)], true),
-            (300, Some("other"), &[(0, "api-1", false)], false),
+            (3_000, None, &[(0, "other", false)], true),
+            (3_000, Some("other"), &[(0, "api-1", false)], false),
         ] {
             let outline = outline(count);
             assert_eq!(outline.may_match(&query(namespace, matches)), expected, "{matches:?}");
-            assert!(outline.size() < 3_000);
+            assert!(outline.size() < 5_000);
         }
     }
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use opgate_document::Meter;
 use opgate_upstream::labels::Selector;
 
-use crate::index::{Index, Objects, Posting, Words, hash};
+use crate::index::{Index, Objects, Posting};
 use crate::tokens::Tokens;
+use crate::words::{MAX_FILED, Words, hash};
 use crate::{Key, Object};
 
 /// Which objects. Every condition that is there must hold.
@@ -59,12 +60,12 @@ impl Query {
 
 /// Units of work for an object that is looked at, for a value that is looked up, and for an object that
 /// is filed. Bytes of labels that are read for one unit.
-const OBJECT: usize = 8;
-const LOOK_UP: usize = 16;
+pub(crate) const OBJECT: usize = 8;
+pub(crate) const LOOK_UP: usize = 16;
 const FILED: usize = 64;
 const READ: usize = 64;
 
-fn spend(meter: Option<&Meter>, units: usize) -> bool {
+pub(crate) fn spend(meter: Option<&Meter>, units: usize) -> bool {
     meter.is_none_or(|meter| meter.spend(units))
 }
 
@@ -106,9 +107,6 @@ impl Postings {
         self.by_value.remove(key, words(tokens));
     }
 }
-
-/// Values of an object that one index files, under a lock for which queries wait. The CSV with most has 200.
-pub(crate) const MAX_FILED: usize = 1_024;
 
 fn words(tokens: &Tokens) -> Words<impl Iterator<Item = u64>> {
     match tokens.len() {

@@ -391,3 +391,31 @@ fn objects_with_more_values_than_are_indexed_are_found() {
     assert_eq!(find(&store, "v19999", "l19999"), [""; 2]);
     assert_eq!(find(&store, "v0", "l0"), ["few many"; 2]);
 }
+
+/// Without its content it still says which queries it cannot answer.
+#[test]
+fn sketch_excludes_queries_for_other_values() {
+    let declaration =
+        Declaration::new(&[], &[], &[index("v", "/v/*", ""), index("w", "/w", "")]).unwrap();
+    let values: Vec<_> = (0..5_000).map(|n| format!("\"v{n}\"")).collect();
+    let json =
+        format!(r#"{{"metadata":{{"name":"n","namespace":"ns"}},"v":[{}]}}"#, values.join(","));
+    let object = project(&declaration, &json);
+    let (key, sketch) = (object.key(), object.sketch());
+    assert!(sketch.size() < 25_000 && object.size() > 2 * sketch.size());
+    let may = |namespace: Option<&str>, index: usize, value: &str, absent: bool| {
+        let values = Arc::new(HashSet::from([value.to_owned()]));
+        let matches = vec![Match { index, values, absent }];
+        let namespace = namespace.map(str::to_owned);
+        let query = Query { namespace, matches, ..Query::default() };
+        assert!(query.may_hold(key, None, None) || query.namespace.as_deref() == Some("other"));
+        query.may_hold(key, Some(&sketch), None)
+    };
+    assert!((0..5_000).all(|n| may(None, 0, &format!("v{n}"), false)));
+    let wrong = (0..5_000).filter(|n| may(None, 0, &format!("x{n}"), true)).count();
+    assert!(wrong < 3, "{wrong}");
+    assert!(may(Some("ns"), 0, "v1", false) && !may(Some("other"), 0, "v1", false));
+    assert!(may(None, 1, "x", true) && !may(None, 1, "x", false));
+    assert!(may(None, 2, "x", false), "an index of which it says nothing");
+    assert!(Query::default().may_hold(key, Some(&sketch), None));
+}

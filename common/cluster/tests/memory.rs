@@ -36,7 +36,7 @@ fn labels_of_stored_objects_are_kept_once() {
     // As a server does.
     opgate_unsafe::keep_large_memory_apart();
     let indexes =
-        [Index { name: "name".into(), field: "/metadata/name".into(), separator: "".into() }];
+        [Index { name: "name".into(), field: "/metadata/name".into(), separator: String::new() }];
     let declaration = Declaration::new(&[], &[], &indexes).unwrap();
     let mut store = Store::new(1);
     let (mut sent, before) = (0, resident());

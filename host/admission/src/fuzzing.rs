@@ -6,7 +6,7 @@
 
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 
-use crate::cluster::wire::{self, Page, PageText};
+use crate::cluster::wire::{self, Event, Page, PageText};
 use crate::cluster::{Cluster, Kind, Listing, Options, Reading, Source, World};
 
 /// What an API server has reported about one resource, without the connection. The field `spec.a`
@@ -58,7 +58,11 @@ impl View {
         let mut listing = std::mem::take(&mut self.listing);
         let (mut text, mut rest) = (PageText::default(), json);
         while let Some(item) = text.next(&mut rest).map_err(|trouble| trouble.to_string())? {
-            wire::take(self.kind()?, &mut listing, item, "").map_err(|why| why.to_string())?;
+            let kind = self.kind()?;
+            let change = wire::item(kind.reading(), item, "").map_err(|why| why.to_string())?;
+            if let Some(change) = change {
+                kind.add(&mut listing, change);
+            }
         }
         let Page { count, next, version } = text.end().map_err(|trouble| trouble.to_string())?;
         if next.is_empty() {
@@ -77,7 +81,9 @@ impl View {
     /// If it is not an event, or is an error, or has an earlier version.
     pub fn event(&mut self, line: &[u8]) -> Result<(), String> {
         let mut version = std::mem::take(&mut self.version);
-        let read = wire::event(self.kind()?, line.to_vec(), &mut version);
+        let kind = self.kind()?;
+        let read = Event::read(kind.reading(), line.to_vec());
+        let read = read.and_then(|event| event.take_over(kind, &mut version));
         self.version = version;
         read.map_err(|trouble| trouble.to_string())
     }

@@ -7,10 +7,10 @@
 //! |---|---|---|
 //! | a quarter | what requests hold ([`super::memory`]) | 256 MiB |
 //! | a quarter | connections, of 64 KiB each | 4,096 connections |
+//! | a quarter | objects of the cluster that policies read (`opgate_admission::cluster`) | |
 //! | three eighths, or all but 128 MiB up to three quarters if that is more | child processes that compile (`opgate_engine::apart`), before anybody connects | 1 GiB each |
 //!
-//! The rest is for the program, for the policies' code and instances, and for the view of the
-//! cluster.
+//! The rest is for the program, and for the policies' code and instances.
 //!
 //! While the server serves, other work, such as loading another configuration, gets what is left of the limit
 //! beside what the process has and what requests may still take ([`Room::left`]).
@@ -48,6 +48,8 @@ pub struct Room {
     pub requests: usize,
     /// Connections of the webhook port.
     pub connections: usize,
+    /// Bytes of the objects of the cluster that are kept.
+    pub cluster: usize,
     /// Bytes that child processes may use together, before there are requests and connections.
     pub children: usize,
 }
@@ -87,6 +89,7 @@ impl Room {
             limit,
             requests: part(REQUESTS, 4),
             connections: connections.max(FEWEST_CONNECTIONS),
+            cluster: part(usize::MAX, 4),
             children: limit.map_or(usize::MAX, |all| {
                 (all / 8 * 3).max(all.saturating_sub(ITSELF).min(all / 4 * 3))
             }),
@@ -229,16 +232,18 @@ mod tests {
     #[test]
     fn what_strangers_get_is_a_part_of_the_limit() {
         let within = |mib: usize| {
-            let Room { requests, connections, children, .. } = Room::within(Some(mib << 20));
-            (requests >> 20, connections, children >> 20)
+            let Room { requests, connections, cluster, children, .. } =
+                Room::within(Some(mib << 20));
+            (requests >> 20, connections, cluster >> 20, children >> 20)
         };
-        assert_eq!(within(16), (4, 64, 6));
-        assert_eq!(within(128), (32, 512, 48));
-        assert_eq!(within(256), (64, 1_024, 128));
-        assert_eq!(within(512), (128, 2_048, 384));
-        assert_eq!(within(64 << 10), (256, 4_096, 48 << 10));
-        let Room { requests, connections, children, limit } = Room::within(None);
+        assert_eq!(within(16), (4, 64, 4, 6));
+        assert_eq!(within(128), (32, 512, 32, 48));
+        assert_eq!(within(256), (64, 1_024, 64, 128));
+        assert_eq!(within(512), (128, 2_048, 128, 384));
+        assert_eq!(within(64 << 10), (256, 4_096, 16 << 10, 48 << 10));
+        let Room { requests, connections, cluster, children, limit } = Room::within(None);
         assert_eq!((requests >> 20, connections, limit), (256, 4_096, None));
+        assert_eq!(cluster, usize::MAX);
         assert_eq!(children, usize::MAX);
     }
 }

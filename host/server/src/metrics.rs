@@ -233,9 +233,12 @@ struct ClusterMetrics {
     polled: Family<Read, Gauge>,
     interrupted: Family<Read, Gauge>,
     unreadable: Family<Read, Gauge>,
+    by_name: Family<Read, Gauge>,
     reservations: Family<Read, Gauge>,
     reservation_ratio: Family<Read, Gauge<f64, AtomicU64>>,
     unauthorized: Family<Read, Gauge>,
+    memory: Gauge,
+    memory_limit: Gauge,
 }
 
 impl ClusterMetrics {
@@ -260,6 +263,14 @@ impl ClusterMetrics {
         registry.register("context_interrupted", text, self.interrupted.clone());
         let text = "Objects that cannot be read";
         registry.register("context_unreadable", text, self.unreadable.clone());
+        let text = "Objects of which only the names are kept, because there is no memory for them";
+        registry.register("context_kept_by_name", text, self.by_name.clone());
+        let text = "Memory of the objects that are kept, of all resources";
+        let memory = self.memory.clone();
+        registry.register_with_unit("context_memory", text, Unit::Bytes, memory);
+        let text = "Maximum memory of the objects that are kept";
+        let memory_limit = self.memory_limit.clone();
+        registry.register_with_unit("context_memory_limit", text, Unit::Bytes, memory_limit);
         let text = "Requests that were allowed and are not known to be stored";
         registry.register("context_reservations", text, self.reservations.clone());
         let text =
@@ -272,6 +283,9 @@ impl ClusterMetrics {
     fn update(&self, cluster: &Cluster) {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let now = cluster.kinds().iter().map(|kind| kind.name().to_owned()).collect();
+        let (memory, limit) = cluster.memory();
+        self.memory.set(number(memory));
+        self.memory_limit.set(if limit == usize::MAX { 0 } else { number(limit) });
         let before = mem::replace(&mut *self.known.lock(), now);
         for resource in before.into_iter().filter(|old| !self.known.lock().contains(old)) {
             self.end(&Read { resource });
@@ -297,6 +311,7 @@ impl ClusterMetrics {
             let interrupted = status.interrupted.is_some();
             self.interrupted.get_or_create(&read).set(i64::from(interrupted));
             self.unreadable.get_or_create(&read).set(number(status.unreadable));
+            self.by_name.get_or_create(&read).set(number(status.by_name));
             self.reservations.get_or_create(&read).set(number(status.reservations));
             let percent = fullest.get(kind.name()).copied().unwrap_or_default();
             let ratio = f64::from(u32::try_from(percent).unwrap_or(u32::MAX)) / 100.0;
@@ -316,6 +331,7 @@ impl ClusterMetrics {
             &self.polled,
             &self.interrupted,
             &self.unreadable,
+            &self.by_name,
             &self.reservations,
             &self.unauthorized,
         ] {

@@ -115,9 +115,16 @@ fn resource(set: &Set, kind: &Kind) -> String {
         Some(age) => format!(", polled {} s ago", age.as_secs()),
         None => String::new(),
     };
-    let unreadable = match status.unreadable {
+    let unreadable = match status.unreadable.saturating_sub(status.by_name) {
         0 => String::new(),
         some => format!(", {some} of them cannot be read"),
+    };
+    let by_name = match status.by_name {
+        0 => String::new(),
+        some => {
+            let namespaces = status.crowded.join(", ");
+            format!(", no memory for {some} of the namespaces {namespaces}")
+        }
     };
     let error = status.error.filter(|_| mark != "+").map(|error| match text.as_str() {
         "" => error,
@@ -128,5 +135,5 @@ fn resource(set: &Set, kind: &Kind) -> String {
         _ => format!("; needed by {}", needed_by(set, kind).join(", ")),
     };
     let error = error.unwrap_or_default();
-    format!("[{mark}]{} {text}{unreadable}{polled}{error}{needed}", kind.name())
+    format!("[{mark}]{} {text}{unreadable}{by_name}{polled}{error}{needed}", kind.name())
 }

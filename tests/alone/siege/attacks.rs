@@ -35,7 +35,7 @@ pub(crate) struct Attack {
     pub(crate) start: fn(&mut JoinSet<()>, &Arc<Field>, &FakeCluster),
 }
 
-pub(crate) const ATTACKS: [Attack; 13] = [
+pub(crate) const ATTACKS: [Attack; 15] = [
     Attack { name: "36 bodies of 6 MiB that are nothing but brackets", start: brackets },
     Attack { name: "8 connections with CSVs of 2 MiB", start: |set, field, _| burn(set, field, 8) },
     Attack {
@@ -58,6 +58,8 @@ pub(crate) const ATTACKS: [Attack; 13] = [
         name: "29 MiB of stored accounts; large stored CSVs and groups of its API group",
         start: neighbours,
     },
+    Attack { name: "130 stored accounts with 17,500 labels each", start: labels },
+    Attack { name: "20 writes a second of one stored object of 1.4 MB", start: rewrite },
 ];
 
 /// Where the attackers are.
@@ -251,7 +253,7 @@ fn neighbours(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) 
     let (begun, ops) = (after(field, 1), field.ops);
     set.spawn(async move {
         // Until the server has seen them.
-        while csvs(ops).await != Some(4) {
+        while known(ops, "clusterserviceversions").await != Some(4) {
             tokio::task::yield_now().await;
         }
         begun();
@@ -259,17 +261,65 @@ fn neighbours(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) 
     });
 }
 
-/// How many CSVs the server knows.
-async fn csvs(ops: SocketAddr) -> Option<u32> {
+/// How many objects of a resource the server knows, in full or by name.
+async fn known(ops: SocketAddr, resource: &str) -> Option<u32> {
     let mut stream = TcpStream::connect(ops).await.ok()?;
     let ask = format!("GET /metrics HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n");
     stream.write_all(ask.as_bytes()).await.ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await.ok()?;
-    let is_it = |line: &&str| {
-        line.starts_with("opgate_context_objects") && line.contains("clusterserviceversions")
-    };
-    text.lines().find(is_it)?.rsplit_once(' ')?.1.parse().ok()
+    let lines = text.lines().filter(|line| {
+        let is_count = ["opgate_context_objects", "opgate_context_kept_by_name"]
+            .iter()
+            .any(|name| line.starts_with(name));
+        is_count && line.contains(resource)
+    });
+    lines.map(|line| line.rsplit_once(' ')?.1.parse::<u32>().ok()).sum()
+}
+
+/// Accounts with as many labels as an API server takes: 17,500 each.
+fn labels(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) {
+    let labels: serde_json::Map<_, _> = (0..17_500)
+        .map(|n| (format!("example.com/label-{n:05}"), json!(format!("value-{n:05}"))))
+        .collect();
+    for number in 0..130 {
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {
+                "name": format!("labelled{number}"), "namespace": "labels", "labels": labels,
+            },
+        });
+        cluster.apply("", "v1", "serviceaccounts", account);
+    }
+    let (begun, ops) = (after(field, 1), field.ops);
+    set.spawn(async move {
+        while known(ops, "serviceaccounts").await.is_none_or(|known| known < 130) {
+            tokio::task::yield_now().await;
+        }
+        begun();
+        std::future::pending::<()>().await;
+    });
+}
+
+/// A CSV that is stored again and again, with as many owned APIs as fit.
+fn rewrite(set: &mut JoinSet<()>, field: &Arc<Field>, cluster: &FakeCluster) {
+    let owned =
+        |n: usize| json!({"group": "birds.com", "version": format!("v{n}"), "kind": "Goose"});
+    let mut csv = csv("rewritten.v1", "displayName", &json!("x"));
+    csv["spec"]["apiservicedefinitions"] =
+        json!({"owned": (0..25_000).map(owned).collect::<Vec<_>>()});
+    let (begun, cluster) = (after(field, 5), cluster.writer());
+    set.spawn(async move {
+        let mut often = tokio::time::interval(Duration::from_millis(50));
+        for number in 0_usize.. {
+            often.tick().await;
+            let (mut csv, cluster) = (csv.clone(), cluster.clone());
+            csv["spec"]["displayName"] = json!(number.to_string());
+            let write = move || cluster.apply(OLM, "v1alpha1", "clusterserviceversions", csv);
+            tokio::task::spawn_blocking(write).await.unwrap();
+            begun();
+        }
+    });
 }
 
 fn spin(set: &mut JoinSet<()>, field: &Arc<Field>, _: &FakeCluster) {

@@ -16,6 +16,7 @@ use kube::core::params::ListParams;
 use opgate_cluster::Resource;
 use opgate_document::{Document, Value};
 
+use super::aside::Waiting;
 use super::pages::{FIRST, next_limit};
 use super::requests::{in_time, path};
 use super::wire::{PageText, Trouble, read_document};
@@ -114,7 +115,7 @@ impl Connection {
         let mut restarts = 0;
         loop {
             let began = tokio::time::Instant::now();
-            match self.0.list(kind, kind.namespace(), None).await {
+            match self.0.list(kind, kind.namespace(), None, Waiting::Request).await {
                 Ok(listing) => kind.replace(listing, began),
                 Err(Trouble::Absent) => kind.absent(),
                 Err(Trouble::Gone) if restarts < RESTARTS => {

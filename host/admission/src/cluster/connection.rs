@@ -17,6 +17,7 @@ use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::util::{MapRequestLayer, MapResponseLayer};
 
+use super::aside::Waiting;
 use super::direct::Api;
 use super::lens::{Listing, Scope};
 use super::live::{Waits, follow};
@@ -192,7 +193,7 @@ impl Connection {
                 (Some(&*key.namespace).filter(|namespace| !namespace.is_empty()), Some(&*key.name))
             }
         };
-        match self.0.list(kind, namespace, name).await {
+        match self.0.list(kind, namespace, name, Waiting::Request).await {
             Ok(listing) => Ok(listing),
             // The watch has found out the same.
             Err(Trouble::Absent) if kind.status().standing == Standing::NotInstalled => {

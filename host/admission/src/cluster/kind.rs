@@ -7,6 +7,7 @@
 //! ```
 
 mod answers;
+mod news;
 mod reserving;
 mod standing;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use opgate_cluster::{Declaration, Key, Object, Query, Resource, Selector, Store, Unreadable};
+use opgate_cluster::{Declaration, Key, Resource, Selector, Store};
 use opgate_document::Value;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
@@ -22,9 +23,11 @@ use tokio::time::Instant;
 
 use super::desk::Awaited;
 use super::lens::Listing;
-use super::reservations::{Reservations, is_newer};
+use super::memory::Memory;
+use super::reservations::Reservations;
 use super::{Options, Reading, Source};
 
+pub(crate) use news::Change;
 pub(super) use reserving::Allowed;
 pub use reserving::Counters;
 pub(super) use standing::Refused;
@@ -34,7 +37,7 @@ pub use standing::{Standing, Status};
 /// The objects of one resource that any policy reads.
 #[derive(Debug)]
 pub struct Kind {
-    reading: Reading,
+    reading: Arc<Reading>,
     /// Its name for people: the resource, and the namespace where other kinds have the same resource.
     name: String,
     options: Options,
@@ -47,10 +50,12 @@ pub struct Kind {
     reserved: Notify,
     /// Whether its objects are some of those that there are: what is not among them may exist.
     is_partial: AtomicBool,
+    /// The memory for its objects, and for those of other kinds of its view.
+    memory: Arc<Memory>,
 }
 
 impl Kind {
-    pub(super) fn new(reading: Reading, options: Options) -> Self {
+    pub(super) fn new(reading: Reading, options: Options, memory: Arc<Memory>) -> Self {
         let objects = Store::new(reading.declaration.index_count());
         let state = State {
             listing: Listing { objects, ..Listing::default() },
@@ -70,8 +75,8 @@ impl Kind {
         let name = reading.resource.to_string();
         let (state, awaited) = (RwLock::new(state), Awaited::default());
         let (settled, reserved) = (Notify::new(), Notify::new());
-        let is_partial = AtomicBool::new(false);
-        Self { reading, name, options, state, awaited, settled, reserved, is_partial }
+        let (is_partial, reading) = (AtomicBool::new(false), Arc::new(reading));
+        Self { reading, name, options, state, awaited, settled, reserved, is_partial, memory }
     }
 
     /// The same in a view that does not serve yet.
@@ -91,8 +96,13 @@ impl Kind {
     }
 
     /// What it reads.
-    pub(super) fn reading(&self) -> &Reading {
+    pub(crate) fn reading(&self) -> &Reading {
         &self.reading
+    }
+
+    /// The same, for another thread.
+    pub(super) fn shared_reading(&self) -> Arc<Reading> {
+        self.reading.clone()
     }
 
     /// The resource.
@@ -138,90 +148,6 @@ impl Kind {
         &self.reading.declaration
     }
 
-    /// The stored part of an object; `None` if the object is not stored. `namespace` is that of the
-    /// request, for objects without one.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub(super) fn project(
-        &self,
-        object: Value<'_>,
-        namespace: &str,
-    ) -> Result<Option<Object>, Unreadable> {
-        let object = self.declaration().project(object)?.in_namespace(namespace);
-        let inside = self.namespace().is_none_or(|ns| *ns == *object.key().namespace);
-        Ok((inside && self.labels().matches(|key| object.label(key))).then_some(object))
-    }
-
-    /// An empty listing, to be filled.
-    pub(super) fn empty(&self) -> Listing {
-        let objects = Store::new(self.declaration().index_count());
-        Listing { objects, ..Listing::default() }
-    }
-
-    /// Adds an object of the API server to a listing. An unreadable one is recorded there.
-    pub(super) fn take(&self, listing: &mut Listing, object: Value<'_>, namespace: &str) {
-        match self.project(object, namespace) {
-            Ok(Some(object)) => listing.objects.add(object),
-            Ok(None) => {}
-            Err(why) => {
-                // An API server has no objects without a name.
-                let Some(key) = key_of(object, namespace) else { return };
-                if !self.state.read().listing.unreadable.contains_key(&key) {
-                    self.tell_unreadable(&key, why);
-                }
-                listing.unreadable.insert(key, why);
-            }
-        }
-    }
-
-    fn tell_unreadable(&self, key: &Key, why: Unreadable) {
-        let line = |text: &str| opgate_text::one_line(text, 253);
-        tracing::warn!(
-            resource = %self.resource(), namespace = line(&key.namespace), name = line(&key.name),
-            why = %why, "an object cannot be read; questions that it may be an answer to have none"
-        );
-    }
-
-    /// Takes over a complete list that started at this time. It shows nothing that came later.
-    pub(crate) fn replace(&self, listing: Listing, began: Instant) {
-        let is_filtered = !self.labels().is_empty();
-        let mut state = self.state.write();
-        if is_newer(&state.listing.version, &listing.version) {
-            state.reserved.start_anew();
-        }
-        for key in state.reserved.all() {
-            match listing.objects.get(&key) {
-                Some(object) => {
-                    let (version, uid) = (object.resource_version(), object.uid());
-                    state.reserved.shown(&key, version, uid, Some(object));
-                }
-                None => state.reserved.not_listed(&key, &listing.version, is_filtered),
-            }
-        }
-        self.is_partial.store(false, Ordering::Relaxed);
-        state.listing = listing;
-        state.lists = state.lists.saturating_add(1);
-        state.synced.get_or_insert_with(Instant::now);
-        state.absent = false;
-        state.heard(true, began);
-        drop(state);
-        self.settled.notify_waiters();
-    }
-
-    /// Takes over the objects of a file, instead of those of the same names.
-    pub(super) fn merge(&self, listing: Listing) {
-        let mut state = self.state.write();
-        for object in listing.objects.select(&Query::default()) {
-            state.listing.unreadable.remove(object.key());
-            state.listing.objects.insert(object);
-        }
-        for (key, why) in listing.unreadable {
-            state.listing.objects.remove(&key);
-            state.listing.unreadable.insert(key, why);
-        }
-    }
-
     /// Whether it knows some objects only, and cannot say which others there are.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial.load(Ordering::Relaxed)
@@ -242,48 +168,6 @@ impl Kind {
         state.absent = true;
         // What is installed later can be another API.
         state.polled = self.resource().is_server_version();
-    }
-
-    /// Takes over an added or changed object.
-    pub(super) fn apply(&self, object: Value<'_>, namespace: &str) {
-        let Some(key) = key_of(object, namespace) else { return };
-        let projected = self.project(object, namespace);
-        let text = |pointer: &str| object.get(pointer).and_then(|v| v.text()).unwrap_or_default();
-        let (version, uid) = (text("/metadata/resourceVersion"), text("/metadata/uid"));
-        if let Err(why) = &projected {
-            self.tell_unreadable(&key, *why);
-        }
-        let projected = projected.map(|object| object.map(Arc::new));
-        let shown = projected.as_ref().ok().and_then(Option::as_ref);
-        let mut state = self.state.write();
-        state.reserved.shown(&key, version, uid, shown);
-        state.listing.unreadable.remove(&key);
-        match projected {
-            Ok(Some(object)) => state.listing.objects.insert(object),
-            // It no longer has the required labels.
-            Ok(None) => drop(state.listing.objects.remove(&key)),
-            Err(why) => {
-                state.listing.objects.remove(&key);
-                state.listing.unreadable.insert(key, why);
-            }
-        }
-        state.listing.move_to(version);
-        state.heard(true, Instant::now());
-        drop(state);
-        self.settled.notify_waiters();
-    }
-
-    /// Removes an object. `version` is that of its deletion. `uid` distinguishes it from others
-    /// with its name.
-    pub(super) fn delete(&self, key: &Key, version: &str, uid: &str) {
-        let mut state = self.state.write();
-        state.reserved.gone(key, version, uid);
-        state.listing.objects.remove(key);
-        state.listing.unreadable.remove(key);
-        state.listing.move_to(version);
-        state.heard(true, Instant::now());
-        drop(state);
-        self.settled.notify_waiters();
     }
 
     /// The API server has no news up to this version.

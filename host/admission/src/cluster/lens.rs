@@ -6,13 +6,14 @@
 //! reservations ──────────────────┴▶ World: Stored, Applied, Together, Apart ─▶ what a policy sees
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use opgate_cluster::{Key, Object, Outline, Store, Unreadable};
+use opgate_cluster::{Key, Object, Outline, Store};
 
 use super::reservations::{Form, MAX_WORLDS, Shown, stored};
 use super::samples::Samples;
+use super::unreadable::UnreadableObjects;
 
 /// Unsettled changes may be stored or not. A verdict holds only if it holds in each of these
 /// worlds.
@@ -97,7 +98,7 @@ pub struct Listing {
     /// The readable ones.
     pub objects: Store,
     /// The unreadable ones, with the reason.
-    pub unreadable: BTreeMap<Key, Unreadable>,
+    pub unreadable: UnreadableObjects,
     /// The `resourceVersion` up to which it is complete; empty for files.
     pub version: String,
 }

@@ -18,10 +18,11 @@ use kube::core::Request;
 use kube::core::params::WatchParams;
 use tokio::time::Instant;
 
+use super::aside::Waiting;
 use super::kind::{Refused, poll_time, watch_time};
 use super::pages::LARGEST_OBJECT;
 use super::requests::{Server, label_selector, no_answer, path};
-use super::wire::{Trouble, event};
+use super::wire::{Event, Trouble};
 use super::{Kind, Options, Standing};
 
 /// Waits after errors, doubled from the first to the last.
@@ -110,7 +111,7 @@ fn shortened(wait: Duration) -> Duration {
 /// before the next list.
 pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> Duration {
     let began = Instant::now();
-    let trouble = match server.list(kind, kind.namespace(), None).await {
+    let trouble = match server.list(kind, kind.namespace(), None, Waiting::View).await {
         Ok(listing) => {
             (waits.absences, waits.outages) = (0, 0);
             let (objects, mut version) = (listing.objects.len(), listing.version.clone());
@@ -205,7 +206,7 @@ fn failed(kind: &Kind, waits: &mut Waits, trouble: &Trouble) -> Duration {
             kind.absent();
             return ABSENT_WAIT;
         }
-        Trouble::Gone | Trouble::Silence => {
+        Trouble::Gone | Trouble::Silence | Trouble::Memory => {
             tracing::debug!(resource = %kind.resource(), why = %trouble, "listing again");
             return waits.next();
         }
@@ -236,7 +237,7 @@ async fn watch_on(
     let mut failed_here = 0;
     loop {
         let (started, before) = (Instant::now(), version.clone());
-        let ended = watch_once(server, kind, watch, version).await;
+        let ended = watch_once(server, kind, watch, waits.poll, version).await;
         if *version != before {
             failed_here = 0;
             waits.well(server, kind);
@@ -247,6 +248,9 @@ async fn watch_on(
                 if kind.silence() > watch.saturating_add(watch / 2) {
                     // It sends no bookmarks; a list has the same effect.
                     return Trouble::Silence;
+                }
+                if kind.has_memory_again() {
+                    return Trouble::Memory;
                 }
                 continue;
             }
@@ -267,11 +271,12 @@ async fn watch_on(
 }
 
 /// One watch, until it ends. `version` moves on with it. Opening it is no contact: only its
-/// messages are.
+/// messages are. It ends after `look` or a multiple of it if a list would show more.
 async fn watch_once(
     server: &Server,
     kind: &Kind,
     watch: Duration,
+    look: Duration,
     version: &mut String,
 ) -> Result<(), Trouble> {
     let params = WatchParams {
@@ -290,6 +295,8 @@ async fn watch_once(
     let mut stream = std::pin::pin!(stream);
     let silence = watch.saturating_add(GRACE);
     let (mut line, mut steady) = (Vec::new(), std::pin::pin!(tokio::time::sleep(STEADY)));
+    let look = look.max(FIRST_WAIT);
+    let mut looks = tokio::time::interval_at(Instant::now() + look, look);
     loop {
         line.clear();
         let mut rest = stream.as_mut().take(LARGEST_OBJECT);
@@ -299,6 +306,11 @@ async fn watch_once(
             tokio::select! {
                 read = &mut reading => break read,
                 () = &mut steady, if !steady.is_elapsed() => kind.steady(),
+                _ = looks.tick() => {
+                    if kind.has_memory_again() {
+                        return Err(Trouble::Memory);
+                    }
+                }
             }
         };
         let read = read.map_err(|_| Trouble::Other(no_answer(silence)))?;
@@ -312,8 +324,9 @@ async fn watch_once(
         if line.trim_ascii().is_empty() {
             continue;
         }
-        // One at a time, for all resources.
-        let _one = server.one().await;
-        event(kind, std::mem::take(&mut line), version)?;
+        let reading = kind.shared_reading();
+        let read = move |line| Event::read(&reading, line);
+        let event = server.readers.read(std::mem::take(&mut line), Waiting::View, read).await?;
+        event.take_over(kind, version)?;
     }
 }

@@ -18,6 +18,7 @@
 //! allowed change is *reserved* ([`Cluster::reserve`]). Until it is known whether the API server
 //! stored it, a verdict must hold both with it and without it ([`decide()`]).
 
+mod aside;
 mod audit;
 mod claims;
 mod confirm;
@@ -29,6 +30,7 @@ mod inspect;
 mod kind;
 mod lens;
 mod live;
+mod memory;
 mod pages;
 pub(crate) mod reader;
 mod requests;
@@ -41,6 +43,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod token;
+mod unreadable;
 mod usage;
 pub(crate) mod wire;
 
@@ -67,9 +70,11 @@ use reservations::{Tenant, Usage};
 pub use samples::{Ask, Grants, NoSample, Samples};
 pub use snapshot::{Listings, Snapshot};
 pub use tally::Tally;
+pub use unreadable::{NotKept, UnreadableObjects};
 pub use usage::ReservationUsage;
 
 use crate::review::{Operation, Review};
+use memory::Memory;
 
 /// The reads of one policy from one resource, with its settings applied.
 #[derive(Debug, Clone)]
@@ -134,6 +139,8 @@ pub struct Options {
     pub bounds: Bounds,
     /// The handling of queries about a resource whose watch fails.
     pub interrupted: Interrupted,
+    /// Maximum bytes of the objects that are kept.
+    pub memory: usize,
 }
 
 impl Options {
@@ -149,6 +156,7 @@ impl Options {
             reservation: Duration::from_secs(2),
             bounds: Bounds::AUTHENTICATED,
             interrupted: Interrupted::Read,
+            memory: usize::MAX,
         }
     }
 }
@@ -163,6 +171,8 @@ pub struct Cluster {
     claims: Claims,
     /// Objects of files for samples.
     files: samples::Files,
+    /// The memory of the objects of this view, and of those that it replaces or that replace it.
+    memory: Arc<Memory>,
 }
 
 /// An allowed request that changes an object.
@@ -244,13 +254,16 @@ impl Cluster {
             let limits: String = namespace.chain(labels).take_while(|_| of > 1).collect();
             format!("{}{limits}", reading.resource)
         };
+        let memory =
+            beside.map_or_else(|| Memory::new(options.memory), |other| other.memory.clone());
         let kind = |reading: &Reading| {
             let name = name(reading);
             let is_it =
                 |kind: &&Arc<Kind>| kind.name() == name && desk::is_same(kind.reading(), reading);
             let known = beside.and_then(|other| other.kinds.iter().find(is_it));
             let new = || {
-                let kind = Kind::new(reading.clone(), options).named(name.clone());
+                let kind = Kind::new(reading.clone(), options, memory.clone());
+                let kind = kind.named(name.clone());
                 Arc::new(if beside.is_some() { kind.awaited() } else { kind })
             };
             known.cloned().unwrap_or_else(new)
@@ -258,7 +271,8 @@ impl Cluster {
         let kinds: Vec<_> = merged.iter().map(kind).collect();
         let seat = desk::Seat::at(beside.map(|other| other.seat.desk()).unwrap_or_default());
         seat.turn().add(&kinds);
-        Self { kinds, options, seat, claims: Claims::default(), files: samples::Files::default() }
+        let (claims, files) = (Claims::default(), samples::Files::default());
+        Self { kinds, options, seat, claims, files, memory }
     }
 
     /// The resources that policies read.
@@ -271,6 +285,12 @@ impl Cluster {
     #[must_use]
     pub fn options(&self) -> Options {
         self.options
+    }
+
+    /// Bytes of the objects that are kept, and their maximum.
+    #[must_use]
+    pub fn memory(&self) -> (usize, usize) {
+        (self.memory.used(), self.memory.limit())
     }
 
     /// Keeps custom resources of files for samples.

@@ -10,16 +10,19 @@
 //!
 //! The text of an object and the index of its parse are memory that tenants can fill: an index has
 //! several times the size of a text with nothing but brackets. So few pages are read at a time, of
-//! each of them one object is in memory, and one object of all is parsed.
+//! each of them one object is in memory, and one small and one large object of all are parsed.
+
+use std::sync::Arc;
 
 use futures_util::AsyncBufReadExt as _;
 use kube::core::Request;
 use kube::core::params::ListParams;
 
 use super::Kind;
+use super::aside::Waiting;
 use super::lens::Listing;
 use super::requests::{Server, in_time, label_selector, path};
-use super::wire::{Page, PageText, Trouble, take};
+use super::wire::{self, Page, PageText, Trouble};
 
 /// Number of objects of the first page, and maximum number.
 pub(super) const FIRST: u32 = 20;
@@ -63,10 +66,12 @@ impl Server {
         kind: &Kind,
         namespace: Option<&str>,
         name: Option<&str>,
+        waiting: Waiting,
     ) -> Result<Listing, Trouble> {
         if kind.resource().is_server_version() {
             return self.version(kind).await;
         }
+        let within: Arc<str> = namespace.unwrap_or_default().into();
         let mut listing = kind.empty();
         // Most of what is polled does not come in pages: then this is one request.
         let mut limit = if kind.is_polled() { 1 } else { FIRST };
@@ -79,8 +84,8 @@ impl Server {
             params.limit = Some(limit);
             let request = Request::new(path(kind.resource(), namespace));
             let request = request.list(&params).map_err(|e| Trouble::Other(e.to_string()))?;
-            let of = namespace.unwrap_or_default();
-            let (page, bytes) = match self.page(request, limit, kind, of, &mut listing).await {
+            let page = self.page(request, limit, kind, &within, waiting, &mut listing).await;
+            let (page, bytes) = match page {
                 Ok(page) => page,
                 Err(NoPage::TooLarge) => {
                     if params.continue_token.is_none() {
@@ -95,7 +100,13 @@ impl Server {
             };
             if page.next.is_empty() {
                 listing.version = page.version;
-                return Ok(listing);
+                return match listing.unreadable.nameless() {
+                    // Of a view, that is known. Of a direct read, what is missing would count as absent.
+                    Some(why) if waiting == Waiting::Request => {
+                        Err(Trouble::Other(why.to_string()))
+                    }
+                    _ => Ok(listing),
+                };
             }
             limit = next_limit(limit, bytes, page.count);
             params.continue_token = Some(page.next);
@@ -108,7 +119,8 @@ impl Server {
         request: http::Request<Vec<u8>>,
         limit: u32,
         kind: &Kind,
-        namespace: &str,
+        namespace: &Arc<str>,
+        waiting: Waiting,
         listing: &mut Listing,
     ) -> Result<(Page, usize), NoPage> {
         // A permit is taken when an answer arrives, so that a server that hangs does not delay
@@ -128,8 +140,11 @@ impl Server {
                 bytes = bytes.saturating_add(length);
                 let mut rest = part;
                 while let Some(item) = text.next(&mut rest)? {
-                    let _one = self.one().await;
-                    take(kind, listing, item, namespace)?;
+                    let (reading, namespace) = (kind.shared_reading(), namespace.clone());
+                    let read = move |text| wire::item(&reading, text, &namespace);
+                    if let Some(change) = self.readers.read(item, waiting, read).await? {
+                        kind.add(listing, change);
+                    }
                     if kind.is_polled() || text.count() > most {
                         is_bounded(listing)?;
                     }

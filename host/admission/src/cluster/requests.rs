@@ -20,6 +20,7 @@ use opgate_document::Document;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::Kind;
+use super::aside::Readers;
 use super::lens::Listing;
 use super::token::Token;
 use super::wire::{Trouble, read_document};
@@ -47,7 +48,7 @@ pub(super) struct Server {
     pub(super) places: Semaphore,
     /// To read an object that is larger than a page.
     pub(super) large: Semaphore,
-    parse: Semaphore,
+    pub(super) readers: Readers,
     /// Notified when a resource is current again.
     recovered: Notify,
 }
@@ -59,7 +60,7 @@ impl Server {
             token,
             places: Semaphore::new(AT_ONCE),
             large: Semaphore::new(1),
-            parse: Semaphore::new(1),
+            readers: Readers::default(),
             recovered: Notify::new(),
         }
     }
@@ -70,8 +71,7 @@ impl Server {
 
     /// Permission to parse.
     pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
-        self.parse.acquire().await.ok()
+        self.readers.one().await
     }
 
     /// The text of an answer. Only its beginning has a time limit.

@@ -1,8 +1,8 @@
 //! Decodes what an API server sends: a line of a watch, a page of a list, and errors.
 //!
 //! ```text
-//! line ─▶ event ────▶ Kind: an object applied or deleted, a bookmark; the version moves on
-//! page ─▶ PageText ─▶ Listing: its objects, one after the other; where the list goes on
+//! line ─▶ Event ────▶ Kind: an object applied or deleted, a bookmark; the version moves on
+//! page ─▶ PageText ─▶ item ─▶ Listing: its objects, one after the other; where the list goes on
 //!            └──────▶ Trouble
 //! ```
 //!
@@ -10,48 +10,85 @@
 
 use std::string::FromUtf8Error;
 
+use opgate_cluster::Key;
 use opgate_document::{Document, Kind as ValueKind};
 
-use super::Kind;
-use super::kind::key_of;
-use super::lens::Listing;
+use super::kind::{Change, key_of};
 use super::pages::LARGEST_OBJECT;
 use super::reservations::is_newer;
 use super::split::Split;
+use super::{Kind, Reading};
 use opgate_text::one_line;
 
-/// Takes over one line of a watch, and its version.
-pub(crate) fn event(kind: &Kind, line: Vec<u8>, version: &mut String) -> Result<(), Trouble> {
-    let document = read_document(line)?;
-    let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
-    let object = document.get("/object");
-    let now = text("/object/metadata/resourceVersion");
-    if is_newer(version, now) && text("/type") != "ERROR" {
-        // The server was reset to an earlier state.
-        return Err(Trouble::Gone);
-    }
-    match (text("/type"), object) {
-        ("ADDED" | "MODIFIED", Some(object)) => kind.apply(object, ""),
-        ("DELETED", Some(object)) => {
-            // An API server has no objects without a name.
-            if let Some(key) = key_of(object, "") {
-                kind.delete(&key, now, text("/object/metadata/uid"));
+/// A line of a watch.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// The version of its object.
+    version: String,
+    news: News,
+}
+
+#[derive(Debug)]
+enum News {
+    /// An object was added or has changed; none without a name.
+    Changed(Option<Box<Change>>),
+    /// An object was deleted.
+    Deleted(Option<Key>, String),
+    Bookmark,
+    Error(Trouble),
+}
+
+impl Event {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// If it is no event.
+    pub(crate) fn read(reading: &Reading, line: Vec<u8>) -> Result<Self, Trouble> {
+        let document = read_document(line)?;
+        let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+        let news = match (text("/type"), document.get("/object")) {
+            ("ADDED" | "MODIFIED", Some(object)) => {
+                News::Changed(reading.change(object, "").map(Box::new))
             }
-        }
-        ("BOOKMARK", _) => kind.bookmark(now),
-        ("ERROR", _) => {
-            let code = document.get("/object/code").and_then(|c| c.integer()).unwrap_or_default();
-            let code = u16::try_from(code).unwrap_or_default();
-            return Err(Trouble::of(code, text("/object/message")));
-        }
-        (other, _) => {
-            return Err(Trouble::Other(format!("an event of type {:?}", one_line(other, 32))));
-        }
+            ("DELETED", Some(object)) => {
+                News::Deleted(key_of(object, ""), text("/object/metadata/uid").to_owned())
+            }
+            ("BOOKMARK", _) => News::Bookmark,
+            ("ERROR", _) => {
+                let code = document.get("/object/code").and_then(|c| c.integer());
+                let code = u16::try_from(code.unwrap_or_default()).unwrap_or_default();
+                News::Error(Trouble::of(code, text("/object/message")))
+            }
+            (other, _) => {
+                let other = one_line(other, 32);
+                News::Error(Trouble::Other(format!("an event of type {other:?}")))
+            }
+        };
+        Ok(Self { version: text("/object/metadata/resourceVersion").to_owned(), news })
     }
-    if !now.is_empty() {
-        now.clone_into(version);
+
+    /// Takes it over, and its version.
+    ///
+    /// # Errors
+    /// If it is an error, or the server was reset to an earlier state.
+    pub(crate) fn take_over(self, kind: &Kind, version: &mut String) -> Result<(), Trouble> {
+        let Self { version: now, news } = self;
+        if is_newer(version, &now) && !matches!(news, News::Error(_)) {
+            return Err(Trouble::Gone);
+        }
+        match news {
+            News::Changed(Some(change)) => kind.take_over(*change),
+            News::Deleted(Some(key), uid) => kind.delete(&key, &now, &uid),
+            // An API server has no objects without a name.
+            News::Changed(None) | News::Deleted(None, _) => {}
+            News::Bookmark => kind.bookmark(&now),
+            News::Error(trouble) => return Err(trouble),
+        }
+        if !now.is_empty() {
+            *version = now;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The metadata of a page.
@@ -125,15 +162,13 @@ impl PageText {
     }
 }
 
-/// Adds an object to a listing. An object without a namespace gets `namespace`.
-pub(crate) fn take(
-    kind: &Kind,
-    listing: &mut Listing,
+/// Reads an object of a list. One without a namespace gets `namespace`.
+pub(crate) fn item(
+    reading: &Reading,
     item: Vec<u8>,
     namespace: &str,
-) -> Result<(), Trouble> {
-    kind.take(listing, read_document(item)?.root(), namespace);
-    Ok(())
+) -> Result<Option<Change>, Trouble> {
+    Ok(reading.change(read_document(item)?.root(), namespace))
 }
 
 /// Bytes that are not UTF-8 become U+FFFD: a client that writes protobuf can store anything in
@@ -159,6 +194,9 @@ pub(crate) enum Trouble {
     /// The API server does not accept the credentials.
     #[error("the API server does not accept the credentials (401: {0})")]
     Unauthorized(String),
+    /// Objects that were kept by name can be read.
+    #[error("there is memory again for objects that are kept by name")]
+    Memory,
     #[error("forbidden: {0}")]
     Forbidden(String),
     /// The resource cannot be watched, or not even listed.

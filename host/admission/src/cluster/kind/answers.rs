@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use opgate_cluster::{Key, Object, Query, Unreadable};
+use opgate_cluster::{Key, Object, Query};
 use opgate_document::Meter;
 use opgate_engine::reader::NotCurrent;
 
@@ -10,6 +10,7 @@ use super::Kind;
 use super::standing::State;
 use crate::cluster::lens::{Copies, Listing, Sight, World};
 use crate::cluster::reservations::{Form, stored};
+use crate::cluster::unreadable::NotKept;
 
 /// One object in a world.
 #[derive(Debug, Default)]
@@ -48,10 +49,10 @@ impl Kind {
         let world = sight.world;
         let state = self.state.read();
         let base = self.base(&state, fresh)?;
-        if let Some(why) = base.unreadable.get(key) {
-            return Err(self.unreadable(key, *why));
-        }
         let object = base.objects.get(key);
+        if let Some((key, why)) = base.unreadable.get(key).filter(|_| object.is_none()) {
+            return Err(self.unreadable(key, why));
+        }
         let Some(shown) = state.reserved.of(key) else {
             return Ok(Got { object: object.cloned(), ..Got::default() });
         };
@@ -89,10 +90,8 @@ impl Kind {
         let state = self.state.read();
         let base = self.base(&state, fresh)?;
         let namespace = query.namespace.as_deref();
-        let asked = |key: &&Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
-        let mut unreadable = base.unreadable.iter().take_while(|_| spend(1));
-        if let Some((key, why)) = unreadable.find(|(key, _)| asked(key)) {
-            return Err(self.unreadable(key, *why));
+        if let Some((key, why)) = base.unreadable.first(query, meter) {
+            return Err(self.unreadable(key, why));
         }
         if state.reserved.is_empty() {
             let objects = base.objects.select_for(query, query.limit, meter);
@@ -162,13 +161,13 @@ impl Kind {
         Err(if state.is_listing() { NotCurrent::Listing(why) } else { NotCurrent::Unknown(why) })
     }
 
-    fn unreadable(&self, key: &Key, why: Unreadable) -> NotCurrent {
+    fn unreadable(&self, key: &Key, why: &NotKept) -> NotCurrent {
         let line = |text: &str| opgate_text::one_line(text, 253);
+        let (namespace, name) = (line(&key.namespace), line(&key.name));
+        let name = if name.is_empty() { "more objects" } else { &name };
         NotCurrent::Unknown(format!(
-            "{} holds {}/{}, which cannot be read: {why}",
-            self.resource(),
-            line(&key.namespace),
-            line(&key.name)
+            "{} holds {namespace}/{name}, which cannot be read: {why}",
+            self.resource()
         ))
     }
 }

@@ -66,6 +66,10 @@ pub struct Status {
     pub objects: usize,
     /// Objects that cannot be read.
     pub unreadable: usize,
+    /// Those among them that are kept by name, because there is no memory for them.
+    pub by_name: usize,
+    /// Some of their namespaces.
+    pub crowded: Vec<String>,
     /// Allowed requests that are not settled.
     pub reservations: usize,
     /// Bytes in use.
@@ -241,8 +245,9 @@ impl Kind {
     #[must_use]
     pub fn status(&self) -> Status {
         let state = self.state.read();
-        let why = state.why_not_current(&self.options);
+        let (listing, why) = (&state.listing, state.why_not_current(&self.options));
         let is_optional = self.is_optional() && state.refused == Refused::Forbidden;
+        let reserved = state.reserved.usage();
         Status {
             standing: state.standing(&self.options),
             left_out: is_optional || state.refused == Refused::Down,
@@ -254,11 +259,15 @@ impl Kind {
                 .then(|| state.synced.map(|_| state.contact.elapsed()))
                 .flatten(),
             lists: state.lists,
-            objects: state.listing.objects.len(),
-            unreadable: state.listing.unreadable.len(),
-            reservations: state.reserved.usage().count,
-            version: state.listing.version.clone(),
-            bytes: state.listing.objects.bytes().saturating_add(state.reserved.usage().bytes),
+            objects: listing.objects.len(),
+            unreadable: listing.unreadable.len(),
+            by_name: listing.unreadable.by_name(),
+            crowded: listing.unreadable.namespaces(),
+            reservations: reserved.count,
+            version: listing.version.clone(),
+            bytes: [listing.objects.bytes(), listing.unreadable.bytes(), reserved.bytes]
+                .into_iter()
+                .fold(0, usize::saturating_add),
             last_event: state.last_event,
             error: why.or_else(|| state.error.clone()),
             cause: state.error.clone(),

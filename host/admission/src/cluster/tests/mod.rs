@@ -4,6 +4,7 @@ mod beside;
 mod confirm;
 mod decide;
 mod kind;
+mod memory;
 mod model;
 mod polled;
 mod reader;

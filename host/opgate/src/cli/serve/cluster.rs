@@ -8,7 +8,8 @@ use clap::Args;
 
 use super::super::Failure;
 use opgate_admission::cluster::{self, Bounds, Connection, Interrupted, Source};
-use opgate_text::units::parse_duration;
+use opgate_server::Room;
+use opgate_text::units::{parse_bytes, parse_duration};
 
 /// Where policies read the other objects of the cluster.
 #[derive(Debug, Args)]
@@ -38,6 +39,10 @@ pub(super) struct ClusterArgs {
     /// then the object counts as if it were stored
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_reservation)]
     reservation: Duration,
+    /// Maximum memory of the objects of the cluster that policies read; of objects beyond it only the
+    /// names are known [default: a quarter of the memory limit]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_cluster_memory: Option<usize>,
     /// How long to wait for the first lists before the webhook port opens
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(super) sync_timeout: Duration,
@@ -116,6 +121,7 @@ impl ClusterArgs {
         &self,
         source: Option<ClusterSource>,
         bounds: Bounds,
+        room: &Room,
     ) -> cluster::Options {
         let source = match source {
             None => Source::Snapshot,
@@ -128,6 +134,11 @@ impl ClusterArgs {
             reservation: self.reservation,
             interrupted: self.interrupted,
             bounds,
+            // Whoever names files has chosen how many.
+            memory: match source {
+                Source::Live => self.max_cluster_memory.unwrap_or(room.cluster),
+                _ => usize::MAX,
+            },
             ..cluster::Options::of(source)
         }
     }

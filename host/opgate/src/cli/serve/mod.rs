@@ -143,7 +143,8 @@ impl Serve {
         }
         // Registries can be slow; meanwhile the ops port answers.
         config.resolve(&mut configuration)?;
-        let options = cluster_args.options(cluster_source, bounds);
+        let options = cluster_args.options(cluster_source, bounds, &room);
+        let cluster_memory = Some(options.memory).filter(|memory| *memory < usize::MAX);
         let mut set = config.set_of(&configuration, queue, options, room, &loading)?;
         if cluster_source.is_none() {
             input::fill(set.cluster(), &cluster_args.context, &Reader::default())?;
@@ -171,6 +172,7 @@ impl Serve {
             limit = room.limit,
             requests = options.body_memory.max(options.body_limit),
             connections = options.max_connections,
+            cluster = cluster_memory,
             "memory"
         );
         runtime.block_on(async {

@@ -1,0 +1,178 @@
+//! Reads what an API server sends beside the threads that serve requests, if it is large.
+//!
+//! ```text
+//! up to 64 KiB ─▶ here, one at a time
+//! more ─────────▶ one at a time ─┬▶ a thread that runs when no other one wants the CPU ─┐
+//!                                └▶ a thread like any other, if that one does not ──────┴▶ as read
+//!                                   come to it in time, or if somebody waits
+//! ```
+//!
+//! Tenants choose how large their objects are and how often they change. Reading and indexing one of 1.4 MB takes
+//! some 10 ms, in which a thread serves nobody. The result is awaited before the next event of the same resource is
+//! read, so events keep their order; those of other resources do not wait for it unless they are large, too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+
+use super::wire::Trouble;
+
+/// Maximum bytes of what is read on a thread that serves requests: less than a millisecond.
+const SMALL: usize = 64 << 10;
+
+/// Time for a thread that gets what others leave. On a machine without any, a view must not fall behind; the
+/// large objects of a page together stay below the time limit of an answer.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Stack of that thread, as the runtime's own have.
+const STACK: usize = 2 << 20;
+
+/// Listings of more objects are dropped on another thread.
+const FEW_OBJECTS: usize = 1_024;
+
+/// Who waits for what is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// A view, which is current soon enough.
+    View,
+    /// A request, or somebody at a terminal.
+    Request,
+}
+
+/// Limits how much is read at a time, for all resources.
+#[derive(Debug)]
+pub(super) struct Readers {
+    small: Semaphore,
+    large: Semaphore,
+    /// The thread that runs when it may. Until it has ended, there is no other one.
+    idle: Arc<Semaphore>,
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        let one = || Semaphore::new(1);
+        Self { small: one(), large: one(), idle: Arc::new(one()) }
+    }
+}
+
+impl Readers {
+    /// Permission to read something small.
+    pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.small.acquire().await.ok()
+    }
+
+    /// Reads a text. `read` may be called twice with the same one, and the first result counts.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        text: Vec<u8>,
+        waiting: Waiting,
+        read: impl Fn(Vec<u8>) -> Result<T, Trouble> + Clone + Send + 'static,
+    ) -> Result<T, Trouble> {
+        if text.len() <= SMALL {
+            let _one = self.one().await;
+            return read(text);
+        }
+        let _one = self.large.acquire().await.ok();
+        let text = Arc::new(text);
+        let read = move || read(Vec::clone(&text));
+        if waiting == Waiting::View
+            && let Some(found) = self.read_when_idle(read.clone()).await
+        {
+            return found;
+        }
+        let found = tokio::task::spawn_blocking(read).await;
+        found.unwrap_or_else(|error| Err(Trouble::Other(format!("it could not be read: {error}"))))
+    }
+
+    /// The result of `read` on a thread of the lowest priority, if there is one in time.
+    async fn read_when_idle<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let permit = self.idle.clone().try_acquire_owned().ok()?;
+        let (answer, answered) = oneshot::channel();
+        let run = move || {
+            let _permit = permit;
+            // If the system does not allow it, it runs like any other.
+            let _ = opgate_unsafe::run_when_idle();
+            if !answer.is_closed() {
+                let _ = answer.send(read());
+            }
+        };
+        let thread = std::thread::Builder::new().name("opgate-idle".into()).stack_size(STACK);
+        thread.spawn(run).ok()?;
+        tokio::time::timeout(PATIENCE, answered).await.ok()?.ok()
+    }
+}
+
+/// Drops something of so many objects, on another thread if they are many.
+pub(super) fn drop_aside<T: Send + 'static>(old: T, objects: usize) {
+    match Handle::try_current() {
+        Ok(runtime) if objects > FEW_OBJECTS => drop(runtime.spawn_blocking(move || drop(old))),
+        _ => drop(old),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{ThreadId, current};
+
+    use super::*;
+
+    #[allow(clippy::unnecessary_wraps, reason = "as readers do")]
+    fn length(text: Vec<u8>) -> Result<(usize, ThreadId), Trouble> {
+        let read = (text.len(), current().id());
+        drop(text);
+        Ok(read)
+    }
+
+    #[tokio::test]
+    async fn large_texts_are_read_on_another_thread() {
+        let readers = Readers::default();
+        let here = current().id();
+        for (bytes, waiting, is_here) in [
+            (SMALL, Waiting::View, true),
+            (SMALL, Waiting::Request, true),
+            (SMALL + 1, Waiting::View, false),
+            (SMALL + 1, Waiting::Request, false),
+        ] {
+            let (read, thread) = readers.read(vec![0; bytes], waiting, length).await.unwrap();
+            assert_eq!((read, thread == here), (bytes, is_here), "{bytes} {waiting:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_does_not_come_to_it_delays_nothing_for_long() {
+        let readers = Readers::default();
+        let (busy, wait) = std::sync::mpsc::channel::<()>();
+        let wait = Arc::new(parking_lot::Mutex::new(wait));
+        let idle = |name: Option<&str>| name == Some("opgate-idle");
+        let read = move |text: Vec<u8>| {
+            if idle(current().name()) {
+                // As long as the processor is busy.
+                let _ = wait.lock().recv();
+            }
+            Ok(text.len())
+        };
+        for _ in 0..3 {
+            let read = readers.read(vec![0; SMALL + 1], Waiting::View, read.clone()).await;
+            assert_eq!(read.unwrap(), SMALL + 1);
+            assert_eq!(readers.idle.available_permits(), 0, "one such thread");
+        }
+        // Small texts do not wait for large ones.
+        let _large = readers.large.acquire().await.unwrap();
+        assert_eq!(readers.read(vec![0; 1], Waiting::View, read).await.unwrap(), 1);
+        drop(busy);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_panics_is_an_error() {
+        let readers = Readers::default();
+        let read = |_: Vec<u8>| -> Result<(), Trouble> { panic!("a bug") };
+        let error = readers.read(vec![0; SMALL + 1], Waiting::View, read).await.unwrap_err();
+        assert!(error.to_string().contains("could not be read"), "{error}");
+    }
+}

@@ -1,0 +1,285 @@
+//! The memory of the objects that a view of the cluster keeps, by namespace.
+//!
+//! ```text
+//! an object ─▶ Memory::object ─┬▶ Charge, which the object holds until nobody uses it any more
+//!                              └▶ NoRoom ─▶ Memory::name ─┬▶ its name is kept
+//!                                                         └▶ NoRoom: that there are more is kept
+//! ```
+//!
+//! Tenants choose how many objects there are, and how large. A namespace gets a third of what the others leave of
+//! three quarters: the first one a quarter of all. The last quarter is for namespaces that have little, so that
+//! there is room for them whatever the others store. Objects without a namespace are those of administrators, and
+//! may use nearly all that is left (docs/adr/0037-view-memory.md).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opgate_text::units;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// The interval at which a namespace is logged that has more than its share.
+const TOLD: Duration = Duration::from_secs(600);
+
+/// Bytes of a namespace with objects.
+const NAMESPACE: usize = 128;
+
+/// A namespace has little if it has no more than this part of all.
+const SMALL: usize = 1_024;
+
+/// Objects are charged in multiples of this.
+const STEP: usize = 128;
+
+/// There is memory for names again if this part of all is free for a namespace.
+const NAMES: usize = 64;
+
+/// The memory for the objects of a view.
+#[derive(Debug)]
+pub(super) struct Memory {
+    limit: usize,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    bytes: usize,
+    by_namespace: HashMap<Arc<str>, Share>,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    bytes: usize,
+    told: Option<Instant>,
+}
+
+/// Bytes of a namespace, until this is dropped.
+pub(super) struct Charge {
+    memory: Arc<Memory>,
+    namespace: Arc<str>,
+    bytes: usize,
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Charge({} of {})", self.bytes, self.namespace)
+    }
+}
+
+impl Charge {
+    /// The bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut used = self.memory.used.lock();
+        used.bytes = used.bytes.saturating_sub(self.bytes);
+        let Some(share) = used.by_namespace.get_mut(&self.namespace) else { return };
+        share.bytes = share.bytes.saturating_sub(self.bytes);
+        if share.bytes == 0 {
+            used.by_namespace.remove(&self.namespace);
+            used.bytes = used.bytes.saturating_sub(NAMESPACE);
+        }
+    }
+}
+
+/// There is no memory for an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoRoom {
+    /// Bytes that it needs.
+    pub(super) needs: usize,
+    /// Bytes that its namespace may have.
+    share: usize,
+    /// Bytes of the view.
+    limit: usize,
+    /// Whether it has no namespace.
+    is_cluster_wide: bool,
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = if self.is_cluster_wide {
+            "objects without a namespace"
+        } else {
+            "the objects of this namespace"
+        };
+        let (share, limit) = (self.share, units::bytes(self.limit));
+        write!(f, "{whose} need more than the {share} bytes that the others leave of {limit}")?;
+        f.write_str(" (--max-cluster-memory): delete large ones or raise the memory limit")
+    }
+}
+
+impl Memory {
+    /// So many bytes.
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, used: Mutex::default() })
+    }
+
+    /// Bytes in use.
+    pub(super) fn used(&self) -> usize {
+        self.used.lock().bytes
+    }
+
+    /// All bytes.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Bytes that the objects of a namespace may have while the others have theirs.
+    fn share(&self, used: &Used, namespace: &str) -> usize {
+        let own = used.by_namespace.get(namespace).map_or(0, |share| share.bytes);
+        let others = used.bytes.saturating_sub(own);
+        let free = self.limit.saturating_sub(others);
+        if namespace.is_empty() {
+            // The rest is for the names of those that are not kept.
+            return free / 8 * 7;
+        }
+        let large = (self.limit / 4 * 3).saturating_sub(others) / 3;
+        large.max(free.min(self.limit / SMALL))
+    }
+
+    /// Memory for an object that takes the place of one of `instead` bytes. One that does not need more than
+    /// that keeps its place also where the share has become smaller meanwhile.
+    pub(super) fn object(
+        self: &Arc<Self>,
+        namespace: &str,
+        bytes: usize,
+        instead: usize,
+    ) -> Result<Charge, NoRoom> {
+        // A version gets longer now and then.
+        let stepped = |bytes: usize| bytes.checked_next_multiple_of(STEP).unwrap_or(bytes);
+        self.take(namespace, stepped(bytes), stepped(instead), |share| share)
+    }
+
+    /// Memory for the name of an object.
+    pub(super) fn name(self: &Arc<Self>, namespace: &str, bytes: usize) -> Result<Charge, NoRoom> {
+        self.take(namespace, bytes, 0, |share| share.saturating_add(share / 7))
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        namespace: &str,
+        bytes: usize,
+        instead: usize,
+        most: impl FnOnce(usize) -> usize,
+    ) -> Result<Charge, NoRoom> {
+        let mut used = self.used.lock();
+        let share = self.share(&used, namespace);
+        let own = used.by_namespace.get(namespace).map_or(0, |share| share.bytes);
+        let then = own.saturating_sub(instead).saturating_add(bytes);
+        if bytes > instead && then > most(share) {
+            let (limit, is_cluster_wide) = (self.limit, namespace.is_empty());
+            return Err(NoRoom { needs: bytes, share, limit, is_cluster_wide });
+        }
+        Ok(self.charge(&mut used, namespace, bytes))
+    }
+
+    /// Memory for what must be kept: that a namespace has more objects than names are kept of.
+    pub(super) fn more(self: &Arc<Self>, namespace: &str, bytes: usize) -> (Charge, NoRoom) {
+        let mut used = self.used.lock();
+        let (share, limit) = (self.share(&used, namespace), self.limit);
+        let is_cluster_wide = namespace.is_empty();
+        let why = NoRoom { needs: limit / NAMES, share, limit, is_cluster_wide };
+        (self.charge(&mut used, namespace, bytes), why)
+    }
+
+    fn charge(self: &Arc<Self>, used: &mut Used, namespace: &str, bytes: usize) -> Charge {
+        let known = used.by_namespace.get_key_value(namespace).map(|(name, _)| name.clone());
+        let namespace = known.unwrap_or_else(|| {
+            used.bytes = used.bytes.saturating_add(NAMESPACE);
+            namespace.into()
+        });
+        used.bytes = used.bytes.saturating_add(bytes);
+        let share = used.by_namespace.entry(namespace.clone()).or_default();
+        share.bytes = share.bytes.saturating_add(bytes);
+        Charge { memory: self.clone(), namespace, bytes }
+    }
+
+    /// Bytes that a namespace could have now beside those that it has.
+    pub(super) fn left(&self, namespace: &str) -> usize {
+        let used = self.used.lock();
+        let own = used.by_namespace.get(namespace).map_or(0, |share| share.bytes);
+        self.share(&used, namespace).saturating_sub(own)
+    }
+
+    /// Whether to log that a namespace has more than its share: not again within a while.
+    pub(super) fn tells(&self, namespace: &str) -> bool {
+        let mut used = self.used.lock();
+        let Some(share) = used.by_namespace.get_mut(namespace) else { return true };
+        let is_due = share.told.is_none_or(|told| told.elapsed() >= TOLD);
+        if is_due {
+            share.told = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes objects of so many bytes until there is no room.
+    fn fill(memory: &Arc<Memory>, namespace: &str, bytes: usize) -> Vec<Charge> {
+        let object = || memory.object(namespace, bytes, 0).ok();
+        std::iter::from_fn(object).take(100_000).collect()
+    }
+
+    fn used(charges: &[Charge]) -> usize {
+        charges.iter().map(|charge| charge.bytes).sum::<usize>() >> 10
+    }
+
+    #[test]
+    fn a_namespace_gets_a_part_of_what_others_leave() {
+        let memory = Memory::new(64 << 20);
+        let first = fill(&memory, "first", 1 << 10);
+        assert!(used(&first).abs_diff(16 << 10) < 8);
+        let second = fill(&memory, "second", 1 << 10);
+        assert_eq!(used(&second) >> 10, 10);
+        let others: Vec<_> = (0..100).map(|n| fill(&memory, &format!("n{n}"), 1 << 10)).collect();
+        assert!(others.iter().all(|charges| used(charges) >= 64), "little, but never nothing");
+        assert!(memory.object("first", 1 << 10, 0).is_err());
+        assert!(memory.object("first", 1 << 10, 1 << 10).is_ok(), "instead of another one");
+        let cluster_wide = fill(&memory, "", 1 << 10);
+        assert!(used(&cluster_wide) >> 10 > 6);
+        assert!(memory.used() <= memory.limit());
+        drop((first, second, others, cluster_wide));
+        assert_eq!((memory.used(), memory.used.lock().by_namespace.len()), (0, 0));
+        assert_eq!(used(&fill(&memory, "", 1 << 10)) >> 10, 55);
+    }
+
+    #[test]
+    fn names_find_room_beside_objects() {
+        let memory = Memory::new(1 << 20);
+        let objects = fill(&memory, "a", 1 << 10);
+        let names: Vec<_> = std::iter::from_fn(|| memory.name("a", 100).ok()).collect();
+        assert!(names.len() > 300, "{}", names.len());
+        assert!(memory.object("b", 1 << 10, 0).is_ok(), "not of others");
+        let needs = memory.name("a", 100).unwrap_err();
+        let text = "the objects of this namespace need more than the ";
+        assert!(needs.to_string().starts_with(text), "{needs}");
+        let (_more, why) = memory.more("a", 100);
+        assert!(memory.left("a") < why.needs);
+        drop(objects);
+        assert!(memory.left("a") >= why.needs);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_is_logged_once_in_a_while() {
+        let memory = Memory::new(1 << 20);
+        let _charge = memory.name("a", 1).unwrap();
+        assert!(memory.tells("a") && !memory.tells("a"));
+        tokio::time::advance(TOLD).await;
+        assert!(memory.tells("a"));
+    }
+
+    #[test]
+    fn without_a_limit_everything_has_room() {
+        let memory = Memory::new(usize::MAX);
+        assert!(memory.object("a", usize::MAX / 8, 0).is_ok());
+        assert!(memory.object("", usize::MAX / 8, 0).is_ok());
+    }
+}
