@@ -9,6 +9,7 @@
 //! native unit tests, so that a policy gets the same answers in both. It waits for nothing and
 //! knows no network.
 
+pub mod access;
 mod index;
 mod labels;
 mod object;
@@ -164,6 +165,30 @@ impl Declaration {
     pub fn is_within(&self, other: &Self) -> bool {
         self.fields.iter().all(|field| other.fields.contains(field))
             && self.keys.iter().all(|field| other.keys.contains(field))
+    }
+
+    /// Checks a read of an object of which this is kept.
+    ///
+    /// # Errors
+    /// If the answer could be wrong, because not all that it needs is kept.
+    pub fn check(&self, pointer: &str, access: access::Access) -> Result<(), access::NotDeclared> {
+        access::check(&self.fields, &self.keys, pointer, access)
+    }
+
+    /// Checks a read of the values at a column, a pointer relative to each element of a list.
+    ///
+    /// # Errors
+    /// As for [`Declaration::check`].
+    pub fn check_column(&self, pointer: &str, column: &str) -> Result<(), access::NotDeclared> {
+        access::check_column(&self.fields, &self.keys, (pointer, column))
+    }
+
+    /// Checks a read of the value at a pointer as a cell of a table.
+    ///
+    /// # Errors
+    /// As for [`Declaration::check`].
+    pub fn check_cell(&self, pointer: &str) -> Result<(), access::NotDeclared> {
+        access::check_cell(&self.fields, &self.keys, pointer)
     }
 
     /// An index of this declaration, by its name.

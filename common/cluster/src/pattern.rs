@@ -152,6 +152,12 @@ impl Keep {
         }
     }
 
+    fn merged(&self, other: &Self) -> Self {
+        let mut merged = self.clone();
+        merged.merge(other);
+        merged
+    }
+
     /// Writes the parts of a value that are kept. Elements of a list keep their positions.
     pub(crate) fn write(&self, value: Value<'_>, json: &mut String) {
         match value.kind() {
@@ -160,7 +166,14 @@ impl Keep {
                 json.push('{');
                 let mut first = true;
                 for (name, member) in value.members().take_while(|(_, member)| member.spend(1)) {
-                    let keep = self.members.get(name).or(self.each.as_deref());
+                    let both;
+                    let keep = match (self.members.get(name), self.each.as_deref()) {
+                        (Some(own), Some(each)) => {
+                            both = own.merged(each);
+                            Some(&both)
+                        }
+                        (own, each) => own.or(each),
+                    };
                     if !self.names && !keep.is_some_and(|_| is_something(member)) {
                         continue;
                     }

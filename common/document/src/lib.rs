@@ -38,6 +38,7 @@ pub use account::{Account, Charge};
 use meter::Cost;
 pub use meter::{Meter, Watch};
 use node::{Content, Node};
+pub use pointer::not_a_pointer;
 use scan::Wanted;
 pub use table::{row, table};
 pub use text::{MAX_DEPTH, Text, TooDeep, Unfit};

@@ -22,6 +22,21 @@ pub(crate) fn tokens(pointer: &str) -> Option<impl Iterator<Item = Cow<'_, str>>
     }))
 }
 
+/// Maximum bytes of a text in an error.
+const MAX_SHOWN: usize = 128;
+
+/// What is wrong with a text that is not a pointer, because no slash is in front: it leads nowhere in
+/// every document. None of a pointer.
+#[must_use]
+pub fn not_a_pointer(text: &str) -> Option<String> {
+    let is_one = text.is_empty() || text.starts_with('/');
+    (!is_one).then(|| {
+        let end = (0..=MAX_SHOWN).rev().find(|end| text.is_char_boundary(*end));
+        let shown = end.and_then(|end| text.get(..end)).unwrap_or(text);
+        format!("'{shown}' is not a JSON pointer: write '/{shown}'")
+    })
+}
+
 fn unescape(token: &str) -> Cow<'_, str> {
     Cow::Owned(token.replace("~1", "/").replace("~0", "~"))
 }

@@ -178,6 +178,7 @@ fn name_of(document: &Document) -> wit::ObjectName {
 #[cfg(target_arch = "wasm32")]
 mod host {
     use super::wit;
+    use crate::document::Part;
     use crate::{ClusterRead, Document};
 
     pub(super) fn get(
@@ -185,14 +186,17 @@ mod host {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Document>, wit::ReadError> {
-        wit::get(&read.resource(), namespace, name)
+        let found = wit::get(&read.resource(), namespace, name)?;
+        Ok(found.map(|handle| Document::new(handle, Some(Part::of(read)))))
     }
 
     pub(super) fn list(
         read: &ClusterRead,
         query: &wit::Query,
     ) -> Result<Vec<Document>, wit::ReadError> {
-        wit::list(&read.resource(), query)
+        let part = Part::of(read);
+        let found = wit::list(&read.resource(), query)?.into_iter();
+        Ok(found.map(|handle| Document::new(handle, Some(part.clone()))).collect())
     }
 
     pub(super) fn names(
@@ -240,7 +244,7 @@ pub(crate) mod host {
     ) -> Result<Option<Document>, wit::ReadError> {
         ask(read, |_, store| {
             let found = store.get(&context::Key::new(namespace, name));
-            Ok(found.map(|object| Document::whole(object.document())))
+            Ok(found.map(|object| Document::stored(object.document(), read)))
         })
     }
 
@@ -277,7 +281,7 @@ pub(crate) mod host {
         query: &wit::Query,
     ) -> Result<Vec<Document>, wit::ReadError> {
         let found = select(read, query)?;
-        Ok(found.iter().map(|object| Document::whole(object.document())).collect())
+        Ok(found.iter().map(|object| Document::stored(object.document(), read)).collect())
     }
 
     pub(super) fn names(

@@ -110,14 +110,15 @@ mod tests {
 
 #[cfg(target_arch = "wasm32")]
 mod host {
-    use super::{GroupVersionResource, Sample, wit};
+    use super::{Document, GroupVersionResource, Sample, wit};
 
     pub(super) fn sample(
         resource: &GroupVersionResource,
         limit: u32,
     ) -> Result<Sample, wit::ReadError> {
-        wit::sample(resource, limit)
-            .map(|wit::Sampled { objects, complete }| Sample { objects, complete })
+        let wit::Sampled { objects, complete } = wit::sample(resource, limit)?;
+        let objects = objects.into_iter().map(|handle| Document::new(handle, None)).collect();
+        Ok(Sample { objects, complete })
     }
 }
 

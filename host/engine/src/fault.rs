@@ -60,6 +60,9 @@ pub enum Fault {
     /// A panic, with the text that it wrote to the log.
     #[error("{}", panicked(.0))]
     Panic(String),
+    /// A read of what the policy did not declare, or by a text that is not a pointer.
+    #[error("{0}: {1}")]
+    Pointer(Import, String),
     /// Any other trap.
     #[error("trapped: {0}")]
     Trap(String),
@@ -109,6 +112,7 @@ impl Fault {
             Self::Table => "table",
             Self::Stack | Self::Bounds => "stack",
             Self::Panic(_) => "panic",
+            Self::Pointer(..) => "pointer",
             Self::Trap(_) => "trap",
             Self::NotCurrent(_) | Self::Listing(_) | Self::Wanted(_) => "context",
             Self::Answer(_) | Self::Flood(_) => "answer",
@@ -126,7 +130,11 @@ impl Fault {
     #[must_use]
     pub fn is_its_own(&self) -> bool {
         match self {
-            Self::Panic(_) | Self::Trap(_) | Self::NotCurrent(_) | Self::Answer(_) => true,
+            Self::Panic(_)
+            | Self::Pointer(..)
+            | Self::Trap(_)
+            | Self::NotCurrent(_)
+            | Self::Answer(_) => true,
             Self::Deadline(_)
             | Self::Shared(_)
             | Self::Wall(_)

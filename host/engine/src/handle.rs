@@ -2,9 +2,21 @@
 
 use std::sync::Arc;
 
+use opgate_cluster::access::{Access, NotDeclared};
+use opgate_cluster::{Declaration, Resource};
 use opgate_document::{Document, Meter, Value};
 
+use super::fault::{Fault, Import};
 use super::limits::HANDLES;
+
+/// What a policy declares to read of the objects of a resource.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// The resource.
+    pub resource: Resource,
+    /// The fields.
+    pub declaration: Declaration,
+}
 
 /// The target of a guest's document handle: a document and the path to a value in it.
 #[derive(Clone)]
@@ -12,11 +24,70 @@ use super::limits::HANDLES;
 pub struct Handle {
     pub(super) document: Arc<Document>,
     pub(super) path: Vec<u32>,
+    /// What is declared of the object, and the pointer to the value in it; none of a document that is
+    /// whole.
+    part: Option<(Arc<Scope>, String)>,
 }
 
 impl Handle {
     pub(super) fn whole(document: Arc<Document>) -> Self {
-        Self { document, path: Vec::new() }
+        Self { document, path: Vec::new(), part: None }
+    }
+
+    /// A stored object, of which only the declared fields are there.
+    pub(super) fn stored(document: Arc<Document>, scope: Option<Arc<Scope>>) -> Self {
+        let part = scope.map(|scope| (scope, String::new()));
+        Self { document, path: Vec::new(), part }
+    }
+
+    /// The value at a pointer, which is there by this path.
+    pub(super) fn below(&self, pointer: &str, path: Vec<u32>) -> Self {
+        let part = self.part.as_ref().and_then(|(scope, base)| {
+            let pointer = format!("{base}{pointer}");
+            // All of a declared field is there.
+            let is_whole = scope.declaration.check(&pointer, Access::Scalar).is_ok();
+            (!is_whole).then(|| (scope.clone(), pointer))
+        });
+        Self { document: self.document.clone(), path, part }
+    }
+
+    /// Checks that all is there that a read of the value at a pointer needs.
+    pub(super) fn check(&self, import: Import, pointer: &str, access: Access) -> Result<(), Fault> {
+        self.declares(import, |declaration, base| {
+            if base.is_empty() {
+                return declaration.check(pointer, access);
+            }
+            declaration.check(&format!("{base}{pointer}"), access)
+        })
+    }
+
+    /// The same for a column of the elements of a list.
+    pub(super) fn check_column(
+        &self,
+        import: Import,
+        pointer: &str,
+        column: &str,
+    ) -> Result<(), Fault> {
+        self.declares(import, |declaration, base| {
+            declaration.check_column(&format!("{base}{pointer}"), column)
+        })
+    }
+
+    /// The same for a column of one value.
+    pub(super) fn check_cell(&self, import: Import, pointer: &str, column: &str) -> Result<(), Fault> {
+        self.declares(import, |declaration, base| {
+            declaration.check_cell(&format!("{base}{pointer}{column}"))
+        })
+    }
+
+    fn declares(
+        &self,
+        import: Import,
+        check: impl FnOnce(&Declaration, &str) -> Result<(), NotDeclared>,
+    ) -> Result<(), Fault> {
+        let Some((scope, base)) = &self.part else { return Ok(()) };
+        check(&scope.declaration, base)
+            .map_err(|error| Fault::Pointer(import, error.of(&scope.resource)))
     }
 
     /// The value, for a look-up that the meter counts.

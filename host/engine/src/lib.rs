@@ -518,7 +518,7 @@ impl Module {
         let running = self.0.engine.ticker.run();
         let answer = call(&mut store);
         drop(running);
-        let State { limiter, log, misled, reader, meter, account, .. } = store.into_data();
+        let State { limiter, log, reader, meter, account, .. } = store.into_data();
         let work = Work { units: meter.spent(), memory: account.used() };
         let result = answer.map_err(|error| {
             // The panic hook of the SDK writes the text immediately before the trap.
@@ -526,9 +526,7 @@ impl Module {
             let panic = last_words.map(|(_, text)| text.clone());
             fault_of(&error, &limiter, clock, panic)
         });
-        let misled = misled.into_inner().map(|text| (Severity::Warn, text));
-        let log = log.into_iter().chain(misled);
-        let log = log.map(|(severity, text)| (level(severity), text)).collect();
+        let log = log.into_iter().map(|(severity, text)| (level(severity), text)).collect();
         Call { result, log, reader, work }
     }
 

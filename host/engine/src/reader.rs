@@ -5,9 +5,10 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use opgate_cluster::{Declaration, Object};
+use opgate_cluster::Object;
 use opgate_document::{Account, Document, Meter, Text};
 
+pub use crate::handle::Scope;
 use crate::wit::GroupVersionResource;
 
 /// Bytes of an object in an answer in addition to its content.
@@ -143,15 +144,22 @@ pub struct Payer<'p> {
 #[derive(Debug, Default)]
 pub struct Found {
     objects: Vec<Arc<Object>>,
-    narrower: Option<Arc<Declaration>>,
+    scope: Option<Arc<Scope>>,
+    has_more: bool,
 }
 
 impl Found {
-    /// These objects. With a `narrower` declaration than the one by which they are stored, the
-    /// policy sees no more of them than that.
+    /// These objects, for a policy that declares to read this of them. If they are stored with more
+    /// (`has_more`), the policy does not see that.
     #[must_use]
-    pub fn new(objects: Vec<Arc<Object>>, narrower: Option<Arc<Declaration>>) -> Self {
-        Self { objects, narrower }
+    pub fn new(objects: Vec<Arc<Object>>, scope: Arc<Scope>, has_more: bool) -> Self {
+        Self { objects, scope: Some(scope), has_more }
+    }
+
+    /// What the policy declares to read of them; none if there are no objects.
+    #[must_use]
+    pub fn scope(&self) -> Option<&Arc<Scope>> {
+        self.scope.as_ref()
     }
 
     /// The whole objects.
@@ -170,11 +178,13 @@ impl Found {
         if !is_paid {
             return None;
         }
-        let Some(declaration) = &self.narrower else { return Some(whole) };
+        let Some(scope) = self.scope.as_ref().filter(|_| self.has_more) else {
+            return Some(whole);
+        };
         if !payer.meter.spend(whole.size() / 4) {
             return None;
         }
-        let own = declaration.keep(whole.root_for(payer.meter));
+        let own = scope.declaration.keep(whole.root_for(payer.meter));
         let own = Arc::new(own.unwrap_or_default());
         let end = own.len();
         let own = Document::part(own, 0..end).charged_to(payer.account);

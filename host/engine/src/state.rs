@@ -1,6 +1,6 @@
 //! State of the host for one instance, which lives for one call.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::sync::Arc;
 
 use opgate_document::{Account, Charge, Document, Meter};
@@ -21,8 +21,6 @@ pub(crate) struct State {
     pub(super) handles: Handles,
     pub(super) limiter: Limiter,
     pub(super) log: Vec<(Severity, String)>,
-    /// What the administrator reads of the first pointer that leads nowhere because it has no slash.
-    pub(super) misled: OnceCell<String>,
     /// Answers the guest's queries about the cluster.
     pub(super) reader: Option<Box<dyn ClusterReader>>,
     pub(super) clock: Arc<Clock>,
@@ -56,7 +54,6 @@ impl State {
             handles: Handles::default(),
             limiter: Limiter::new(account.clone()),
             log: Vec::new(),
-            misled: OnceCell::new(),
             reader,
             meter: Meter::new(clock.clone()),
             clock,
@@ -64,15 +61,6 @@ impl State {
             answered: Cell::new(0),
             account,
         }
-    }
-
-    /// Notes a pointer without a slash at its beginning. It is a mistake of the policy's author that would
-    /// otherwise show as a value that is never there.
-    pub(super) fn misled(&self, import: Import, pointer: &str) {
-        self.misled.get_or_init(|| {
-            let shown = opgate_text::one_line(pointer, 128);
-            format!("{import}: the pointer {shown:?} leads nowhere: begin it with a slash")
-        });
     }
 
     /// A new handle of the guest for a document.

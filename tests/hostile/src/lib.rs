@@ -50,7 +50,9 @@ macro_rules! export {
                     settings: &document::Document,
                 ) -> Result<(), Vec<types::SettingsError>> {
                     opgate_sdk::shell::report_panics();
-                    <$policy as $crate::Hostile>::validate_settings(settings)
+                    <$policy as $crate::Hostile>::validate_settings(
+                        opgate_sdk::Document::of(settings),
+                    )
                 }
 
                 fn validate(
@@ -62,7 +64,8 @@ macro_rules! export {
                     settings: &document::Document,
                 ) -> types::Verdict {
                     opgate_sdk::shell::report_panics();
-                    <$policy as $crate::Hostile>::validate(object, settings)
+                    let of = opgate_sdk::Document::of;
+                    <$policy as $crate::Hostile>::validate(object.map(of), of(settings))
                 }
             }
         }

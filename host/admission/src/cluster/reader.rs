@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use opgate_cluster::{Declaration, Key, Match, Object, Query, Resource, Selector};
+use opgate_cluster::{Key, Match, Object, Query, Resource, Selector};
 use opgate_document::{Charge, Document, Meter};
 
 use super::lens::{Lens, Scope};
@@ -13,6 +13,7 @@ use super::tally::{Tallies, Tally};
 use super::{Cluster, Grants, Grounds, Kind, NoSample, Question, Reading, Source};
 use opgate_engine::reader::{
     Answer, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample,
+    Scope as ReadScope,
 };
 use opgate_engine::wit;
 
@@ -75,9 +76,9 @@ pub enum Sampling {
 struct Window {
     kind: usize,
     /// The declaration of the policy.
-    declaration: Arc<Declaration>,
+    scope: Arc<ReadScope>,
     /// Whether the kind stores more, which must be removed.
-    narrower: bool,
+    has_more: bool,
     /// Labels and namespace, if the kind has more.
     labels: Option<Selector>,
     namespace: Option<String>,
@@ -93,8 +94,11 @@ impl View {
             let shared = cluster.kinds.get(kind)?;
             let window = Window {
                 kind,
-                declaration: Arc::new(reading.declaration.clone()),
-                narrower: !shared.declaration().is_within(&reading.declaration),
+                scope: Arc::new(ReadScope {
+                    resource: reading.resource.clone(),
+                    declaration: reading.declaration.clone(),
+                }),
+                has_more: !shared.declaration().is_within(&reading.declaration),
                 labels: (shared.labels() != &reading.labels).then(|| reading.labels.clone()),
                 namespace: reading
                     .namespace
@@ -259,7 +263,7 @@ impl Reader {
             }
         }
         for (name, values, absent) in asked.matches {
-            let index = window.declaration.index(&name);
+            let index = window.scope.declaration.index(&name);
             let Some(index) = index.and_then(|index| kind.declaration().index_like(index)) else {
                 let name = opgate_text::one_line(&name, 64);
                 let text = format!("the read of {} declares no index {name:?}", kind.resource());
@@ -620,7 +624,7 @@ impl View {
 
 impl Window {
     fn found(&self, objects: Vec<Arc<Object>>) -> Found {
-        Found::new(objects, self.narrower.then(|| self.declaration.clone()))
+        Found::new(objects, self.scope.clone(), self.has_more)
     }
 
     /// Whether the policy declares to read an object of the kind.

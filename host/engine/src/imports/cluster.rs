@@ -189,7 +189,7 @@ impl State {
         let document = found.document(object, payer);
         self.spend(1)?;
         let document = document.ok_or_else(|| self.out_of_memory(import))?;
-        self.push(import, Handle::whole(Arc::new(document)))
+        self.push(import, Handle::stored(Arc::new(document), found.scope().cloned()))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::generated::opgate::policy::document::{Cell, Kind, Table};
 use super::{Context, Fault, Handle, Import, State};
 use crate::limits::{COLUMNS, HOSTCALL_BYTES};
+use opgate_cluster::access::Access;
 use opgate_document::{Charge, Document, Kind as Found, Value};
 use wasmtime::component::{
     ComponentNamedList, LinkerInstance, Lower, Resource, ResourceType, WasmList, WasmStr,
@@ -27,26 +28,26 @@ pub(super) fn define(document: &mut LinkerInstance<'_, State>) -> wasmtime::Resu
     })?;
     document.func_wrap("[static]document.parse", parse)?;
     let is = |_: &Asked<'_>, value: Option<Value<'_>>| Ok((value.map_or(Kind::Missing, kind),));
-    look(document, "[method]document.kind", "kind", is)?;
-    look(document, "[method]document.text", "text", |asked, value| {
+    look(document, "[method]document.kind", "kind", Access::Kind, is)?;
+    look(document, "[method]document.text", "text", Access::Scalar, |asked, value| {
         asked.copy(value.and_then(|value| value.text())).map(|text| (text,))
     })?;
-    look(document, "[method]document.boolean", "boolean", |_, value| {
+    look(document, "[method]document.boolean", "boolean", Access::Boolean, |_, value| {
         Ok((value.and_then(|value| value.boolean()),))
     })?;
-    look(document, "[method]document.integer", "integer", |asked, value| {
+    look(document, "[method]document.integer", "integer", Access::Scalar, |asked, value| {
         asked.state.spend(value.map_or(0, |value| value.range().len()))?;
         Ok((value.and_then(|value| value.integer()),))
     })?;
-    look(document, "[method]document.number", "number", |asked, value| {
+    look(document, "[method]document.number", "number", Access::Scalar, |asked, value| {
         asked.state.spend(value.map_or(0, |value| value.range().len()))?;
         Ok((value.and_then(|value| value.number()),))
     })?;
-    look(document, "[method]document.length", "length", |_, value| {
+    look(document, "[method]document.length", "length", Access::Members, |_, value| {
         let length = value.and_then(|value| value.length());
         Ok((length.and_then(|length| u32::try_from(length).ok()),))
     })?;
-    look(document, "[method]document.keys", "keys", |asked, value| {
+    look(document, "[method]document.keys", "keys", Access::Members, |asked, value| {
         let mut keys = Vec::new();
         for (name, _) in value.into_iter().flat_map(|value| value.members()) {
             asked.state.spend(8 + name.len() / 8)?;
@@ -55,13 +56,13 @@ pub(super) fn define(document: &mut LinkerInstance<'_, State>) -> wasmtime::Resu
         }
         Ok((keys,))
     })?;
-    look(document, "[method]document.raw", "raw", |asked, value| {
+    look(document, "[method]document.raw", "raw", Access::Whole, |asked, value| {
         let Some(value) = value else { return Ok((None,)) };
         asked.state.charge(asked.import, value.size())?;
         asked.state.spend(value.size() / 16)?;
         Ok((Some(value.raw().as_bytes().to_vec()),))
     })?;
-    look(document, "[method]document.size", "size", |_, value| {
+    look(document, "[method]document.size", "size", Access::Whole, |_, value| {
         let size = value.map(|value| value.size());
         Ok((size.map(|size| u32::try_from(size).unwrap_or(u32::MAX)),))
     })?;
@@ -92,6 +93,7 @@ fn look<R>(
     document: &mut LinkerInstance<'_, State>,
     name: &str,
     short: &'static str,
+    access: Access,
     answer: impl Fn(&Asked<'_>, Option<Value<'_>>) -> Result<R, Fault> + Send + Sync + 'static,
 ) -> wasmtime::Result<()>
 where
@@ -105,6 +107,7 @@ where
             let state = store.data();
             state.begin();
             let handle = state.handle(&of)?;
+            handle.check(import, &pointer, access)?;
             let value = handle.at(&state.meter).and_then(|value| value.get(&pointer));
             let answer = answer(&Asked { import, state }, value);
             state.believe(import, &handle.document)?;
@@ -157,6 +160,7 @@ fn at(
     let state = store.data();
     state.begin();
     let handle = state.handle(&of)?;
+    handle.check(import, &pointer, Access::Kind)?;
     let mut path = handle.path.clone();
     let from = handle.at(&state.meter);
     let found = from.and_then(|value| value.resolve(&pointer, &mut path)).is_some();
@@ -164,7 +168,7 @@ fn at(
     if !found {
         return Ok((None,));
     }
-    let handle = Handle { document: handle.document.clone(), path };
+    let handle = handle.below(&pointer, path);
     Ok((Some(store.data_mut().push(import, handle)?),))
 }
 
@@ -178,6 +182,8 @@ fn equal(
     let state = store.data();
     state.begin();
     let (left, right) = (state.handle(&of)?, state.handle(&other)?);
+    left.check(import, &pointers.0, Access::Whole)?;
+    right.check(import, &pointers.1, Access::Whole)?;
     let answer = opgate_document::equal(
         left.at(&state.meter).and_then(|value| value.get(&pointers.0)),
         right.at(&state.meter).and_then(|value| value.get(&pointers.1)),
@@ -193,7 +199,7 @@ fn table(
     store: Context<'_>,
     asked: (Resource<Handle>, WasmStr, Columns),
 ) -> wasmtime::Result<(Table,)> {
-    rows(store, asked, Import("document", "table"), |list, columns, cell| {
+    rows(store, asked, Import("document", "table"), Handle::check_column, |list, columns, cell| {
         opgate_document::table(list, columns, cell)
     })
 }
@@ -202,7 +208,7 @@ fn row(
     store: Context<'_>,
     asked: (Resource<Handle>, WasmStr, Columns),
 ) -> wasmtime::Result<(Table,)> {
-    rows(store, asked, Import("document", "row"), |value, columns, cell| {
+    rows(store, asked, Import("document", "row"), Handle::check_cell, |value, columns, cell| {
         opgate_document::row(value, columns, cell)
     })
 }
@@ -214,6 +220,7 @@ fn rows(
     mut store: Context<'_>,
     (of, pointer, columns): (Resource<Handle>, WasmStr, Columns),
     import: Import,
+    check: impl Fn(&Handle, Import, &str, &str) -> Result<(), Fault>,
     each: impl Fn(Value<'_>, &[Cow<'_, str>], Cells<'_>) -> Result<(), Fault>,
 ) -> wasmtime::Result<(Table,)> {
     import.count("columns", columns.len(), COLUMNS)?;
@@ -224,6 +231,9 @@ fn rows(
     let state = store.data();
     state.begin();
     let handle = state.handle(&of)?;
+    for column in &columns {
+        check(handle, import, &pointer, column)?;
+    }
     let list = handle.at(&state.meter).and_then(|value| value.get(&pointer));
     let asked = Asked { import, state };
     let answer = list.map(|list| cells(&asked, |cell| each(list, &columns, cell))).transpose();

@@ -101,10 +101,11 @@ impl Import {
         pointer: &WasmStr,
     ) -> wasmtime::Result<Cow<'s, str>> {
         let pointer = self.text(store, "a pointer", pointer, POINTER)?;
-        if !pointer.is_empty() && !pointer.starts_with('/') {
-            store.data().misled(self, &pointer);
+        // It would lead nowhere in every object, and look like a value that is never there.
+        match opgate_document::not_a_pointer(&pointer) {
+            None => Ok(pointer),
+            Some(why) => Err(Fault::Pointer(self, opgate_text::one_line(&why, 512)).into()),
         }
-        Ok(pointer)
     }
 
     /// Fails if a list of the guest is too long.

@@ -1,0 +1,204 @@
+//! Whether a declaration keeps what a policy reads of an object.
+//!
+//! A field that is not kept looks like one that is not there. So a read of it is an error of the
+//! policy, whatever the object holds: the answer depends on the declaration and the pointer alone,
+//! and a test finds the error without an object that has the field.
+//!
+//! ```text
+//! fields, keys (patterns) ─┐
+//! pointer, Access ─────────┴─▶ check ─▶ nothing, or NotDeclared ─▶ what to add to the declaration
+//! ```
+//!
+//! A field below a declared one is read like any other. Above a declared field an object is there in
+//! part: a policy may go through it, and ask for its kind, but not for all of it.
+
+use crate::{ALWAYS, Resource};
+
+/// How a policy reads a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Its kind, or a handle to go on from.
+    Kind,
+    /// A boolean.
+    Boolean,
+    /// A text or a number.
+    Scalar,
+    /// The names or the number of its members or elements.
+    Members,
+    /// All of it.
+    Whole,
+}
+
+/// A read of what is not declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotDeclared {
+    pointer: String,
+    kept: Kept,
+}
+
+/// What is kept where a read wants more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    /// Some of its members.
+    Parts,
+    /// That it is there.
+    Name,
+}
+
+/// Maximum bytes of a pointer in a text.
+const MAX_POINTER: usize = 256;
+
+impl NotDeclared {
+    /// The error in words, with the declaration that is needed.
+    #[must_use]
+    pub fn of(&self, resource: &Resource) -> String {
+        let add = format!("add {:?} to `fields`", shortened(&any_element(&self.pointer)));
+        let pointer = shortened(&self.pointer);
+        match self.kept {
+            Kept::Nothing => format!(
+                "the policy read '{pointer}' of {resource}, which its read does not declare: {add}"
+            ),
+            Kept::Parts if pointer.is_empty() => format!(
+                "the policy read all of an object of {resource}, of which its read declares only some fields: read these by their pointers"
+            ),
+            Kept::Parts => format!(
+                "the policy read all of '{pointer}' of {resource}, of which its read declares only parts: {add}, or read the parts by their pointers"
+            ),
+            Kept::Name => format!(
+                "the policy read the value of '{pointer}' of {resource}, of which its read declares only the name: {add}"
+            ),
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let end = (0..=MAX_POINTER).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    match text.get(..end) {
+        Some(start) if start.len() < text.len() => format!("{start}…"),
+        _ => text.to_owned(),
+    }
+}
+
+/// The pointer with `*` for the places of elements.
+fn any_element(pointer: &str) -> String {
+    let is_place = |token: &str| !token.is_empty() && token.bytes().all(|b| b.is_ascii_digit());
+    let token = |token| if is_place(token) { "*" } else { token };
+    pointer.split('/').map(token).collect::<Vec<_>>().join("/")
+}
+
+/// Where a pointer is, as a pattern sees it.
+enum Place {
+    Apart,
+    /// The pattern goes on below, with every member if `each`.
+    Above {
+        each: bool,
+    },
+    Same,
+    /// A member or element of what the pattern names.
+    Child,
+    Below,
+}
+
+fn tokens(pointer: &str) -> impl Iterator<Item = &str> {
+    // "" has no tokens, "/" has an empty one.
+    pointer.strip_prefix('/').into_iter().flat_map(|rest| rest.split('/'))
+}
+
+/// A token of the pattern that is no `*` stands for itself, also where the pointer has a `*`: a question
+/// about every member is not answered by a pattern for one.
+fn place(pattern: &str, pointer: &str) -> Place {
+    let (mut wanted, mut found) = (tokens(pattern), tokens(pointer));
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return Place::Same,
+            (None, Some(_)) if found.next().is_none() => return Place::Child,
+            (None, Some(_)) => return Place::Below,
+            (Some(token), None) => return Place::Above { each: token == "*" },
+            (Some(token), Some(other)) if token == "*" || token == other => {}
+            (Some(_), Some(_)) => return Place::Apart,
+        }
+    }
+}
+
+/// Checks a read of the value at a pointer of an object, of which `fields` and the names in `keys` are
+/// kept, beside what always is.
+///
+/// # Errors
+/// If the answer could be wrong, because not all that it needs is kept.
+pub fn check(
+    fields: &[impl AsRef<str>],
+    keys: &[impl AsRef<str>],
+    pointer: &str,
+    access: Access,
+) -> Result<(), NotDeclared> {
+    let mut kept = Kept::Nothing;
+    let mut has_all_members = false;
+    for field in ALWAYS.into_iter().chain(fields.iter().map(AsRef::as_ref)) {
+        match place(field, pointer) {
+            Place::Same | Place::Child | Place::Below => return Ok(()),
+            Place::Above { each } => {
+                kept = Kept::Parts;
+                has_all_members |= each;
+            }
+            Place::Apart => {}
+        }
+    }
+    for names in keys.iter().map(AsRef::as_ref) {
+        match place(names, pointer) {
+            Place::Same if matches!(access, Access::Kind | Access::Members | Access::Whole) => {
+                return Ok(());
+            }
+            Place::Child if matches!(access, Access::Kind | Access::Boolean | Access::Whole) => {
+                return Ok(());
+            }
+            Place::Child => kept = Kept::Name,
+            Place::Above { each } => {
+                kept = Kept::Parts;
+                has_all_members |= each;
+            }
+            Place::Same | Place::Below | Place::Apart => {}
+        }
+    }
+    let is_answered = match access {
+        Access::Kind => kept == Kept::Parts,
+        Access::Members => has_all_members,
+        Access::Whole => {
+            // Patterns end, so this does.
+            has_all_members && check(fields, keys, &format!("{pointer}/*"), access).is_ok()
+        }
+        Access::Boolean | Access::Scalar => false,
+    };
+    if is_answered {
+        return Ok(());
+    }
+    if kept == Kept::Parts && matches!(access, Access::Boolean | Access::Scalar) {
+        kept = Kept::Nothing;
+    }
+    Err(NotDeclared { pointer: pointer.to_owned(), kept })
+}
+
+/// Checks a read of the value at `column`, a pointer relative to each element of the list at `pointer`.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_column(
+    fields: &[impl AsRef<str>],
+    keys: &[impl AsRef<str>],
+    (pointer, column): (&str, &str),
+) -> Result<(), NotDeclared> {
+    check_cell(fields, keys, &format!("{pointer}/*{column}"))
+}
+
+/// Checks a read of the value at a pointer as a cell: its kind, and its text, its boolean or its length.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_cell(
+    fields: &[impl AsRef<str>],
+    keys: &[impl AsRef<str>],
+    pointer: &str,
+) -> Result<(), NotDeclared> {
+    let scalar = check(fields, keys, pointer, Access::Boolean);
+    scalar.or_else(|error| check(fields, keys, pointer, Access::Members).map_err(|_| error))
+}
