@@ -58,6 +58,7 @@ mod scope;
 mod sent;
 mod settings;
 mod token;
+mod undeclared;
 mod vectors;
 mod view;
 mod waivers;

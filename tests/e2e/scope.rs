@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Lens, Options, Snapshot, Source, View};
-use opgate::engine::{Budget, Engine, Pool, Time};
+use opgate::cluster::{Options, Snapshot, Source};
 use opgate::policy::{Configuration, Set};
 use opgate::review::{self, Review};
 use opgate_document::Document;
@@ -134,36 +133,5 @@ fn mistakes_in_a_scope_have_a_place_and_a_hint() {
         let parsed = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS);
         let error = parsed.unwrap_err().to_string();
         assert!(error.starts_with("opgate.yaml:3:") && error.contains(expected), "{error}");
-    }
-}
-
-/// A policy whose author forgot the slash would admit everything, and nobody would know why.
-#[test]
-fn a_pointer_without_a_slash_is_logged() {
-    let engine = Arc::new(Engine::start(Pool { instances: 1, memory: 32 << 20 }, None).unwrap());
-    let asks = engine.load(&std::fs::read(testkit::hostile("asks")).unwrap(), true).unwrap();
-    let body = testkit::create_bundle("u", "b", &json!({}));
-    let text = review::text(body.to_string().into_bytes()).unwrap();
-    let review = Review::read(&text).unwrap();
-    for (asked, expected) in [
-        (
-            json!({"do": "text", "pointer": "spec"}),
-            "document.text: the pointer \"spec\" leads nowhere: begin it with a slash",
-        ),
-        (
-            json!({"do": "row", "pointer": "", "column": "spec", "columns": 3}),
-            "document.row: the pointer \"spec\" leads nowhere: begin it with a slash",
-        ),
-        (json!({"do": "at", "pointer": "/spec"}), ""),
-        (json!({"do": "at", "pointer": ""}), ""),
-    ] {
-        let settings = Arc::new(Document::parse(&asked.to_string()).unwrap());
-        let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
-        let time = Time::Whole { processor, wall };
-        let budget = Budget { memory: 32 << 20, time, apart: None, shared: None };
-        let reader = Arc::new(View::default()).reader(Lens::default());
-        let call = asks.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget);
-        let lines: Vec<_> = call.log.iter().map(|(_, text)| text.as_str()).collect();
-        assert_eq!(lines.join("\n"), expected, "{asked}");
     }
 }

@@ -17,7 +17,7 @@ use crate::{ALWAYS, Resource};
 /// How a policy reads a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Its kind, or a handle to go on from.
+    /// Its kind, the size of what is kept of it, or a handle to go on from.
     Kind,
     /// A boolean.
     Boolean,
@@ -187,7 +187,12 @@ pub fn check_column(
     keys: &[impl AsRef<str>],
     (pointer, column): (&str, &str),
 ) -> Result<(), NotDeclared> {
-    check_cell(fields, keys, &format!("{pointer}/*{column}"))
+    let element = format!("{pointer}/*{column}");
+    if column.is_empty() {
+        // What the element itself is.
+        return check(fields, keys, &element, Access::Kind);
+    }
+    check_cell(fields, keys, &element)
 }
 
 /// Checks a read of the value at a pointer as a cell: its kind, and its text, its boolean or its length.

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use opgate_cluster::access::Access;
 use opgate_cluster::{Declaration, Index, Key, Match, Object, Query, Store, Unreadable, selector};
 use opgate_document::Document;
 use proptest::prelude::*;
@@ -418,4 +419,162 @@ fn sketch_excludes_queries_for_other_values() {
     assert!(may(None, 1, "x", true) && !may(None, 1, "x", false));
     assert!(may(None, 2, "x", false), "an index of which it says nothing");
     assert!(Query::default().may_hold(key, Some(&sketch), None));
+}
+
+/// Whatever is declared: where a read is allowed, the answer from what is kept is that from the object.
+#[test]
+fn allowed_reads_answer_as_the_whole_object() {
+    let object = r#"{"metadata":{"name":"n","labels":{"a":"b"}},"spec":{"list":[{"x":1,"y":"t"},{"x":2}],"map":{"*":{"x":"s"},"p":{"x":true,"y":1.5}},"text":"t"}}"#;
+    let object = Document::parse(object).unwrap();
+    let patterns = [
+        "/spec",
+        "/spec/list",
+        "/spec/list/*",
+        "/spec/list/*/x",
+        "/spec/list/0/y",
+        "/spec/map/*/x",
+        "/spec/map/p",
+        "/spec/map/p/y",
+        "/spec/map/*",
+        "/spec/*/p",
+        "/spec/text",
+        "/metadata/labels/other",
+    ];
+    let pointers = [
+        "",
+        "/metadata",
+        "/metadata/labels/a",
+        "/spec",
+        "/spec/list",
+        "/spec/list/0",
+        "/spec/list/0/x",
+        "/spec/list/1/y",
+        "/spec/list/7",
+        "/spec/map",
+        "/spec/map/p",
+        "/spec/map/p/x",
+        "/spec/map/p/y",
+        "/spec/map/*/x",
+        "/spec/map/q/x",
+        "/spec/text",
+        "/spec/other",
+    ];
+    let mut allowed = 0;
+    for one in patterns {
+        for other in patterns {
+            let declaration = Declaration::new(&owned(&[one, other]), &[], &[]).unwrap();
+            let kept = declaration.project(object.root()).unwrap().document();
+            for pointer in pointers {
+                let (whole, part) = (object.root().get(pointer), kept.root().get(pointer));
+                let is_allowed = |access| declaration.check(pointer, access).is_ok();
+                let says = format!("{pointer} with {one} and {other}");
+                if is_allowed(Access::Kind) {
+                    assert_eq!(whole.map(|v| v.kind()), part.map(|v| v.kind()), "{says}");
+                }
+                if is_allowed(Access::Scalar) {
+                    assert!(is_allowed(Access::Boolean) && is_allowed(Access::Whole), "{says}");
+                }
+                if is_allowed(Access::Members) {
+                    assert_eq!(whole.map(|v| v.length()), part.map(|v| v.length()), "{says}");
+                }
+                if is_allowed(Access::Whole) {
+                    allowed += 1;
+                    assert_eq!(whole.map(|v| v.raw()), part.map(|v| v.raw()), "{says}");
+                } else if let Some(whole) = whole {
+                    // It is refused for a reason.
+                    let is_less = part.is_none_or(|part| part.raw() != whole.raw());
+                    let hides = [one, other].iter().any(|p| p.contains('*') || pointer.is_empty());
+                    assert!(is_less || hides || pointer == "/metadata", "{says}");
+                }
+            }
+        }
+    }
+    assert!(allowed > 100, "{allowed}");
+}
+
+#[test]
+fn errors_of_reads_say_what_to_declare() {
+    let declaration =
+        Declaration::new(&owned(&["/spec/list/*/name", "/spec/a~1b"]), &owned(&["/data"]), &[]);
+    let declaration = declaration.unwrap();
+    let text = |pointer: &str, access| {
+        let resource = opgate_cluster::Resource {
+            group: String::new(),
+            version: "v1".into(),
+            resource: "configmaps".into(),
+        };
+        declaration.check(pointer, access).err().map(|error| error.of(&resource))
+    };
+    for (pointer, access, expected) in [
+        (
+            "/kind",
+            Access::Scalar,
+            Some(
+                "the policy read '/kind' of v1/configmaps, which its read does not declare: add \"/kind\" to `fields`",
+            ),
+        ),
+        (
+            "/spec/list/12/x",
+            Access::Kind,
+            Some(
+                "the policy read '/spec/list/12/x' of v1/configmaps, which its read does not declare: add \"/spec/list/*/x\" to `fields`",
+            ),
+        ),
+        (
+            "/spec/list",
+            Access::Scalar,
+            Some(
+                "the policy read '/spec/list' of v1/configmaps, which its read does not declare: add \"/spec/list\" to `fields`",
+            ),
+        ),
+        (
+            "/spec/list",
+            Access::Whole,
+            Some(
+                "the policy read all of '/spec/list' of v1/configmaps, of which its read declares only parts: add \"/spec/list\" to `fields`, or read the parts by their pointers",
+            ),
+        ),
+        ("/spec/list", Access::Members, None),
+        ("/spec/list/3/name", Access::Scalar, None),
+        ("/spec/a~1b/c", Access::Whole, None),
+        (
+            "/spec/a/b",
+            Access::Kind,
+            Some(
+                "the policy read '/spec/a/b' of v1/configmaps, which its read does not declare: add \"/spec/a/b\" to `fields`",
+            ),
+        ),
+        ("/data", Access::Whole, None),
+        ("/data", Access::Members, None),
+        ("/data/x", Access::Kind, None),
+        ("/data/x", Access::Boolean, None),
+        (
+            "/data/x",
+            Access::Scalar,
+            Some(
+                "the policy read the value of '/data/x' of v1/configmaps, of which its read declares only the name: add \"/data/x\" to `fields`",
+            ),
+        ),
+        (
+            "/data/x/y",
+            Access::Kind,
+            Some(
+                "the policy read '/data/x/y' of v1/configmaps, which its read does not declare: add \"/data/x/y\" to `fields`",
+            ),
+        ),
+        ("/metadata/labels", Access::Whole, None),
+        ("/metadata/deletionTimestamp", Access::Scalar, None),
+        (
+            "/metadata/annotations",
+            Access::Kind,
+            Some(
+                "the policy read '/metadata/annotations' of v1/configmaps, which its read does not declare: add \"/metadata/annotations\" to `fields`",
+            ),
+        ),
+        ("", Access::Kind, None),
+    ] {
+        assert_eq!(text(pointer, access).as_deref(), expected, "{pointer} {access:?}");
+    }
+    let long = text(&format!("/{}", "é".repeat(2_000)), Access::Kind).unwrap();
+    assert!(long.len() < 1_000 && long.contains('…'), "{long}");
 }

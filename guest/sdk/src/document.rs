@@ -167,6 +167,14 @@ impl Document {
         unreachable!("a handle of the host exists in components only")
     }
 
+    /// Whether all of the value at the pointer is there, if there is one.
+    pub(crate) fn keeps(&self, pointer: &str) -> bool {
+        let check = |read: &ClusterRead, base: &str| {
+            access::check(read.fields, read.keys, &format!("{base}{pointer}"), Access::Whole)
+        };
+        self.part().is_none_or(|part| check(&part.read, &part.base).is_ok())
+    }
+
     #[track_caller]
     fn check(&self, pointer: &str, access: Access) {
         self.check_by(pointer, |read, base| {
@@ -181,8 +189,8 @@ impl Document {
         pointer: &str,
         check: impl FnOnce(&ClusterRead, &str) -> Result<(), NotDeclared>,
     ) {
-        let wrong = not_a_pointer(pointer)
-            .or_else(|| self.part().and_then(|part| part.error(check)));
+        let wrong =
+            not_a_pointer(pointer).or_else(|| self.part().and_then(|part| part.error(check)));
         if let Some(why) = wrong {
             panic!("{why}");
         }
@@ -296,7 +304,7 @@ impl Document {
     #[must_use]
     #[track_caller]
     pub fn size(&self, pointer: &str) -> Option<u32> {
-        self.check(pointer, Access::Whole);
+        self.check(pointer, Access::Kind);
         self.handle().size(pointer)
     }
 

@@ -8,6 +8,7 @@ use crate::{Document, Kind};
 /// everything else. So the JSON of the list is fetched once and split here. A list with escapes, or
 /// with elements of other kinds, is read element by element.
 #[must_use]
+#[track_caller]
 pub fn texts(document: &Document, pointer: &str) -> Vec<String> {
     if document.kind(pointer) != Kind::List {
         return Vec::new();

@@ -22,12 +22,18 @@ pub enum Shape {
 
 impl Shape {
     /// Whether the values at one pointer in two documents are semantically equal.
+    ///
+    /// Of an object of the cluster, the fields of the type must be declared, not all of the value.
     #[must_use]
+    #[track_caller]
     pub fn equal(&self, left: &Document, right: &Document, pointer: &str) -> bool {
         // Equal JSON is equal for every type, and this is by far the most frequent case.
-        left.equal(pointer, right, pointer) || self.differs_in_spelling_only(left, right, pointer)
+        let is_whole = matches!(self, Self::Scalar) || left.keeps(pointer) && right.keeps(pointer);
+        (is_whole && left.equal(pointer, right, pointer))
+            || self.differs_in_spelling_only(left, right, pointer)
     }
 
+    #[track_caller]
     fn differs_in_spelling_only(&self, left: &Document, right: &Document, pointer: &str) -> bool {
         let fields_equal = |fields: &'static [(&'static str, Self)]| {
             fields
@@ -44,7 +50,9 @@ impl Shape {
             }
             Self::Pointer(fields) => both(&[Kind::Object]) && fields_equal(fields),
             Self::List(item) => {
-                // An empty list and no list are equal as JSON already.
+                if is_empty(left, pointer) && is_empty(right, pointer) {
+                    return true;
+                }
                 let length = left.length(pointer).unwrap_or_default();
                 both(&[Kind::List])
                     && right.length(pointer) == Some(length)
@@ -52,6 +60,14 @@ impl Shape {
                         .all(|index| item.equal(left, right, &format!("{pointer}/{index}")))
             }
         }
+    }
+}
+
+fn is_empty(document: &Document, pointer: &str) -> bool {
+    match document.kind(pointer) {
+        Kind::Missing | Kind::Null => true,
+        Kind::List => document.length(pointer) == Some(0),
+        _ => false,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use opgate_sdk::cluster::Cluster;
+use opgate_sdk::cluster::{Cluster, Query};
 use opgate_sdk::{
     ClusterRead, Document, GroupVersionResource, Kind, Operation, Parts, Request, Review,
     SampleError, Shape, escape, sample,
@@ -174,4 +174,69 @@ fn a_sample_has_all_objects_of_the_resource_in_any_version() {
     let refused = SampleError::NotGranted("grant list".to_owned());
     let cluster = cluster(&objects).refusing_samples(refused.clone());
     assert_eq!(cluster.during(|| ask("example.com", 1)), Err(refused));
+}
+
+/// The error of a read, with the line of its place.
+fn error_of<T>(read: impl FnOnce() -> T) -> (String, u32) {
+    use std::sync::{Arc, Mutex};
+    let line = Arc::new(Mutex::new((String::new(), 0)));
+    let seen = line.clone();
+    let test = std::thread::current().id();
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().id() != test {
+            return;
+        }
+        let place = info.location().map(|at| (at.file().to_owned(), at.line()));
+        *seen.lock().unwrap() = place.unwrap_or_default();
+    }));
+    let panic =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(read()))).unwrap_err();
+    std::panic::set_hook(before);
+    let (file, line) = line.lock().unwrap().clone();
+    assert!(file.ends_with("tests/sdk.rs"), "{file}");
+    (panic.downcast_ref::<String>().unwrap().clone(), line)
+}
+
+/// The place is the line of the policy, not one of the SDK.
+#[test]
+fn reads_of_nothing_panic_at_the_line_of_the_policy() {
+    static GROUPS: ClusterRead = ClusterRead {
+        group: "operators.coreos.com",
+        version: "v1",
+        resource: "operatorgroups",
+        fields: &["/spec/targetNamespaces"],
+        ..ClusterRead::EMPTY
+    };
+    let group = Document::parse(
+        r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"targetNamespaces":["c"],"selector":{}}}"#,
+    )
+    .unwrap();
+    for (pointer, text) in [
+        ("spec/replicas", "'spec/replicas' is not a JSON pointer: write '/spec/replicas'"),
+        ("$", "'$' is not a JSON pointer: write '/$'"),
+    ] {
+        assert_eq!(error_of(|| group.integer(pointer)), (text.to_owned(), line!()));
+        assert_eq!(error_of(|| group.text_or_empty(pointer)), (text.to_owned(), line!()));
+        assert_eq!(error_of(|| group.rows("", &[pointer])), (text.to_owned(), line!()));
+        assert_eq!(error_of(|| group.items(pointer)), (text.to_owned(), line!()));
+    }
+    let mut cluster = Cluster::new(&[&GROUPS], &Document::parse("{}").unwrap());
+    cluster.insert("operatorgroups", &group);
+    cluster.during(|| {
+        let stored = GROUPS.get("b", "a").unwrap().unwrap();
+        assert_eq!(stored.texts("/spec/targetNamespaces"), ["c"]);
+        assert_eq!(stored.kind("/spec"), Kind::Object);
+        let text = "the policy read '/spec/selector' of operators.coreos.com/v1/operatorgroups, which its read does not declare: add \"/spec/selector\" to `fields`".to_owned();
+        assert_eq!(error_of(|| stored.has("/spec/selector")), (text.clone(), line!()));
+        assert_eq!(error_of(|| stored.json("/spec/selector")), (text.clone(), line!()));
+        let spec = stored.at("/spec").unwrap();
+        assert_eq!(error_of(|| spec.texts("/selector")), (text.clone(), line!()));
+        assert_eq!(error_of(|| spec.equal("/selector", &group, "")), (text.clone(), line!()));
+        let mut listed = Vec::new();
+        GROUPS.each(Query::default(), |group| { listed.push(group); true }).unwrap();
+        assert_eq!(error_of(|| listed[0].keys("/spec/selector")), (text, line!()));
+        let (text, _) = error_of(|| stored.raw("/spec"));
+        assert!(text.starts_with("the policy read all of '/spec' of "), "{text}");
+    });
 }

@@ -74,7 +74,12 @@ impl Handle {
     }
 
     /// The same for a column of one value.
-    pub(super) fn check_cell(&self, import: Import, pointer: &str, column: &str) -> Result<(), Fault> {
+    pub(super) fn check_cell(
+        &self,
+        import: Import,
+        pointer: &str,
+        column: &str,
+    ) -> Result<(), Fault> {
         self.declares(import, |declaration, base| {
             declaration.check_cell(&format!("{base}{pointer}{column}"))
         })

@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use opgate_hostile::{Hostile, verdict};
+use opgate_hostile::{Handle, Hostile, verdict};
 use opgate_sdk::bindings::opgate::policy::cluster;
 use opgate_sdk::{Document, GroupVersionResource, Verdict};
 
@@ -14,8 +14,19 @@ pub struct Asks;
 opgate_hostile::export!(Asks);
 
 impl Hostile for Asks {
-    fn validate(object: Option<&Document>, settings: &Document) -> Verdict {
-        let object = object.expect("an object");
+    fn validate_handles(object: Option<&Handle>, settings: &Handle) -> Verdict {
+        let settings = Document::of(settings);
+        let stored = settings.has("/stored").then(|| {
+            let groups = GroupVersionResource {
+                group: "operators.coreos.com".into(),
+                version: "v1".into(),
+                resource: "operatorgroups".into(),
+            };
+            let found = cluster::get(&groups, "a", "b").ok().flatten();
+            let found = found.expect("an object of the cluster");
+            found.at(&settings.text_or_empty("/at")).expect("a part of it")
+        });
+        let object = stored.as_ref().or(object).expect("an object");
         let number = |pointer: &str| {
             let number = settings.integer(pointer).unwrap_or_default();
             usize::try_from(number).unwrap_or_default()
@@ -62,7 +73,7 @@ impl Hostile for Asks {
                 let json = settings.text_or_empty("/json").repeat(number("/times"));
                 let json =
                     settings.text_or_empty("/before") + &json + &settings.text_or_empty("/after");
-                drop(black_box(Document::parse(&json)));
+                drop(black_box(Handle::parse(&json)));
             }
             "parse and compare" => {
                 let json = settings.text_or_empty("/json").repeat(number("/times"));
@@ -70,7 +81,7 @@ impl Hostile for Asks {
                 // The same, written otherwise.
                 let before = settings.text_or_empty("/before");
                 let (one, other) = (format!("{before}{json}"), format!("{before} {json}"));
-                let (one, other) = (Document::parse(&one), Document::parse(&other));
+                let (one, other) = (Handle::parse(&one), Handle::parse(&other));
                 black_box(one.expect("JSON").equal("", &other.expect("JSON"), ""));
             }
             "log" => opgate_sdk::bindings::opgate::policy::log::log(

@@ -1,6 +1,7 @@
 //! What the hostile policies under `examples/` share. They go around the SDK's rules and report, which
 //! would keep them from breaking the contract.
 
+pub use opgate_sdk::bindings::opgate::policy::document::Document as Handle;
 use opgate_sdk::bindings::opgate::policy::types::{
     Descriptor, MatchRule, NamePatterns, Rule, SettingsError,
 };
@@ -24,6 +25,11 @@ pub trait Hostile {
     /// What it answers.
     fn validate(_: Option<&Document>, _: &Document) -> Verdict {
         verdict()
+    }
+
+    /// The same, by the functions of the contract, without what the SDK checks before.
+    fn validate_handles(object: Option<&Handle>, settings: &Handle) -> Verdict {
+        Self::validate(object.map(Document::of), Document::of(settings))
     }
 }
 
@@ -64,8 +70,7 @@ macro_rules! export {
                     settings: &document::Document,
                 ) -> types::Verdict {
                     opgate_sdk::shell::report_panics();
-                    let of = opgate_sdk::Document::of;
-                    <$policy as $crate::Hostile>::validate(object.map(of), of(settings))
+                    <$policy as $crate::Hostile>::validate_handles(object, settings)
                 }
             }
         }

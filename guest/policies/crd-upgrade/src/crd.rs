@@ -81,7 +81,15 @@ pub(crate) struct Crd<'d> {
 
 impl<'d> Crd<'d> {
     pub(crate) fn of(document: &'d Document) -> Self {
-        let is_v1beta1 = is_v1beta1(document);
+        Self::read(document, is_v1beta1(document))
+    }
+
+    /// A CRD of the cluster, which is read as v1.
+    pub(crate) fn stored(document: &'d Document) -> Self {
+        Self::read(document, false)
+    }
+
+    fn read(document: &'d Document, is_v1beta1: bool) -> Self {
         let kind = document.kind(VERSIONS);
         let is_mapping = kind == Kind::Object;
         let mut versions = Vec::new();

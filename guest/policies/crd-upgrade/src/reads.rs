@@ -54,6 +54,11 @@ pub(crate) static CRDS: ClusterRead = ClusterRead {
     group: "apiextensions.k8s.io",
     version: "v1",
     resource: "customresourcedefinitions",
-    fields: &["/spec/versions/*/name", "/spec/versions/*/served", "/status/storedVersions"],
+    fields: &[
+        "/spec/versions/*/name",
+        "/spec/versions/*/served",
+        "/spec/versions/*/storage",
+        "/status/storedVersions",
+    ],
     ..ClusterRead::EMPTY
 };

@@ -100,7 +100,7 @@ pub(crate) fn judge(
                 return;
             };
             existing.and_then(|old| {
-                let old = Crd::of(&old);
+                let old = Crd::stored(&old);
                 removed(crd, &old).or_else(|| lost(crd, &old))
             })
         }

@@ -62,7 +62,7 @@ pub(super) fn define(document: &mut LinkerInstance<'_, State>) -> wasmtime::Resu
         asked.state.spend(value.size() / 16)?;
         Ok((Some(value.raw().as_bytes().to_vec()),))
     })?;
-    look(document, "[method]document.size", "size", Access::Whole, |_, value| {
+    look(document, "[method]document.size", "size", Access::Kind, |_, value| {
         let size = value.map(|value| value.size());
         Ok((size.map(|size| u32::try_from(size).unwrap_or(u32::MAX)),))
     })?;

@@ -10,10 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::{Document, Shape, go, rule, rules};
+use opgate_sdk::{Document, Kind, Row, Shape, go, rule, rules};
 
 use super::listed::{Known, adds};
-use super::{Definition, Definitions};
+use super::{CONVERTS, Definition, Definitions, LIST};
 use crate::csv::Csv;
 use crate::entries::{Entries, Findings};
 use crate::install;
@@ -81,8 +81,13 @@ pub(crate) fn first(csv: &Document) -> Option<String> {
 /// The names of the CRDs that another ClusterServiceVersion converts.
 pub(crate) fn names(csv: &Document) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for definition in super::all(csv).iter().filter(|d| d.converts() && d.has_crds) {
-        let crds = Entries::first(csv, &definition.pointer("/conversionCRDs"), &[""]);
+    // Of another one, nothing else is read.
+    let definitions = Entries::all(csv, LIST, &["/type", "/conversionCRDs"]);
+    let converting = |row: &Row<'_>| {
+        row.text(0) == Some(CONVERTS) && row.kind(1) == Kind::List && row.length(1) > Some(0)
+    };
+    for (index, _) in definitions.iter().filter(|(_, row)| converting(row)) {
+        let crds = Entries::first(csv, &format!("{LIST}/{index}/conversionCRDs"), &[""]);
         names.extend(crds.iter().filter_map(|(_, crd)| crd.text(0).map(str::to_owned)));
         if names.len() >= MOST {
             break;

@@ -28,6 +28,8 @@ use crate::entries::Entries;
 use crate::object::Lists;
 
 const LIST: &str = "/spec/webhookdefinitions";
+/// The type of the webhooks that convert.
+const CONVERTS: &str = "ConversionWebhook";
 const COLUMNS: [&str; 8] = [
     "/type",
     "/generateName",
@@ -117,7 +119,7 @@ impl Definition {
 
     /// Whether it is of type `ConversionWebhook`.
     fn converts(&self) -> bool {
-        self.webhook == "ConversionWebhook"
+        self.webhook == CONVERTS
     }
 
     /// The pointer of a member, `/type`.

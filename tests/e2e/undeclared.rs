@@ -1,0 +1,166 @@
+//! Reads that would find nothing without a word: by a text that is not a pointer, and of what a policy did
+//! not declare. The host fails them for policies in any language.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use opgate::cluster::{Lens, View};
+use opgate::engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery, Scope};
+use opgate::engine::{Budget, Call, Engine, Module, Pool, Time, wit};
+use opgate::review::{self, Review};
+use opgate_cluster::{Declaration, Resource};
+use opgate_document::Document;
+use serde_json::{Value, json};
+use testkit::{create_bundle, hostile};
+
+const MEMORY: usize = 32 << 20;
+
+static ENGINE: LazyLock<Arc<Engine>> =
+    LazyLock::new(|| Arc::new(Engine::start(Pool { instances: 4, memory: MEMORY }, None).unwrap()));
+
+static ASKS: LazyLock<Module> =
+    LazyLock::new(|| ENGINE.load(&std::fs::read(hostile("asks")).unwrap(), true).unwrap());
+
+/// A cluster with one OperatorGroup.
+#[derive(Debug)]
+struct One(Arc<Scope>);
+
+impl One {
+    fn new(fields: &[&str], keys: &[&str]) -> Self {
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let (group, version) = ("operators.coreos.com".to_owned(), "v1".to_owned());
+        Self(Arc::new(Scope {
+            resource: Resource { group, version, resource: "operatorgroups".to_owned() },
+            declaration: Declaration::new(&owned(fields), &owned(keys), &[]).unwrap(),
+        }))
+    }
+}
+
+impl ClusterReader for One {
+    fn get(&mut self, _: &wit::GroupVersionResource, _: &str, _: &str, _: Payer<'_>) -> Answer {
+        let object = json!({
+            "metadata": {"name": "b", "namespace": "a", "labels": {"team": "x"}},
+            "spec": {"targetNamespaces": ["c"], "selector": {"matchLabels": {"a": "b"}, "0": 1}},
+            "data": {"key": "value"},
+        });
+        let object = Document::parse(&object.to_string()).unwrap();
+        let kept = self.0.declaration.project(object.root()).unwrap();
+        Ok(Ok(Found::new(vec![Arc::new(kept)], self.0.clone(), false)))
+    }
+
+    fn list(&mut self, _: &wit::GroupVersionResource, _: PolicyQuery, _: Payer<'_>) -> Answer {
+        Ok(Ok(Found::default()))
+    }
+
+    fn names(&mut self, _: &wit::GroupVersionResource, _: PolicyQuery, _: Payer<'_>) -> Answer {
+        Ok(Ok(Found::default()))
+    }
+}
+
+fn ask(settings: &Value, reader: impl ClusterReader) -> Call<wit::Verdict> {
+    let body = create_bundle("u", "b", &json!({"value": 1})).to_string();
+    let text = review::text(body.into_bytes()).unwrap();
+    let review = Review::read(&text).unwrap();
+    let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
+    let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
+    let budget = Budget { memory: MEMORY, time: Time::Whole { processor, wall }, apart: None };
+    ASKS.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
+}
+
+const FUNCTIONS: [&str; 13] = [
+    "kind", "text", "boolean", "integer", "number", "length", "keys", "raw", "size", "at", "table",
+    "row", "equal",
+];
+
+/// A policy whose author forgot the slash would admit everything.
+#[test]
+fn text_that_is_not_a_pointer_is_a_policy_error() {
+    let nobody = || Arc::new(View::default()).reader(Lens::default());
+    for function in FUNCTIONS {
+        let call = ask(&json!({"do": function, "pointer": "spec/replicas"}), nobody());
+        let fault = call.result.expect_err(function);
+        let expected = format!(
+            "document.{function}: 'spec/replicas' is not a JSON pointer: write '/spec/replicas'"
+        );
+        assert_eq!((fault.to_string(), fault.class()), (expected, "pointer"));
+        assert!(fault.is_its_own());
+    }
+    let column = json!({"do": "row", "pointer": "", "column": "spec", "columns": 3});
+    let fault = ask(&column, nobody()).result.expect_err("a column");
+    assert_eq!(fault.to_string(), "document.row: 'spec' is not a JSON pointer: write '/spec'");
+    for pointer in ["", "/spec", "/"] {
+        ask(&json!({"do": "at", "pointer": pointer}), nobody()).result.unwrap();
+    }
+}
+
+/// Every function of a document, by a pointer that nobody declared, from the object and from a part.
+#[test]
+fn read_of_an_undeclared_field_is_a_policy_error() {
+    for function in FUNCTIONS {
+        let (table, column) = if function == "table" { ("/*/other", "/other") } else { ("", "") };
+        for (at, pointer) in [("", "/spec/selector"), ("/spec", "/selector")] {
+            let settings = json!({"do": function, "stored": true, "at": at, "pointer": pointer, "column": column, "columns": 1});
+            let fault = ask(&settings, One::new(&["/spec/targetNamespaces"], &[])).result;
+            let expected = format!(
+                "document.{function}: the policy read '/spec/selector{table}' of operators.coreos.com/v1/operatorgroups, which its read does not declare: add \"/spec/selector{table}\" to `fields`"
+            );
+            assert_eq!(fault.expect_err(function).to_string(), expected);
+        }
+    }
+    let equal = json!({"do": "equal", "stored": true, "at": "", "pointer": "/metadata/name"});
+    let fault = ask(&equal, One::new(&[], &[])).result.expect_err("the other side");
+    assert!(fault.to_string().contains("read '/spec/other'"), "{fault}");
+}
+
+#[test]
+fn declared_fields_and_all_below_are_read() {
+    let declared = ["/spec/targetNamespaces/*", "/spec/selector", "/spec/other"];
+    for function in FUNCTIONS.iter().filter(|function| **function != "table") {
+        for pointer in ["/spec/selector", "/spec/selector/matchLabels/a", "/metadata/labels/team"] {
+            let settings = json!({"do": function, "stored": true, "at": "", "pointer": pointer});
+            ask(&settings, One::new(&declared, &[])).result.expect(pointer);
+        }
+        let settings =
+            json!({"do": function, "stored": true, "at": "/spec/selector", "pointer": "/x"});
+        let answer = ask(&settings, One::new(&["/spec"], &[])).result;
+        assert!(answer.is_ok() || *function == "equal", "{function}: {answer:?}");
+    }
+    for (function, pointer) in [
+        ("kind", "/spec"),
+        ("size", "/spec"),
+        ("raw", "/spec/targetNamespaces"),
+        ("keys", "/data"),
+        ("boolean", "/data/key"),
+    ] {
+        let settings = json!({"do": function, "stored": true, "at": "", "pointer": pointer});
+        ask(&settings, One::new(&declared, &["/data"])).result.expect(pointer);
+    }
+}
+
+/// What is there in part is not taken for the whole.
+#[test]
+fn whole_of_which_only_parts_are_declared_is_a_policy_error() {
+    for (function, pointer, expected) in [
+        (
+            "raw",
+            "/spec",
+            "the policy read all of '/spec' of operators.coreos.com/v1/operatorgroups, of which its read declares only parts: add \"/spec\" to `fields`, or read the parts by their pointers",
+        ),
+        ("keys", "/spec", "read all of '/spec'"),
+        (
+            "raw",
+            "",
+            "the policy read all of an object of operators.coreos.com/v1/operatorgroups, of which its read declares only some fields: read these by their pointers",
+        ),
+        (
+            "text",
+            "/data/key",
+            "the policy read the value of '/data/key' of operators.coreos.com/v1/operatorgroups, of which its read declares only the name: add \"/data/key\" to `fields`",
+        ),
+    ] {
+        let settings = json!({"do": function, "stored": true, "at": "", "pointer": pointer});
+        let fault = ask(&settings, One::new(&["/spec/selector"], &["/data"])).result;
+        let fault = fault.expect_err(pointer).to_string();
+        assert!(fault.contains(expected), "{fault}");
+    }
+}
