@@ -4,7 +4,7 @@
 import { at, compare, unescape } from './pointer.js';
 import { Plain } from './plain.js';
 
-const ALWAYS = ['/apiVersion', '/kind', '/metadata/name', '/metadata/namespace', '/metadata/uid', '/metadata/labels',
+const ALWAYS = ['/metadata/name', '/metadata/namespace', '/metadata/uid', '/metadata/labels',
   '/metadata/resourceVersion', '/metadata/deletionTimestamp'];
 
 const refuse = (tag, val) => {
@@ -157,10 +157,10 @@ function part(value, paths) {
   if (paths.some((path) => path.length === 0)) return value;
   if (typeof value !== 'object' || value === null) return undefined;
   const below = (name) => paths.filter(([first]) => first === '*' || first === name).map((path) => path.slice(1));
-  const children = Object.entries(value)
-    .map(([name, element]) => [name, below(name).length > 0 ? part(element, below(name)) : undefined])
-    .filter(([, element]) => element !== undefined);
-  return Array.isArray(value) ? children.map(([, element]) => element) : Object.fromEntries(children);
+  const children = Object.entries(value).map(([name, element]) => [name, below(name).length > 0 ? part(element, below(name)) : undefined]);
+  // Elements keep their places.
+  if (Array.isArray(value)) return children.map(([, element]) => element ?? null);
+  return Object.fromEntries(children.filter(([, element]) => element !== undefined));
 }
 
 function set(object, tokens, value) {

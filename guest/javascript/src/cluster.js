@@ -1,6 +1,7 @@
 // Other objects of the cluster: what a policy declares with `read`, and asks while it judges. `sample`
 // asks for what nobody declared.
 
+import { wholeOf } from './declared.js';
 import { owned } from './document.js';
 import { host } from './host.js';
 
@@ -39,6 +40,7 @@ const fits = (name) => (name.length > NAME ? '' : name);
 export class ClusterRead {
   constructor(declared) {
     Object.assign(this, declared);
+    this.part = wholeOf(this);
     this.gvr = { group: declared.group, version: declared.version, resource: declared.resource };
   }
 
@@ -51,13 +53,13 @@ export class ClusterRead {
   get(namespace, name) {
     const isTooLong = namespace.length > NAME || name.length > NAME;
     const handle = ask(this.resource, () => host.get(this.gvr, isTooLong ? '' : namespace, isTooLong ? '' : name));
-    return handle === undefined || handle === null ? null : owned(handle);
+    return handle === undefined || handle === null ? null : owned(handle, this.part);
   }
 
   /** The objects that match, in byte order of namespace and name, page by page. */
   *list(query = {}) {
     for (let after; ; ) {
-      const page = ask(this.resource, () => host.list(this.gvr, asked(query, after, DOCUMENTS))).map(owned);
+      const page = ask(this.resource, () => host.list(this.gvr, asked(query, after, DOCUMENTS))).map((handle) => owned(handle, this.part));
       const last = page.at(-1);
       after = last && { namespace: last.text('/metadata/namespace') ?? '', name: last.text('/metadata/name') ?? '' };
       yield* page;
@@ -102,5 +104,5 @@ export function sample(resource, limit = MOST_SAMPLED) {
   }
   const most = Math.min(Math.max(Math.trunc(limit), 1), MOST_SAMPLED);
   const { objects, complete } = ask(resource.resource, () => host.sample(resource, most));
-  return { objects: objects.map(owned), complete };
+  return { objects: objects.map((handle) => owned(handle)), complete };
 }

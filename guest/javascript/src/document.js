@@ -3,6 +3,7 @@
 // `value` copies the JSON text out of the host once and parses it. That is one call of the host for all
 // of a document; a look-up by pointer is one call each, whatever the size of the document.
 
+import { below, check, keptAt, valueAt } from './declared.js';
 import { host } from './host.js';
 import { Plain } from './plain.js';
 import { at, checked } from './pointer.js';
@@ -14,9 +15,19 @@ export class Document {
   #handle;
   #value;
   #isParsed = false;
+  #part;
 
-  constructor(handle) {
+  /** Of an object of the cluster, `part` is what the policy declares to read of it. */
+  constructor(handle, part) {
     this.#handle = handle;
+    this.#part = part;
+  }
+
+  /** A pointer to what is there, if it is in the object. */
+  #at(pointer, access) {
+    checked(pointer);
+    if (this.#part !== undefined) check(this.#part, pointer, access);
+    return pointer;
   }
 
   /** A document from JSON text, for example that of an annotation. Throws if it is none. */
@@ -39,12 +50,13 @@ export class Document {
 
   /** The plain value at a pointer; undefined if there is none. */
   json(pointer) {
+    if (this.#part !== undefined) return valueAt(this.#part, () => this.#handle, checked(pointer));
     const raw = this.#handle.raw(checked(pointer));
     return raw === undefined ? undefined : JSON.parse(decoder.decode(raw));
   }
 
   kind(pointer) {
-    return this.#handle.kind(checked(pointer));
+    return this.#handle.kind(this.#at(pointer, 'kind'));
   }
 
   /** Whether there is a value other than `null`. */
@@ -54,27 +66,27 @@ export class Document {
   }
 
   text(pointer) {
-    return this.#handle.text(checked(pointer));
+    return this.#handle.text(this.#at(pointer, 'scalar'));
   }
 
   boolean(pointer) {
-    return this.#handle.boolean(checked(pointer));
+    return this.#handle.boolean(this.#at(pointer, 'boolean'));
   }
 
   integer(pointer) {
-    return this.#handle.integer(checked(pointer));
+    return this.#handle.integer(this.#at(pointer, 'scalar'));
   }
 
   number(pointer) {
-    return this.#handle.number(checked(pointer));
+    return this.#handle.number(this.#at(pointer, 'scalar'));
   }
 
   length(pointer) {
-    return this.#handle.length(checked(pointer));
+    return this.#handle.length(this.#at(pointer, 'members'));
   }
 
   keys(pointer) {
-    return this.#handle.keys(checked(pointer));
+    return this.#handle.keys(this.#at(pointer, 'members'));
   }
 
   /** The texts in the list at a pointer, without elements of other kinds. */
@@ -84,37 +96,40 @@ export class Document {
 
   /** The elements of the list at a pointer as plain values; none if there is anything else. */
   list(pointer) {
-    const found = at(this.value, pointer);
+    const found = this.#part === undefined ? at(this.value, pointer) : this.json(pointer);
     return Array.isArray(found) ? found : [];
   }
 
   /** The part at a pointer as a document; undefined if there is nothing. The host copies nothing. */
   at(pointer) {
-    const handle = this.#handle.at(checked(pointer));
-    return handle === undefined ? undefined : owned(handle);
+    const handle = this.#handle.at(this.#at(pointer, 'kind'));
+    return handle === undefined ? undefined : owned(handle, below(this.#part, pointer));
   }
 
   raw(pointer) {
-    return this.#handle.raw(checked(pointer));
+    return this.#handle.raw(this.#at(pointer, 'whole'));
   }
 
   size(pointer) {
-    return this.#handle.size(checked(pointer));
+    return this.#handle.size(this.#at(pointer, 'kind'));
   }
 
   /** Whether two values are equal for Kubernetes. */
   equal(pointer, other, otherPointer) {
+    this.#at(pointer, 'whole');
+    other.#at(otherPointer, 'whole');
     if (this.#handle instanceof Plain !== other.#handle instanceof Plain) {
-      return new Plain(this.value).equal(checked(pointer), new Plain(other.value), checked(otherPointer));
+      return new Plain(this.value).equal(pointer, new Plain(other.value), otherPointer);
     }
-    return this.#handle.equal(checked(pointer), other.#handle, checked(otherPointer));
+    return this.#handle.equal(pointer, other.#handle, otherPointer);
   }
 
   /** Drops the handle, and keeps the content: a call may have 1,000 handles. */
   static detach(document) {
     const handle = document.#handle;
     if (handle instanceof Plain) return;
-    const plain = new Plain(document.value);
+    const part = document.#part;
+    const plain = new Plain(part === undefined ? document.value : keptAt(part, handle));
     document.#handle = plain;
     handle[dispose]?.();
   }
@@ -124,9 +139,9 @@ export class Document {
 const taken = [];
 const MOST = 700;
 
-/** A document whose handle belongs to the policy. */
-export function owned(handle) {
-  const document = new Document(handle);
+/** A document whose handle belongs to the policy; see the constructor of Document. */
+export function owned(handle, part) {
+  const document = new Document(handle, part);
   if (!(handle instanceof Plain)) {
     taken.push(document);
     if (taken.length > MOST) Document.detach(taken.shift());

@@ -7,7 +7,7 @@ export function checked(pointer) {
     throw new TypeError(`a JSON pointer is a text, not ${typeof pointer}: write "/spec/name"`);
   }
   if (pointer !== '' && pointer.charCodeAt(0) !== 47) {
-    throw new TypeError(`the JSON pointer ${JSON.stringify(pointer)} does not begin with a slash: write ${JSON.stringify(`/${pointer}`)}`);
+    throw new TypeError(`'${pointer}' is not a JSON pointer: write '/${pointer}'`);
   }
   return pointer;
 }

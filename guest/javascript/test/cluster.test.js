@@ -38,12 +38,42 @@ function ask(look, cluster) {
 test('only what is declared is kept', () => {
   ask(() => {
     const found = pods.get('a', 'p');
-    assert.deepEqual(found.value.spec, { containers: [{ image: 'i' }] });
+    assert.equal(found.value.spec.containers[0].image, 'i');
+    assert.deepEqual(found.list('/spec/containers').map((it) => it.image), ['i']);
     assert.deepEqual(found.value.data, { k: true });
-    assert.equal(found.value.metadata.annotations, undefined);
+    assert.equal(found.value.metadata.deletionTimestamp, undefined);
     assert.equal(pods.get('a', 'q'), null);
     assert.equal(pods.get('a', 'x'.repeat(5_000)), null);
   }, [pod('p', 'i', { data: { k: 'secret' } })]);
+});
+
+test('reads of what is not declared are errors that say what to declare', () => {
+  const of = 'of v1/pods, which its read does not declare: add';
+  const parts = 'of v1/pods, of which its read declares only parts: add';
+  const by = ', or read the parts by their pointers';
+  for (const [look, expected] of [
+    [(it) => it.text('/spec/nodeName'), `the policy read '/spec/nodeName' ${of} "/spec/nodeName" to \`fields\``],
+    [(it) => it.has('/spec/nodeName'), `the policy read '/spec/nodeName' ${of} "/spec/nodeName" to \`fields\``],
+    [(it) => it.value.spec.nodeName, `the policy read '/spec/nodeName' ${of} "/spec/nodeName" to \`fields\``],
+    [(it) => 'nodeName' in it.value.spec, `the policy read '/spec/nodeName' ${of} "/spec/nodeName" to \`fields\``],
+    [(it) => Object.hasOwn(it.value.spec, 'nodeName'), `the policy read '/spec/nodeName' ${of} "/spec/nodeName" to \`fields\``],
+    [(it) => it.at('/spec').text('/nodeName'), `the policy read '/spec/nodeName' ${of} "/spec/nodeName" to \`fields\``],
+    [(it) => it.value.spec.containers[0].name, `the policy read '/spec/containers/0/name' ${of} "/spec/containers/*/name" to \`fields\``],
+    [(it) => it.value.kind, `the policy read '/kind' ${of} "/kind" to \`fields\``],
+    [(it) => it.list('/spec/refs'), `the policy read '/spec/refs' ${of} "/spec/refs" to \`fields\``],
+    [(it) => it.raw('/spec'), `the policy read all of '/spec' ${parts} "/spec" to \`fields\`${by}`],
+    [(it) => Object.keys(it.value.spec), `the policy read all of '/spec' ${parts} "/spec" to \`fields\`${by}`],
+    [(it) => ({ ...it.value.spec }), `the policy read all of '/spec' ${parts} "/spec" to \`fields\`${by}`],
+    [(it) => it.raw(''), 'the policy read all of an object of v1/pods, of which its read declares only some fields: read these by their pointers'],
+    [(it) => JSON.stringify(it.value), 'the policy read all of an object of v1/pods, of which its read declares only some fields: read these by their pointers'],
+    [(it) => it.text('/data/k'), `the policy read the value of '/data/k' of v1/pods, of which its read declares only the name: add "/data/k" to \`fields\``],
+    [(it) => it.integer('spec/replicas'), "'spec/replicas' is not a JSON pointer: write '/spec/replicas'"],
+  ]) {
+    ask(() => {
+      const found = pods.get('a', 'p');
+      assert.throws(() => look(found), (error) => error.message === expected || assert.equal(error.message, expected));
+    }, [pod('p', 'i', { data: { k: 'secret' } })]);
+  }
 });
 
 test('objects are found by namespace, labels and index', () => {
@@ -95,6 +125,9 @@ test('a call never has 1,000 handles, and what it lists stays readable', () => {
     constructor(name) {
       this.plain = new Plain({ metadata: { name } });
       most = Math.max(most, (live += 1));
+    }
+    kind(pointer) {
+      return this.plain.kind(pointer);
     }
     text(pointer) {
       return this.plain.text(pointer);

@@ -100,7 +100,7 @@ test('mistakes of the author are said where they are made', () => {
   for (const [fill, text] of [
     [(it) => it.add(strange, '', ''), /T-9 is no rule of the policy: add it to rules/],
     [(it) => it.add('T-1', '', ''), /T-1 is no rule of the policy/],
-    [(_, review) => review.document.text('spec/a'), /does not begin with a slash: write "\/spec\/a"/],
+    [(_, review) => review.document.text('spec/a'), /'spec\/a' is not a JSON pointer: write '\/spec\/a'/],
     [async () => {}, /must not be async/],
   ]) {
     const declared = policy({ name: 't', title: 't', rules: [one], routes: [{ on: thing, judge: (review, it) => fill(it, review) }] });
@@ -109,7 +109,7 @@ test('mistakes of the author are said where they are made', () => {
   for (const [declare, text] of [
     [() => rule({ id: 'T-1', level: 'deny', title: 'x', on, source: '', tittle: 'x' }), /rule T-1: there is no member "tittle"/],
     [() => rule({ id: 'T 1', level: 'deny', title: 'x', on, source: '' }), /an id has letters/],
-    [() => rule({ id: 'T-1', level: 'deny', title: 'x', on, source: '', offUntil: ['x'] }), /does not begin with a slash/],
+    [() => rule({ id: 'T-1', level: 'deny', title: 'x', on, source: '', offUntil: ['x'] }), /'x' is not a JSON pointer: write '\/x'/],
     [() => target({ versions: ['v1'], kind: 'Pod' }), /target Pod: resources is missing/],
     [() => policy({ name: 't', title: 't', rules: [one, one], routes: [{ on: thing, judge() {} }] }), /two rules have the id T-1/],
     [() => policy({ name: 't', title: 't', rules: [one], routes: [] }), /rule T-1 looks at Thing, and no route judges that target/],
