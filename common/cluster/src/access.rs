@@ -187,12 +187,11 @@ pub fn check_column(
     keys: &[impl AsRef<str>],
     (pointer, column): (&str, &str),
 ) -> Result<(), NotDeclared> {
-    let element = format!("{pointer}/*{column}");
     if column.is_empty() {
-        // What the element itself is.
-        return check(fields, keys, &element, Access::Kind);
+        // What the elements themselves are.
+        return check(fields, keys, pointer, Access::Members);
     }
-    check_cell(fields, keys, &element)
+    check_cell(fields, keys, &format!("{pointer}/*{column}"))
 }
 
 /// Checks a read of the value at a pointer as a cell: its kind, and its text, its boolean or its length.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opgate_policy import (
@@ -24,8 +25,10 @@ from opgate_policy import (
     log,
 )
 from opgate_policy.build import BuildError, contract, docs, named, place, section
+from opgate_policy.declared import UndeclaredRead
 from opgate_policy.document import parsed
-from opgate_policy.testing import document, judge
+from opgate_policy.testing import Cluster, document, judge
+from opgate_policy.testing.store import during
 
 THING = Target(groups=["a.io"], versions=["v1"], resources=["things"], kind="Thing")
 MAPS = ClusterRead(version="v1", resource="configmaps", fields=["/data/a"], indexes=[Index("b", "/data/b", ",")])
@@ -109,7 +112,7 @@ def test_texts_are_cut_to_what_the_host_takes() -> None:
 
 
 def test_a_pointer_without_a_slash_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="'spec/a' has no slash at its beginning: write '/spec/a'"):
+    with pytest.raises(ValueError, match="^'spec/a' is not a JSON pointer: write '/spec/a'$"):
         document({"spec": {"a": "b"}}).text("spec/a")
 
 
@@ -137,7 +140,9 @@ def test_the_cluster_shows_what_is_declared() -> None:
 
     def ask(_: object, report) -> None:  # type: ignore[no-untyped-def]
         found = MAPS.get("n", "x")
-        assert found.text("/data/a") == "1" and not found.has("/data/b")
+        assert found.text("/data/a") == "1"
+        with pytest.raises(UndeclaredRead, match="add \"/data/b\" to `fields`"):
+            found.has("/data/b")
         assert MAPS.names(matches=[Match("b", ["q"])]) == [("n", "w"), ("n", "x")]
         assert [o.text("/metadata/name") for o in MAPS.each(matches=[Match("b", ["p"])])] == ["x"]
         report.add(one, "", "asked")
@@ -186,3 +191,65 @@ def test_the_folder_says_what_is_built(tmp_path: Path) -> None:
     assert named(tmp_path) == "a:P" and place(tmp_path) == tmp_path / "dist/a.wasm"
     page = docs(policy(rule("A-1")))
     assert page == b"## A-1\ntext\n\n" and section(page).endswith(page)
+
+
+PODS = ClusterRead(version="v1", resource="pods", fields=["/spec/containers/*/image"], keys=["/data"])
+
+_OF = "of v1/pods, which its read does not declare: add"
+_PARTS = "of v1/pods, of which its read declares only parts: add"
+_BY = ", or read the parts by their pointers"
+_ALL = "the policy read all of an object of v1/pods, of which its read declares only some fields: read these by their pointers"
+
+
+@pytest.mark.parametrize(
+    ("look", "expected"),
+    [
+        (lambda it: it.text("/spec/nodeName"), f"the policy read '/spec/nodeName' {_OF} \"/spec/nodeName\" to `fields`"),
+        (lambda it: it.has("/spec/nodeName"), f"the policy read '/spec/nodeName' {_OF} \"/spec/nodeName\" to `fields`"),
+        (lambda it: it.value()["spec"]["nodeName"], f"the policy read '/spec/nodeName' {_OF} \"/spec/nodeName\" to `fields`"),
+        (
+            lambda it: (it.value().get("spec") or {}).get("nodeName"),
+            f"the policy read '/spec/nodeName' {_OF} \"/spec/nodeName\" to `fields`",
+        ),
+        (lambda it: "nodeName" in it.value("/spec"), f"the policy read '/spec/nodeName' {_OF} \"/spec/nodeName\" to `fields`"),
+        (lambda it: it.at("/spec").text("/nodeName"), f"the policy read '/spec/nodeName' {_OF} \"/spec/nodeName\" to `fields`"),
+        (
+            lambda it: it.value("/spec/containers")[0]["name"],
+            f"the policy read '/spec/containers/0/name' {_OF} \"/spec/containers/*/name\" to `fields`",
+        ),
+        (
+            lambda it: it.rows("/spec/containers", "/image", "/name"),
+            f"the policy read '/spec/containers/*/name' {_OF} \"/spec/containers/*/name\" to `fields`",
+        ),
+        (lambda it: it.texts("/spec/args"), f"the policy read '/spec/args' {_OF} \"/spec/args\" to `fields`"),
+        (lambda it: it.text("/kind"), f"the policy read '/kind' {_OF} \"/kind\" to `fields`"),
+        (lambda it: it.raw("/spec"), f"the policy read all of '/spec' {_PARTS} \"/spec\" to `fields`{_BY}"),
+        (lambda it: list(it.value("/spec")), f"the policy read all of '/spec' {_PARTS} \"/spec\" to `fields`{_BY}"),
+        (lambda it: dict(it.value("/spec")), f"the policy read all of '/spec' {_PARTS} \"/spec\" to `fields`{_BY}"),
+        (lambda it: {**it.value("/spec")}, f"the policy read all of '/spec' {_PARTS} \"/spec\" to `fields`{_BY}"),
+        (lambda it: json.dumps(it.value()), _ALL),
+        (lambda it: it.raw(), _ALL),
+        (
+            lambda it: it.text("/data/k"),
+            "the policy read the value of '/data/k' of v1/pods, of which its read declares only the name: add \"/data/k\" to `fields`",
+        ),
+    ],
+)
+def test_a_read_of_what_is_not_declared_says_what_to_declare(look: Any, expected: str) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "a", "labels": {"app": "x"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"},
+        "data": {"k": "secret"},
+    }
+    with during(Cluster(policy(rule("A-1", reads=[PODS])), [pod], {})):
+        found = PODS.get("a", "p")
+        assert found.rows("/spec/containers", "/image") == [("i",)]
+        assert [it["image"] for it in found.value("/spec")["containers"]] == ["i"]
+        assert found.value("/data") == {"k": True}
+        assert found.value()["metadata"]["labels"] == {"app": "x"}
+        assert found.value("/metadata/deletionTimestamp") is None
+        with pytest.raises(UndeclaredRead) as error:
+            look(found)
+    assert str(error.value) == expected

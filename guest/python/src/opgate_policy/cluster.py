@@ -14,6 +14,7 @@ from typing import Any
 
 from . import wit
 from .declare import ClusterRead
+from .declared import part_of
 from .document import Document
 
 _NAME = 4 << 10
@@ -136,14 +137,14 @@ def get(read: ClusterRead, namespace: str, name: str) -> Document | None:
     if max(len(text.encode(errors="replace")) for text in (namespace, name)) > _NAME:
         namespace = name = ""
     found = _ask(read.resource, "get", _resource(read), namespace, name)
-    return None if found is None else Document(found)
+    return None if found is None else Document(found, part_of(read))
 
 
 def each(read: ClusterRead, **query: Any) -> Iterator[Document]:
     """See `ClusterRead.each`."""
     after = None
     while True:
-        page = [Document(found) for found in _ask(read.resource, "list", _resource(read), _query(after, _DOCUMENTS, **query))]
+        page = [Document(found, part_of(read)) for found in _ask(read.resource, "list", _resource(read), _query(after, _DOCUMENTS, **query))]
         if len(page) >= _DOCUMENTS:
             last = page[-1]
             after = (last.text("/metadata/namespace") or "", last.text("/metadata/name") or "")

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
+from .declared import Access, Part
+
 
 class Kind(Enum):
     """The type of the value at a pointer. The values are those of the contract."""
@@ -38,7 +40,7 @@ def escape(name: str) -> str:
 def checked(pointer: str) -> str:
     """The pointer. One without a slash at its beginning leads nowhere, so it is a mistake of the policy."""
     if pointer and pointer[0] != "/":
-        raise ValueError(f"the pointer {pointer!r} has no slash at its beginning: write {'/' + pointer!r}")
+        raise ValueError(f"'{pointer}' is not a JSON pointer: write '/{pointer}'")
     return pointer
 
 
@@ -67,55 +69,64 @@ def parsed(text: bytes) -> Any:
 class Document:
     """A JSON document, or a part of one. Pointers are relative to it; `""` is the document itself.
 
-    A pointer to nothing is no error: the answer is None, False, an empty list or `Kind.MISSING`.
+    A pointer to nothing is no error: the answer is None, False, an empty list or `Kind.MISSING`. Of an object of the cluster, a read of
+    what the `ClusterRead` does not declare raises `UndeclaredRead`.
     """
 
-    __slots__ = ("handle",)
+    __slots__ = ("handle", "part")
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    def __init__(self, handle: Any, part: Part | None = None) -> None:
+        self.handle, self.part = handle, part
+
+    def _checked(self, pointer: str, access: Access) -> str:
+        checked(pointer)
+        if self.part is not None:
+            self.part.check(pointer, access)
+        return pointer
 
     def value(self, pointer: str = "") -> Any:
         """The value as plain dicts, lists, texts, numbers and booleans; None if there is none, or `null`."""
+        if self.part is not None:
+            return self.part.value(self.handle, checked(pointer), parsed)
         raw = self.handle.raw(checked(pointer))
         return None if raw is None else parsed(raw)
 
     def kind(self, pointer: str = "") -> Kind:
         """The type of the value."""
-        return _KINDS[self.handle.kind(checked(pointer)).value]
+        return _KINDS[self.handle.kind(self._checked(pointer, Access.KIND)).value]
 
     def has(self, pointer: str) -> bool:
         """Whether there is a value other than `null`."""
-        return self.handle.kind(checked(pointer)).value > 1
+        return self.handle.kind(self._checked(pointer, Access.KIND)).value > 1
 
     def text(self, pointer: str = "") -> str | None:
         """The text, if there is one."""
-        return self.handle.text(checked(pointer))
+        return self.handle.text(self._checked(pointer, Access.SCALAR))
 
     def boolean(self, pointer: str = "") -> bool | None:
         """The boolean, if there is one."""
-        return self.handle.boolean(checked(pointer))
+        return self.handle.boolean(self._checked(pointer, Access.BOOLEAN))
 
     def integer(self, pointer: str = "") -> int | None:
         """The number, if it is an integer of 64 bits."""
-        return self.handle.integer(checked(pointer))
+        return self.handle.integer(self._checked(pointer, Access.SCALAR))
 
     def number(self, pointer: str = "") -> float | None:
         """The number, if there is one."""
-        return self.handle.number(checked(pointer))
+        return self.handle.number(self._checked(pointer, Access.SCALAR))
 
     def length(self, pointer: str = "") -> int | None:
         """The number of elements of a list or members of an object."""
-        return self.handle.length(checked(pointer))
+        return self.handle.length(self._checked(pointer, Access.MEMBERS))
 
     def keys(self, pointer: str = "") -> list[str]:
         """Names of an object's members, in byte order."""
-        return self.handle.keys(checked(pointer))
+        return self.handle.keys(self._checked(pointer, Access.MEMBERS))
 
     def at(self, pointer: str) -> Document | None:
         """The value as a document of its own. The host copies nothing."""
-        found = self.handle.at(checked(pointer))
-        return None if found is None else Document(found)
+        found = self.handle.at(self._checked(pointer, Access.KIND))
+        return None if found is None else Document(found, self.part and self.part.below(pointer))
 
     def items(self, pointer: str = "") -> Iterator[Document]:
         """The elements of a list as documents. Two calls of the host for each; `rows` makes one for all."""
@@ -134,6 +145,12 @@ class Document:
         One call of the host for all."""
         if not columns:
             return []
+        if self.part is not None:
+            for column in columns:
+                if checked(column):
+                    self.part.check(f"{checked(pointer)}/*{column}", Access.CELL)
+                else:
+                    self.part.check(checked(pointer), Access.MEMBERS)
         table = self.handle.table(checked(pointer), [checked(column) for column in columns])
         texts, at = table.texts.encode(), 0
         cells: list[str | bool | None] = []
@@ -151,16 +168,18 @@ class Document:
 
     def raw(self, pointer: str = "") -> bytes | None:
         """The JSON text as it was received."""
-        return self.handle.raw(checked(pointer))
+        return self.handle.raw(self._checked(pointer, Access.WHOLE))
 
     def size(self, pointer: str = "") -> int | None:
         """The number of bytes that `raw` would give, without a copy."""
-        return self.handle.size(checked(pointer))
+        return self.handle.size(self._checked(pointer, Access.KIND))
 
     def equal(self, pointer: str, other: Document, other_pointer: str) -> bool:
         """Whether two values are equal for Kubernetes whatever their Go type: the order of members and the notation of numbers do not
         matter; `null` and an empty list are the same as nothing."""
-        return self.handle.equal(checked(pointer), other.handle, checked(other_pointer))
+        return self.handle.equal(
+            self._checked(pointer, Access.WHOLE), other.handle, other._checked(other_pointer, Access.WHOLE)
+        )
 
     @staticmethod
     def parse(text: str) -> Document:

@@ -26,6 +26,8 @@ _ALWAYS = (
     "/metadata/deletionTimestamp",
 )
 _current: Cluster | None = None
+# In this module, `list` is the function of the contract.
+_LIST = type([])
 
 
 class _Reason:
@@ -79,8 +81,8 @@ def _keep(value: Any, tokens: list[str], of: Any, names_only: bool = False) -> A
         for name in value if tokens[0] == "*" else [first] if first in value else []:
             of[name] = _keep(value[name], rest, of.get(name), names_only)
         return of
-    if isinstance(value, list) and tokens[0] == "*":
-        of = of if isinstance(of, list) else [None] * len(value)
+    if isinstance(value, _LIST) and tokens[0] == "*":
+        of = of if isinstance(of, _LIST) else [None] * len(value)
         return [_keep(item, rest, kept, names_only) for item, kept in zip(value, of, strict=True)]
     return of
 
@@ -91,10 +93,10 @@ def _texts(value: Any, tokens: list[str]) -> list[str]:
         return [value] if isinstance(value, str) else []
     first, rest = tokens[0], tokens[1:]
     if first == "*":
-        below = value if isinstance(value, list) else value.values() if isinstance(value, dict) else []
+        below = value if isinstance(value, _LIST) else value.values() if isinstance(value, dict) else []
         return [text for item in below for text in _texts(item, rest)]
     if first == "#" and not rest:
-        return list(value) if isinstance(value, dict) else []
+        return [*value] if isinstance(value, dict) else []
     if "{" in first and not rest:
         import re
 
