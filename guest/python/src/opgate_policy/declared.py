@@ -179,11 +179,15 @@ def part_of(read: ClusterRead) -> Part:
     return known[1]
 
 
+_NO_NAME = object()
+
+
 class Partial(dict):  # type: ignore[type-arg]
     """An object of which only parts are kept: a member is read when it is asked for, and raises if it is not declared."""
 
     def __init__(self, part: Part, handle: Any, pointer: str, parsed: Callable[[bytes], Any]) -> None:
-        super().__init__()
+        # Not empty: code in C that asks for the members of a dict leaves out `items` for an empty one.
+        super().__init__({_NO_NAME: None})
         self._of = (part, handle, pointer, parsed)
 
     def _pointer(self, name: str) -> str:
