@@ -50,11 +50,13 @@ void *opgate_allocate(size_t size);
 
 /*
  * A JSON document that the host keeps, or a part of one. Every function takes a JSON pointer relative to it; "" is the document itself.
- * A pointer to nothing is no error. One that does not begin with a slash is a mistake of the policy, and ends the call.
+ * A pointer to nothing is no error. One that does not begin with a slash is a mistake of the policy, and ends the call. So does a read of
+ * what the opgate_read of an object of the cluster does not declare.
  * Each function is one call of the host, unless it says otherwise.
  */
 typedef struct opgate_document {
   int32_t handle; /* 0 if there is none */
+  const struct opgate_part *part; /* what is declared to read of it, if it is an object of the cluster */
 } opgate_document;
 
 typedef enum opgate_kind {
@@ -157,7 +159,7 @@ typedef struct opgate_read {
   const char *group;
   const char *version;
   const char *resource;
-  opgate_list fields; /* JSON pointers of what is kept, with * for every element */
+  opgate_list fields; /* JSON pointers of what is kept and may be read, with * for every element */
   opgate_list keys;   /* JSON pointers of objects of which only the names of the members are kept */
   const char *labels; /* label selector, JSON */
   const opgate_setting *namespace_;
@@ -346,5 +348,32 @@ void opgate_log(opgate_severity severity, opgate_text line);
 /* Ends the call as a policy error, with the text and its place in the source. */
 #define opgate_fail(text) opgate_fail_at(__FILE__, __LINE__, (text))
 _Noreturn void opgate_fail_at(const char *file, int line, const char *text);
+
+/* Where the policy called the SDK last: the place of an error about a pointer. */
+typedef struct opgate_place {
+  const char *file;
+  int line;
+} opgate_place;
+extern opgate_place opgate_last_place;
+#define opgate_note_place() ((void)(opgate_last_place = (opgate_place){__FILE__, __LINE__}))
+#ifndef OPGATE_IN_SDK
+#define opgate_kind_at(...) (opgate_note_place(), opgate_kind_at(__VA_ARGS__))
+#define opgate_has(...) (opgate_note_place(), opgate_has(__VA_ARGS__))
+#define opgate_text_at(...) (opgate_note_place(), opgate_text_at(__VA_ARGS__))
+#define opgate_boolean_at(...) (opgate_note_place(), opgate_boolean_at(__VA_ARGS__))
+#define opgate_integer_at(...) (opgate_note_place(), opgate_integer_at(__VA_ARGS__))
+#define opgate_number_at(...) (opgate_note_place(), opgate_number_at(__VA_ARGS__))
+#define opgate_length_at(...) (opgate_note_place(), opgate_length_at(__VA_ARGS__))
+#define opgate_keys_at(...) (opgate_note_place(), opgate_keys_at(__VA_ARGS__))
+#define opgate_texts_at(...) (opgate_note_place(), opgate_texts_at(__VA_ARGS__))
+#define opgate_column_at(...) (opgate_note_place(), opgate_column_at(__VA_ARGS__))
+#define opgate_at(...) (opgate_note_place(), opgate_at(__VA_ARGS__))
+#define opgate_item_at(...) (opgate_note_place(), opgate_item_at(__VA_ARGS__))
+#define opgate_member_at(...) (opgate_note_place(), opgate_member_at(__VA_ARGS__))
+#define opgate_raw_at(...) (opgate_note_place(), opgate_raw_at(__VA_ARGS__))
+#define opgate_size_at(...) (opgate_note_place(), opgate_size_at(__VA_ARGS__))
+#define opgate_equal(...) (opgate_note_place(), opgate_equal(__VA_ARGS__))
+#define opgate_touches(...) (opgate_note_place(), opgate_touches(__VA_ARGS__))
+#endif
 
 #endif

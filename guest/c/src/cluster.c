@@ -40,7 +40,9 @@ opgate_answer opgate_get(const opgate_read *read, opgate_text namespace_, opgate
   if (!opgate_policy_cluster_get(&resource, &in, &of, &object, &why)) {
     return answer_of(read->resource, &why);
   }
-  found->handle = object.is_some ? object.val.__handle : 0;
+  if (object.is_some) {
+    *found = (opgate_document){object.val.__handle, opgate_whole_of(read)};
+  }
   return ANSWERED;
 }
 
@@ -73,6 +75,7 @@ opgate_answer opgate_each(const opgate_read *read, const opgate_query *query, bo
                           void *context) {
   opgate_policy_cluster_group_version_resource_t resource = resource_of(read);
   opgate_policy_cluster_query_t asked = query_of(query, DOCUMENTS);
+  const opgate_part *part = opgate_whole_of(read);
   for (;;) {
     opgate_policy_cluster_list_own_document_t page;
     error why;
@@ -81,7 +84,7 @@ opgate_answer opgate_each(const opgate_read *read, const opgate_query *query, bo
     }
     bool goes_on = true;
     for (size_t i = 0; i < page.len; i++) {
-      opgate_document object = {page.ptr[i].__handle};
+      opgate_document object = {page.ptr[i].__handle, part};
       if (i + 1 == page.len && page.len >= DOCUMENTS) {
         asked.after.is_some = true;
         asked.after.val.namespace_ = name_at(object, "/metadata/namespace");
@@ -138,7 +141,7 @@ opgate_answer opgate_sample(opgate_resource of, uint32_t limit, opgate_documents
   }
   found->ptr = opgate_array(sampled.objects.len, sizeof *found->ptr);
   for (size_t i = 0; i < sampled.objects.len; i++) {
-    found->ptr[found->len++] = (opgate_document){sampled.objects.ptr[i].__handle};
+    found->ptr[found->len++] = (opgate_document){sampled.objects.ptr[i].__handle, NULL};
   }
   found->complete = sampled.complete;
   return ANSWERED;

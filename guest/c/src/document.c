@@ -13,12 +13,17 @@ static handle of(opgate_document document) {
   return (handle){document.handle};
 }
 
-static wit_string_t checked(const char *pointer) {
+static wit_string_t is_pointer(const char *pointer) {
   if (pointer[0] != 0 && pointer[0] != '/') {
-    opgate_text text = opgate_format("the pointer \"%s\" has no slash at its beginning: write \"/%s\"", pointer, pointer);
-    opgate_fail_at("a call of the SDK", 0, text.ptr);
+    opgate_fail_here(opgate_format("'%s' is not a JSON pointer: write '/%s'", pointer, pointer));
   }
   return opgate_to_wit(opgate_text_of(pointer));
+}
+
+static wit_string_t checked(opgate_document document, const char *pointer, opgate_access access) {
+  wit_string_t at = is_pointer(pointer);
+  opgate_check(document, opgate_of_wit(at), access);
+  return at;
 }
 
 bool opgate_exists(opgate_document document) {
@@ -26,7 +31,7 @@ bool opgate_exists(opgate_document document) {
 }
 
 opgate_kind opgate_kind_at(opgate_document document, const char *pointer) {
-  wit_string_t at = checked(pointer);
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_KIND);
   return (opgate_kind)opgate_policy_document_method_document_kind(of(document), &at);
 }
 
@@ -35,13 +40,13 @@ bool opgate_has(opgate_document document, const char *pointer) {
 }
 
 opgate_text opgate_text_at(opgate_document document, const char *pointer) {
-  wit_string_t at = checked(pointer), found;
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_SCALAR), found;
   bool is_there = opgate_policy_document_method_document_text(of(document), &at, &found);
   return is_there ? opgate_of_wit(found) : (opgate_text){NULL, 0};
 }
 
 bool opgate_boolean_at(opgate_document document, const char *pointer, bool *value) {
-  wit_string_t at = checked(pointer);
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_BOOLEAN);
   bool found;
   bool is_there = opgate_policy_document_method_document_boolean(of(document), &at, &found);
   if (is_there) {
@@ -51,7 +56,7 @@ bool opgate_boolean_at(opgate_document document, const char *pointer, bool *valu
 }
 
 bool opgate_integer_at(opgate_document document, const char *pointer, int64_t *value) {
-  wit_string_t at = checked(pointer);
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_SCALAR);
   int64_t found;
   bool is_there = opgate_policy_document_method_document_integer(of(document), &at, &found);
   if (is_there) {
@@ -61,7 +66,7 @@ bool opgate_integer_at(opgate_document document, const char *pointer, int64_t *v
 }
 
 bool opgate_number_at(opgate_document document, const char *pointer, double *value) {
-  wit_string_t at = checked(pointer);
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_SCALAR);
   double found;
   bool is_there = opgate_policy_document_method_document_number(of(document), &at, &found);
   if (is_there) {
@@ -71,20 +76,21 @@ bool opgate_number_at(opgate_document document, const char *pointer, double *val
 }
 
 uint32_t opgate_length_at(opgate_document document, const char *pointer) {
-  wit_string_t at = checked(pointer);
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_MEMBERS);
   uint32_t length;
   return opgate_policy_document_method_document_length(of(document), &at, &length) ? length : 0;
 }
 
 opgate_texts opgate_keys_at(opgate_document document, const char *pointer) {
-  wit_string_t at = checked(pointer);
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_MEMBERS);
   wit_list_string_t found;
   opgate_policy_document_method_document_keys(of(document), &at, &found);
   return (opgate_texts){(opgate_text *)found.ptr, found.len};
 }
 
 opgate_texts opgate_column_at(opgate_document document, const char *pointer, const char *column) {
-  wit_string_t at = checked(pointer), name = checked(column);
+  wit_string_t at = is_pointer(pointer), name = is_pointer(column);
+  opgate_check_column(document, opgate_of_wit(at), opgate_of_wit(name));
   wit_list_string_t columns = {&name, 1};
   opgate_policy_document_table_t table;
   opgate_policy_document_method_document_table(of(document), &at, &columns, &table);
@@ -114,21 +120,24 @@ opgate_texts opgate_texts_at(opgate_document document, const char *pointer) {
 
 static opgate_document at_pointer(opgate_document document, wit_string_t pointer) {
   owned found;
-  bool is_there = opgate_policy_document_method_document_at(of(document), &pointer, &found);
-  return (opgate_document){is_there ? found.__handle : 0};
+  opgate_check(document, opgate_of_wit(pointer), OPGATE_ACCESS_KIND);
+  if (!opgate_policy_document_method_document_at(of(document), &pointer, &found)) {
+    return (opgate_document){0};
+  }
+  return (opgate_document){found.__handle, opgate_part_below(document.part, opgate_of_wit(pointer))};
 }
 
 opgate_document opgate_at(opgate_document document, const char *pointer) {
-  return at_pointer(document, checked(pointer));
+  return at_pointer(document, is_pointer(pointer));
 }
 
 opgate_document opgate_item_at(opgate_document document, const char *pointer, uint32_t index) {
-  checked(pointer);
+  is_pointer(pointer);
   return at_pointer(document, opgate_to_wit(opgate_format("%s/%u", pointer, index)));
 }
 
 opgate_document opgate_member_at(opgate_document document, const char *pointer, opgate_text name) {
-  size_t before = checked(pointer).len;
+  size_t before = is_pointer(pointer).len;
   if (name.len > OPGATE_NAME || before + 1 + 2 * name.len > OPGATE_NAME) {
     /* The host takes no longer pointers, and no field has such a name. */
     return (opgate_document){0};
@@ -149,20 +158,20 @@ opgate_document opgate_member_at(opgate_document document, const char *pointer, 
 }
 
 opgate_text opgate_raw_at(opgate_document document, const char *pointer) {
-  wit_string_t at = checked(pointer);
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_WHOLE);
   wit_list_u8_t found;
   bool is_there = opgate_policy_document_method_document_raw(of(document), &at, &found);
   return is_there ? (opgate_text){(const char *)found.ptr, found.len} : (opgate_text){NULL, 0};
 }
 
 uint32_t opgate_size_at(opgate_document document, const char *pointer) {
-  wit_string_t at = checked(pointer);
+  wit_string_t at = checked(document, pointer, OPGATE_ACCESS_KIND);
   uint32_t size;
   return opgate_policy_document_method_document_size(of(document), &at, &size) ? size : 0;
 }
 
 bool opgate_equal(opgate_document left, const char *pointer, opgate_document right, const char *other_pointer) {
-  wit_string_t at = checked(pointer), other = checked(other_pointer);
+  wit_string_t at = checked(left, pointer, OPGATE_ACCESS_WHOLE), other = checked(right, other_pointer, OPGATE_ACCESS_WHOLE);
   return opgate_policy_document_method_document_equal(of(left), &at, of(right), &other);
 }
 
@@ -170,7 +179,7 @@ opgate_document opgate_parse(opgate_text json, opgate_text *error) {
   wit_string_t text = opgate_to_wit(json), why;
   owned found;
   if (opgate_policy_document_static_document_parse(&text, &found, &why)) {
-    return (opgate_document){found.__handle};
+    return (opgate_document){found.__handle, NULL};
   }
   if (error != NULL) {
     *error = opgate_of_wit(why);

@@ -89,6 +89,13 @@ void opgate_fail_at(const char *file, int line, const char *text) {
   __builtin_trap();
 }
 
+opgate_place opgate_last_place;
+
+void opgate_fail_here(opgate_text text) {
+  opgate_place place = opgate_last_place;
+  opgate_fail_at(place.file == NULL ? "a call of the SDK" : place.file, place.line, text.ptr);
+}
+
 /* The bindings want it to be linked for the sake of a section that `opgate policy pack` adds. */
 void __component_type_object_force_link_wit(void) {}
 

@@ -127,7 +127,7 @@ void exports_wit_describe(wit_descriptor_t *descriptor) {
 bool exports_wit_validate_settings(wit_borrow_document_t settings, wit_list_settings_error_t *errors) {
   opgate_wrong wrong = {{NULL, 0}, 0};
   if (OPGATE_POLICY.check_settings != NULL) {
-    OPGATE_POLICY.check_settings((opgate_document){settings.__handle}, &wrong);
+    OPGATE_POLICY.check_settings((opgate_document){settings.__handle, NULL}, &wrong);
   }
   *errors = wrong.list;
   return wrong.list.len == 0;
@@ -139,9 +139,9 @@ void exports_wit_validate(wit_operation_t operation, uint64_t routes, wit_borrow
   opgate_review review = {
       .operation = of,
       .request = request.__handle,
-      .object = {object == NULL || of == OPGATE_DELETE ? 0 : object->__handle},
-      .old = {old == NULL ? 0 : old->__handle},
-      .settings = {settings.__handle},
+      .object = {object == NULL || of == OPGATE_DELETE ? 0 : object->__handle, NULL},
+      .old = {old == NULL ? 0 : old->__handle, NULL},
+      .settings = {settings.__handle, NULL},
   };
   opgate_report *report = opgate_report_new(&review);
   for (size_t i = 0; i < 64 && OPGATE_POLICY.routes[i].on != NULL; i++) {

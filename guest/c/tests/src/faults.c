@@ -9,17 +9,52 @@ static const opgate_target MAP = {
     .kind = "ConfigMap",
 };
 
+static const opgate_read GROUPS = {
+    .group = "operators.coreos.com",
+    .version = "v1",
+    .resource = "operatorgroups",
+    .fields = OPGATE_LIST("/spec/targetNamespaces", "/status/*/name"),
+    .keys = OPGATE_LIST("/data"),
+};
+
 static const opgate_rule T_1 = {
     .id = "T-1",
     .title = "nothing goes wrong",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&MAP, OPGATE_CREATE}),
+    .reads = OPGATE_READS(&GROUPS),
 };
 
 static int deeper(int depth) {
   volatile char room[1024];
   room[0] = (char)depth;
   return depth == 0 ? room[0] : deeper(depth + 1) + room[0];
+}
+
+/* Reads of an object of the cluster. */
+static void stored(opgate_text name, opgate_document group, opgate_report *report) {
+  if (opgate_same(name, OPGATE_TEXT("read-field"))) {
+    opgate_has(group, "/spec/selector");
+  }
+  if (opgate_same(name, OPGATE_TEXT("read-part"))) {
+    opgate_text_at(opgate_at(group, "/spec"), "/selector");
+  }
+  if (opgate_same(name, OPGATE_TEXT("read-column"))) {
+    opgate_column_at(group, "/status", "/type");
+  }
+  if (opgate_same(name, OPGATE_TEXT("read-parts"))) {
+    opgate_raw_at(group, "/spec");
+  }
+  if (opgate_same(name, OPGATE_TEXT("read-value"))) {
+    opgate_text_at(group, "/data/key");
+  }
+  if (opgate_same(name, OPGATE_TEXT("read-declared"))) {
+    opgate_text first = opgate_text_at(opgate_item_at(group, "/spec/targetNamespaces", 0), "");
+    bool is_key = false;
+    opgate_boolean_at(group, "/data/key", &is_key);
+    opgate_texts names = opgate_column_at(group, "/status", "/name");
+    opgate_add(report, &T_1, OPGATE_TEXT(""), opgate_format("%.*s %s %zu", OPGATE_ARG(first), is_key ? "key" : "", names.len));
+  }
 }
 
 static void judge(opgate_review *review, opgate_report *report) {
@@ -39,6 +74,11 @@ static void judge(opgate_review *review, opgate_report *report) {
   }
   if (opgate_same(name, OPGATE_TEXT("pointer"))) {
     opgate_text_at(review->object, "data");
+  }
+  if (opgate_starts(name, OPGATE_TEXT("read-"))) {
+    opgate_document group;
+    opgate_get(&GROUPS, OPGATE_TEXT("a"), OPGATE_TEXT("b"), &group);
+    stored(name, group, report);
   }
   if (opgate_same(name, OPGATE_TEXT("nothing"))) {
     opgate_text_at(opgate_at(review->object, "/no/such"), "/a");
