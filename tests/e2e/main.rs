@@ -21,6 +21,7 @@ mod cli_sarif;
 mod cli_tools;
 mod cli_voice;
 mod cluster;
+mod confined;
 mod corpus;
 mod diff;
 mod doctor;

@@ -32,6 +32,28 @@ pub fn run_when_idle() -> bool {
     false
 }
 
+/// Closes all descriptors but the standard ones. To be called at the start of a child process, before
+/// anything is opened in it.
+#[cfg(feature = "process")]
+pub fn close_inherited_descriptors() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: nothing in this process has a descriptor of its own yet, by what this is for; the call
+    // touches no memory. A kernel before 5.9 refuses it.
+    let is_done = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) == 0 };
+    #[cfg(not(target_os = "linux"))]
+    let is_done = false;
+    if !is_done {
+        for descriptor in 3..MAX_INHERITED {
+            // SAFETY: as above. It is no error if there is none of this number.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+}
+
+/// Descriptors that are looked at where the kernel does not close a range.
+#[cfg(feature = "process")]
+const MAX_INHERITED: libc::c_int = 65_536;
+
 /// Has the allocator of the C library ask the system for each large piece by itself, and give it back
 /// as soon as it is free. glibc moves that bound upwards otherwise, up to 32 MiB, when a large piece
 /// is freed; what comes next is cut out of a heap that only shrinks at its end. To be called before

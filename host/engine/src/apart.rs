@@ -2,13 +2,14 @@
 //! the server continues.
 //!
 //! ```text
-//! Program::ask ─▶ /proc/self/exe apart ─▶ limits of the process ─▶ job ─▶ answer ─▶ Program::ask
-//!      │             (no environment)        (before any input)                        ▲
-//!      └── watches the clock, kills ───────────────────────────────────────────────────┘
+//! Program::ask ─▶ /proc/self/exe apart ─▶ limits, confinement ─▶ job ─▶ answer ─▶ Program::ask
+//!      │             (no environment)       (before any input)                       ▲
+//!      └── watches the clock, kills ─────────────────────────────────────────────────┘
 //! ```
 //!
 //! The child limits itself before it reads anything: CPU time, memory, files (none may grow), core
-//! dumps. It ends with its parent. Frames have a length in front, which the reader limits.
+//! dumps. Then it gives up files, network and other processes (`confine.rs`). It ends with its parent.
+//! Frames have a length in front, which the reader limits.
 //!
 //! All children together have a share of the container's memory (`opgate_server::Room`), so that
 //! the system does not kill a process, which could be the server. If the share is large enough,
@@ -19,8 +20,8 @@ use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -28,6 +29,7 @@ use rustix::process::{Resource, Rlimit, Signal};
 
 use opgate_text::units;
 
+use super::confine::{Confinement, attempts, confine};
 use super::gate::is_large;
 
 /// Name of the subcommand. No help shows it.
@@ -65,6 +67,8 @@ pub enum Job {
     CompileLarge,
     /// Checks settings against a schema.
     Settings,
+    /// Tries what a child must not be able to do, for tests.
+    Confinement,
 }
 
 /// The limits of a job.
@@ -78,7 +82,8 @@ struct Limits {
 }
 
 impl Job {
-    const ALL: [Self; 3] = [Self::Compile, Self::CompileLarge, Self::Settings];
+    const ALL: [Self; 4] =
+        [Self::Compile, Self::CompileLarge, Self::Settings, Self::Confinement];
 
     /// The job that compiles this component.
     pub(crate) fn compile(component: &[u8]) -> Self {
@@ -92,7 +97,7 @@ impl Job {
         let (processor, wall, most) = match self {
             Self::Compile => (15, 60, 512 << 20),
             Self::CompileLarge => (120, 300, 1 << 30),
-            Self::Settings => (5, 20, 128 << 20),
+            Self::Settings | Self::Confinement => (5, 20, 128 << 20),
         };
         Limits { processor, wall, memory: memory.min(most), most }
     }
@@ -110,6 +115,7 @@ impl Job {
             Self::Compile => "compile",
             Self::CompileLarge => "compile-large",
             Self::Settings => "settings",
+            Self::Confinement => "confinement",
         }
     }
 
@@ -117,7 +123,7 @@ impl Job {
     fn parts(self) -> usize {
         match self {
             Self::Compile | Self::CompileLarge => 4,
-            Self::Settings => 2,
+            Self::Settings | Self::Confinement => 2,
         }
     }
 
@@ -258,8 +264,13 @@ impl Program {
                 .spawn_scoped(scope, move || send.send(exchange(stdin, parts, stdout)))
                 .map_err(|e| Failed::Otherwise(format!("no thread for it: {e}")))?;
             match answered.recv_timeout(wall) {
-                Ok(Ok(Answer::Done(bytes))) => Ok(bytes),
-                Ok(Ok(Answer::Refused(why))) => Err(Failed::Otherwise(why)),
+                Ok(Ok((confinement, answer))) => {
+                    log_once(confinement);
+                    match answer {
+                        Answer::Done(bytes) => Ok(bytes),
+                        Answer::Refused(why) => Err(Failed::Otherwise(why)),
+                    }
+                }
                 Ok(Err(_)) => Err(child.fate().map_or_else(
                     || "the process for it gave no answer".into(),
                     |status| became(status, &limits),
@@ -271,6 +282,29 @@ impl Program {
             }
         })
     }
+}
+
+/// Says once how the processes are confined in which components are compiled.
+fn log_once(confinement: Confinement) {
+    static LOGGED: Once = Once::new();
+    let Confinement { hides, files, calls } = confinement;
+    LOGGED.call_once(|| {
+        if confinement.is_closed() {
+            tracing::info!(
+                memory_hidden = hides,
+                landlock = files,
+                seccomp = calls,
+                "compiler process confined"
+            );
+        } else {
+            tracing::warn!(
+                memory_hidden = hides,
+                landlock = files,
+                seccomp = calls,
+                "compiler process not confined: the kernel has neither Landlock nor seccomp; load only components that you trust"
+            );
+        }
+    });
 }
 
 /// A child that is killed and waited for in any case.
@@ -329,8 +363,10 @@ enum Answer {
     Refused(String),
 }
 
+/// The first byte of an answer: one of these, and above it how the child is confined.
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
+const CONFINEMENT: u32 = 4;
 
 fn send(parts: &[&[u8]], stdin: &mut impl Write) -> io::Result<()> {
     for part in parts {
@@ -341,21 +377,27 @@ fn send(parts: &[&[u8]], stdin: &mut impl Write) -> io::Result<()> {
     stdin.flush()
 }
 
-fn exchange(mut stdin: impl Write, parts: &[&[u8]], mut stdout: impl Read) -> io::Result<Answer> {
+fn exchange(
+    mut stdin: impl Write,
+    parts: &[&[u8]],
+    mut stdout: impl Read,
+) -> io::Result<(Confinement, Answer)> {
     // A child can answer before the end of its input. Only its answer counts.
     let _ = send(parts, &mut stdin);
     drop(stdin);
-    let mut kind = [0];
-    stdout.read_exact(&mut kind)?;
+    let mut first = [0];
+    stdout.read_exact(&mut first)?;
     let bytes = read_part(&mut stdout, MAX_OUTPUT)?;
-    match kind {
-        [DONE] => Ok(Answer::Done(bytes)),
-        [REFUSED] => {
+    let [first] = first;
+    let answer = match first & ((1 << CONFINEMENT) - 1) {
+        DONE => Answer::Done(bytes),
+        REFUSED => {
             let text = String::from_utf8_lossy(&bytes);
-            Ok(Answer::Refused(opgate_text::one_line(&text, MAX_TEXT)))
+            Answer::Refused(opgate_text::one_line(&text, MAX_TEXT))
         }
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    Ok((Confinement::of_bits(first >> CONFINEMENT), answer))
 }
 
 /// A part of a frame. Memory is allocated for the bytes that arrive, not for the announced length.
@@ -384,11 +426,17 @@ pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
     if limit(&job.limits(memory)).is_err() {
         return ExitCode::FAILURE;
     }
+    let confinement = confine();
     // Nobody reads the text of a panic. The parent reports that there was one.
     std::panic::set_hook(Box::new(|_| {}));
     let done = std::panic::catch_unwind(|| {
         let parts = read_parts(&mut io::stdin().lock(), job.parts())?;
-        work(job, &parts)
+        match (job, parts.as_slice()) {
+            (Job::Confinement, [file, address]) => {
+                Ok(attempts(confinement, file, address).into_bytes())
+            }
+            _ => work(job, &parts),
+        }
     });
     let (kind, bytes) = match done {
         Ok(Ok(bytes)) => (DONE, bytes),
@@ -398,7 +446,7 @@ pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
     let mut stdout = io::stdout().lock();
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
     let written = stdout
-        .write_all(&[kind])
+        .write_all(&[kind | (confinement.bits() << CONFINEMENT)])
         .and_then(|()| stdout.write_all(&length))
         .and_then(|()| stdout.write_all(&bytes))
         .and_then(|()| stdout.flush());

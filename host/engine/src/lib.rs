@@ -14,6 +14,7 @@ mod bindings;
 mod cache;
 mod clock;
 mod compile;
+mod confine;
 mod docs;
 mod fault;
 mod form;

@@ -327,6 +327,8 @@ pub fn main() -> ExitCode {
         return apart::child(&job, memory, |job, parts| match job {
             Job::Compile | Job::CompileLarge => compile_job(parts),
             Job::Settings => settings_job(parts),
+            // The child does that itself.
+            Job::Confinement => Ok(Vec::new()),
         });
     }
     let parsed = examples::command().try_get_matches();
