@@ -75,7 +75,8 @@ fn compiler_process_opens_no_file_and_connects_to_nobody() {
     assert_eq!(first & 15, 0, "{text}");
     assert!(has("memory hidden"), "{text}");
     assert_eq!(first >> 4, 1 | (u8::from(has("landlock")) << 1) | (u8::from(has("seccomp")) << 2));
-    let refused = |what: &str| text.lines().any(|line| line.starts_with(&format!("{what}: refused")));
+    let refused =
+        |what: &str| text.lines().any(|line| line.starts_with(&format!("{what}: refused")));
     if has("landlock") || has("seccomp") {
         assert!(refused("open"), "{text}");
     } else {

@@ -187,14 +187,14 @@ mod host {
         name: &str,
     ) -> Result<Option<Document>, wit::ReadError> {
         let found = wit::get(&read.resource(), namespace, name)?;
-        Ok(found.map(|handle| Document::new(handle, Some(Part::of(read)))))
+        Ok(found.map(|handle| Document::new(handle, Some(Part::of(read.declared())))))
     }
 
     pub(super) fn list(
         read: &ClusterRead,
         query: &wit::Query,
     ) -> Result<Vec<Document>, wit::ReadError> {
-        let part = Part::of(read);
+        let part = Part::of(read.declared());
         let found = wit::list(&read.resource(), query)?.into_iter();
         Ok(found.map(|handle| Document::new(handle, Some(part.clone()))).collect())
     }
@@ -244,7 +244,7 @@ pub(crate) mod host {
     ) -> Result<Option<Document>, wit::ReadError> {
         ask(read, |_, store| {
             let found = store.get(&context::Key::new(namespace, name));
-            Ok(found.map(|object| Document::stored(object.document(), read)))
+            Ok(found.map(|object| Document::stored(object.document(), read.declared())))
         })
     }
 
@@ -281,7 +281,10 @@ pub(crate) mod host {
         query: &wit::Query,
     ) -> Result<Vec<Document>, wit::ReadError> {
         let found = select(read, query)?;
-        Ok(found.iter().map(|object| Document::stored(object.document(), read)).collect())
+        Ok(found
+            .iter()
+            .map(|object| Document::stored(object.document(), read.declared()))
+            .collect())
     }
 
     pub(super) fn names(

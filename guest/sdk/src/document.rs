@@ -13,7 +13,7 @@ use opgate_cluster::access::{self, Access, NotDeclared};
 use opgate_document::not_a_pointer;
 
 use crate::bindings::opgate::policy::document::{Document as Generated, Table};
-use crate::{ClusterRead, Kind, Rows};
+use crate::{Kind, Rows};
 
 #[cfg(target_arch = "wasm32")]
 use component::Handle;
@@ -27,7 +27,7 @@ use native::Handle;
 ///
 /// # Panics
 /// Every look-up panics, which is a policy error, if its pointer has no slash at its beginning, or if
-/// the document is an object of the cluster and its [`ClusterRead`] does not declare what is read.
+/// the document is an object of the cluster and its [`ClusterRead`](crate::ClusterRead) does not declare what is read.
 #[cfg(target_arch = "wasm32")]
 #[derive(Debug, ref_cast::RefCast)]
 #[repr(transparent)]
@@ -39,7 +39,7 @@ pub struct Document(Handle);
 ///
 /// # Panics
 /// Every look-up panics, which is a policy error, if its pointer has no slash at its beginning, or if
-/// the document is an object of the cluster and its [`ClusterRead`] does not declare what is read.
+/// the document is an object of the cluster and its [`ClusterRead`](crate::ClusterRead) does not declare what is read.
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug, Clone)]
 pub struct Document {
@@ -47,37 +47,45 @@ pub struct Document {
     part: Option<Arc<Part>>,
 }
 
+/// What a policy declares to read of the objects of a resource.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Declared {
+    /// Group, version, resource.
+    pub(crate) resource: [&'static str; 3],
+    pub(crate) fields: &'static [&'static str],
+    pub(crate) keys: &'static [&'static str],
+}
+
 /// A stored object, of which only what a policy declares is there, or a part of it.
 #[derive(Debug)]
 pub(crate) struct Part {
-    read: ClusterRead,
+    declared: Declared,
     /// The pointer to it in the object.
     base: String,
 }
 
 impl Part {
-    pub(crate) fn of(read: &ClusterRead) -> Arc<Self> {
-        Arc::new(Self { read: *read, base: String::new() })
+    /// A whole object.
+    pub(crate) fn of(declared: Declared) -> Arc<Self> {
+        Arc::new(Self { declared, base: String::new() })
     }
 
     fn below(&self, pointer: &str) -> Option<Arc<Self>> {
         let base = format!("{}{pointer}", self.base);
         // All of a declared field is there.
-        let is_whole = access::check(self.read.fields, self.read.keys, &base, Access::Scalar);
-        is_whole.is_err().then(|| Arc::new(Self { read: self.read, base }))
+        let is_whole =
+            access::check(self.declared.fields, self.declared.keys, &base, Access::Scalar);
+        is_whole.is_err().then(|| Arc::new(Self { declared: self.declared, base }))
     }
 
     /// The error in words, if there is one.
     fn error(
         &self,
-        check: impl FnOnce(&ClusterRead, &str) -> Result<(), NotDeclared>,
+        check: impl FnOnce(&Declared, &str) -> Result<(), NotDeclared>,
     ) -> Option<String> {
-        let error = check(&self.read, &self.base).err()?;
-        let resource = opgate_cluster::Resource {
-            group: self.read.group.to_owned(),
-            version: self.read.version.to_owned(),
-            resource: self.read.resource.to_owned(),
-        };
+        let error = check(&self.declared, &self.base).err()?;
+        let [group, version, resource] = self.declared.resource.map(str::to_owned);
+        let resource = opgate_cluster::Resource { group, version, resource };
         Some(error.of(&resource))
     }
 }
@@ -134,8 +142,8 @@ mod component {
 impl Document {
     /// A document that the host would keep.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) fn stored(document: opgate_document::Document, read: &ClusterRead) -> Self {
-        Self { handle: Handle::whole(document), part: Some(Part::of(read)) }
+    pub(crate) fn stored(document: opgate_document::Document, declared: Declared) -> Self {
+        Self { handle: Handle::whole(document), part: Some(Part::of(declared)) }
     }
 
     #[cfg(not(target_arch = "wasm32"))]
@@ -169,16 +177,16 @@ impl Document {
 
     /// Whether all of the value at the pointer is there, if there is one.
     pub(crate) fn keeps(&self, pointer: &str) -> bool {
-        let check = |read: &ClusterRead, base: &str| {
-            access::check(read.fields, read.keys, &format!("{base}{pointer}"), Access::Whole)
+        let check = |it: &Declared, base: &str| {
+            access::check(it.fields, it.keys, &format!("{base}{pointer}"), Access::Whole)
         };
-        self.part().is_none_or(|part| check(&part.read, &part.base).is_ok())
+        self.part().is_none_or(|part| check(&part.declared, &part.base).is_ok())
     }
 
     #[track_caller]
     fn check(&self, pointer: &str, access: Access) {
-        self.check_by(pointer, |read, base| {
-            access::check(read.fields, read.keys, &format!("{base}{pointer}"), access)
+        self.check_by(pointer, |it, base| {
+            access::check(it.fields, it.keys, &format!("{base}{pointer}"), access)
         });
     }
 
@@ -187,7 +195,7 @@ impl Document {
     fn check_by(
         &self,
         pointer: &str,
-        check: impl FnOnce(&ClusterRead, &str) -> Result<(), NotDeclared>,
+        check: impl FnOnce(&Declared, &str) -> Result<(), NotDeclared>,
     ) {
         let wrong =
             not_a_pointer(pointer).or_else(|| self.part().and_then(|part| part.error(check)));
@@ -258,8 +266,8 @@ impl Document {
     #[must_use]
     #[track_caller]
     pub fn table(&self, pointer: &str, columns: &[String]) -> Table {
-        self.check_columns(pointer, columns, |read, base, column| {
-            access::check_column(read.fields, read.keys, (base, column))
+        self.check_columns(pointer, columns, |it, base, column| {
+            access::check_column(it.fields, it.keys, (base, column))
         });
         self.handle().table(pointer, columns)
     }
@@ -267,8 +275,8 @@ impl Document {
     #[must_use]
     #[track_caller]
     pub fn row(&self, pointer: &str, columns: &[String]) -> Table {
-        self.check_columns(pointer, columns, |read, base, column| {
-            access::check_cell(read.fields, read.keys, &format!("{base}{column}"))
+        self.check_columns(pointer, columns, |it, base, column| {
+            access::check_cell(it.fields, it.keys, &format!("{base}{column}"))
         });
         self.handle().row(pointer, columns)
     }
@@ -278,11 +286,11 @@ impl Document {
         &self,
         pointer: &str,
         columns: &[String],
-        check: impl Fn(&ClusterRead, &str, &str) -> Result<(), NotDeclared>,
+        check: impl Fn(&Declared, &str, &str) -> Result<(), NotDeclared>,
     ) {
         self.check_by(pointer, |_, _| Ok(()));
         for column in columns {
-            self.check_by(column, |read, base| check(read, &format!("{base}{pointer}"), column));
+            self.check_by(column, |it, base| check(it, &format!("{base}{pointer}"), column));
         }
     }
 

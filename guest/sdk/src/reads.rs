@@ -2,6 +2,7 @@
 
 use crate::Document;
 use crate::bindings::opgate::policy::types as wit;
+use crate::document::Declared;
 
 /// A text that the settings may name, for example the name of a namespace.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +74,11 @@ impl ClusterRead {
         indexes: &[],
         enabled_by: &[],
     };
+
+    pub(crate) fn declared(&self) -> Declared {
+        let resource = [self.group, self.version, self.resource];
+        Declared { resource, fields: self.fields, keys: self.keys }
+    }
 
     pub(crate) fn resource(&self) -> wit::GroupVersionResource {
         wit::GroupVersionResource {

@@ -82,8 +82,7 @@ struct Limits {
 }
 
 impl Job {
-    const ALL: [Self; 4] =
-        [Self::Compile, Self::CompileLarge, Self::Settings, Self::Confinement];
+    const ALL: [Self; 4] = [Self::Compile, Self::CompileLarge, Self::Settings, Self::Confinement];
 
     /// The job that compiles this component.
     pub(crate) fn compile(component: &[u8]) -> Self {

@@ -46,7 +46,13 @@ impl fmt::Display for Confinement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let yes = |is: bool| if is { "yes" } else { "no" };
         let Self { hides, files, calls } = *self;
-        write!(f, "memory hidden: {}, landlock: {}, seccomp: {}", yes(hides), yes(files), yes(calls))
+        write!(
+            f,
+            "memory hidden: {}, landlock: {}, seccomp: {}",
+            yes(hides),
+            yes(files),
+            yes(calls)
+        )
     }
 }
 
