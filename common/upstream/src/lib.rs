@@ -10,8 +10,10 @@
 //! * [`version`], [`range`]: semantic versions and ranges, as the library of OLM reads them.
 //! * [`masterminds`]: constraints on versions, as the library of OLM 1.0 reads them.
 //! * [`openshift`]: versions of OpenShift that a bundle names.
+//! * [`controllers`]: the service accounts as which OLM and RukPak run.
 //! * [`names`]: labels of DNS, names of APIs, keys and values of labels.
 
+pub mod controllers;
 pub mod go;
 pub mod image;
 pub mod json;

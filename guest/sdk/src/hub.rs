@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use opgate_upstream::controllers::has_global_catalogs;
+
+use crate::identities::Identities;
 use crate::{Document, Rows};
 
 /// Names of the default CatalogSources, unless the settings name others.
@@ -26,14 +29,22 @@ pub fn default_sources(settings: &Document) -> Vec<String> {
 const GLOBAL_NAMESPACES: [&str; 2] = ["openshift-marketplace", "olm"];
 
 /// Namespaces whose CatalogSources count in the whole cluster: those of the setting
-/// `subscription.globalNamespaces`. A policy that asks has this setting in its schema.
+/// `subscription.globalNamespaces`, or else the usual ones and those in which OLM runs outside of
+/// OpenShift. A policy that asks has this setting in its schema, and `identities.olm` and `profile`
+/// to know where OLM runs.
 #[must_use]
 pub fn global_namespaces(settings: &Document) -> Vec<String> {
     const SETTING: &str = "/subscription/globalNamespaces";
     if settings.has(SETTING) {
         settings.texts(SETTING)
     } else {
-        GLOBAL_NAMESPACES.map(str::to_owned).into()
+        let mut all: Vec<_> = GLOBAL_NAMESPACES.map(str::to_owned).into();
+        for namespace in Identities(settings).olm_namespaces() {
+            if has_global_catalogs(&namespace) && !all.contains(&namespace) {
+                all.push(namespace);
+            }
+        }
+        all
     }
 }
 
@@ -135,7 +146,16 @@ mod tests {
         }
         for (settings, namespaces) in [
             ("{}", &GLOBAL_NAMESPACES[..]),
-            (r#"{"subscription":{"globalNamespaces":["a"]}}"#, &["a"]),
+            (r#"{"profile":"ocp-4.12"}"#, &GLOBAL_NAMESPACES),
+            (
+                r#"{"profile":"upstream"}"#,
+                &["openshift-marketplace", "olm", "operator-lifecycle-manager"],
+            ),
+            (
+                r#"{"identities":{"olm":["system:serviceaccount:my-olm:x", "me"]}}"#,
+                &["openshift-marketplace", "olm", "my-olm"],
+            ),
+            (r#"{"profile":"upstream","subscription":{"globalNamespaces":["a"]}}"#, &["a"]),
             (r#"{"subscription":{"globalNamespaces":[]}}"#, &[]),
         ] {
             let settings = Document::parse(settings).unwrap();

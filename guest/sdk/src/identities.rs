@@ -1,32 +1,19 @@
 //! The users as which OLM, RukPak and the controllers of Kubernetes send requests.
 //!
 //! ```text
-//! profile ─▶ its list ─┐
-//!                      ├─▶ exact user names ─▶ whether a request is theirs
-//! settings.identities ─┘   (replaces the list)
+//! profile ─▶ its accounts (opgate_upstream::controllers) ─┐
+//!                                                         ├─▶ whether a request is theirs
+//! settings.identities (replaces them) ────────────────────┘
 //! ```
 //!
 //! A policy trusts only a controller itself with what only that controller writes. Whole namespaces
 //! do not count, and neither do the names of another profile: on OpenShift, anybody who can create
-//! a project can create the namespace in which upstream's OLM runs.
+//! a project can create the namespace in which upstream's OLM or RukPak runs. A server that reads
+//! the profile from the cluster sets the lists to what it has found there.
+
+use opgate_upstream::controllers::{self, Controller, Platform};
 
 use crate::{Document, Operation, Request};
-
-const OPENSHIFT_OLM: [&str; 1] =
-    ["system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"];
-
-/// Upstream's manifests, and those of distributions that use them under another name.
-const UPSTREAM_OLM: [&str; 2] = [
-    "system:serviceaccount:olm:olm-operator-serviceaccount",
-    "system:serviceaccount:operator-lifecycle-manager:olm-operator-serviceaccount",
-];
-
-/// RukPak v0.16 to v0.19, `manifests/base`.
-const RUKPAK: [&str; 3] = [
-    "system:serviceaccount:rukpak-system:core-admin",
-    "system:serviceaccount:rukpak-system:helm-provisioner-admin",
-    "system:serviceaccount:rukpak-system:webhooks-admin",
-];
 
 /// The users as which Kubernetes deletes objects whose owner is gone.
 const COLLECTORS: [&str; 3] = [
@@ -36,8 +23,8 @@ const COLLECTORS: [&str; 3] = [
 ];
 
 /// The identities for one evaluation, by its settings.
-/// A policy that uses them has the property `identities` in its settings schema and, if it asks
-/// about OLM, `profile`. The host sets both from the configuration.
+/// A policy that uses them has the properties `identities` and `profile` in its settings schema. The
+/// host sets both from the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Identities<'d>(pub &'d Document);
 
@@ -45,26 +32,41 @@ impl Identities<'_> {
     /// Whether the request comes from OLM.
     #[must_use]
     pub fn is_olm(self, request: &Request<'_>) -> bool {
-        let by_profile: &[&str] = match self.0.text("/profile").as_deref() {
-            Some("upstream") => &UPSTREAM_OLM,
-            _ => &OPENSHIFT_OLM,
-        };
-        self.is_one_of("/identities/olm", by_profile, request)
+        self.is_one_of("/identities/olm", Controller::Olm, request)
     }
 
     /// Whether the request comes from RukPak.
     #[must_use]
     pub fn is_rukpak(self, request: &Request<'_>) -> bool {
-        self.is_one_of("/identities/rukpak", &RUKPAK, request)
+        self.is_one_of("/identities/rukpak", Controller::Rukpak, request)
     }
 
-    fn is_one_of(self, setting: &str, by_profile: &[&str], request: &Request<'_>) -> bool {
+    /// The namespaces in which OLM runs.
+    #[must_use]
+    pub fn olm_namespaces(self) -> Vec<String> {
+        const SETTING: &str = "/identities/olm";
+        if self.0.has(SETTING) {
+            let users = self.0.texts(SETTING);
+            let namespace = |user: &String| Some(controllers::parts(user)?.0.to_owned());
+            return users.iter().filter_map(namespace).collect();
+        }
+        let accounts = controllers::accounts(Controller::Olm, self.platform());
+        accounts.map(|account| account.namespace.to_owned()).collect()
+    }
+
+    fn platform(self) -> Platform {
+        match self.0.text("/profile").as_deref() {
+            Some("upstream") => Platform::Upstream,
+            _ => Platform::OpenShift,
+        }
+    }
+
+    fn is_one_of(self, setting: &str, controller: Controller, request: &Request<'_>) -> bool {
         let user = &request.user().username;
         if self.0.has(setting) {
-            self.0.texts(setting).contains(user)
-        } else {
-            by_profile.contains(&user.as_str())
+            return self.0.texts(setting).contains(user);
         }
+        controllers::accounts(controller, self.platform()).any(|account| account.is_user(user))
     }
 }
 
@@ -94,44 +96,62 @@ mod tests {
         Document::parse(json).unwrap()
     }
 
+    fn users(controller: Controller, platform: Platform) -> Vec<String> {
+        controllers::accounts(controller, platform).map(controllers::Account::user).collect()
+    }
+
     #[test]
-    fn a_profile_has_its_own_olm_and_no_other() {
-        let [openshift] = OPENSHIFT_OLM;
+    fn profile_has_its_own_controllers_and_no_others() {
         for (profile, own, others) in [
-            ("{}", &OPENSHIFT_OLM[..], &UPSTREAM_OLM[..]),
-            (r#"{"profile":"ocp-4.15"}"#, &OPENSHIFT_OLM, &UPSTREAM_OLM),
-            (r#"{"profile":"ocp-4.12"}"#, &OPENSHIFT_OLM, &UPSTREAM_OLM),
-            (r#"{"profile":"ocp-4.5"}"#, &OPENSHIFT_OLM, &UPSTREAM_OLM),
-            (r#"{"profile":"upstream"}"#, &UPSTREAM_OLM, &OPENSHIFT_OLM),
+            ("{}", Platform::OpenShift, Platform::Upstream),
+            (r#"{"profile":"ocp-4.15"}"#, Platform::OpenShift, Platform::Upstream),
+            (r#"{"profile":"ocp-4.12"}"#, Platform::OpenShift, Platform::Upstream),
+            (r#"{"profile":"ocp-4.5"}"#, Platform::OpenShift, Platform::Upstream),
+            (r#"{"profile":"upstream"}"#, Platform::Upstream, Platform::OpenShift),
         ] {
             let settings = settings(profile);
-            let is_olm = |user: &&str| Identities(&settings).is_olm(&by(user));
-            assert!(own.iter().all(is_olm), "{profile}");
-            assert!(!others.iter().any(is_olm), "{profile}");
-            let namespace = openshift.rsplit_once(':').unwrap().0;
-            for user in ["", "olm-operator-serviceaccount", "kubernetes-admin", namespace] {
+            let identities = Identities(&settings);
+            let is_olm = |user: &str| identities.is_olm(&by(user));
+            let is_rukpak = |user: &str| identities.is_rukpak(&by(user));
+            assert!(users(Controller::Olm, own).iter().all(|user| is_olm(user)), "{profile}");
+            assert!(users(Controller::Rukpak, own).iter().all(|user| is_rukpak(user)), "{profile}");
+            for user in users(Controller::Olm, others) {
                 assert!(!is_olm(&user), "{profile}: {user}");
             }
-            assert!(!is_olm(&format!("{openshift}2").as_str()));
+            for user in users(Controller::Rukpak, others) {
+                assert!(!is_rukpak(&user), "{profile}: {user}");
+            }
+            for user in ["", "olm-operator-serviceaccount", "kubernetes-admin"] {
+                assert!(!is_olm(user) && !is_rukpak(user), "{profile}: {user}");
+            }
+            let other = "system:serviceaccount:rukpak-system:default";
+            assert!(!is_rukpak(other), "{profile}");
         }
     }
 
     #[test]
-    fn a_list_of_the_settings_replaces_that_of_the_profile() {
+    fn lists_of_the_settings_replace_those_of_the_profile() {
         let settings =
             settings(r#"{"profile":"upstream","identities":{"olm":["me"],"rukpak":[]}}"#);
         let identities = Identities(&settings);
         assert!(identities.is_olm(&by("me")) && !identities.is_rukpak(&by("me")));
-        assert!(!UPSTREAM_OLM.iter().any(|user| identities.is_olm(&by(user))));
-        assert!(!RUKPAK.iter().any(|user| identities.is_rukpak(&by(user))));
+        for controller in [Controller::Olm, Controller::Rukpak] {
+            for user in users(controller, Platform::Upstream) {
+                assert!(!identities.is_olm(&by(&user)) && !identities.is_rukpak(&by(&user)));
+            }
+        }
     }
 
     #[test]
-    fn rukpak_is_its_accounts_and_not_its_namespace() {
-        let settings = settings("{}");
-        let is_rukpak = |user: &&str| Identities(&settings).is_rukpak(&by(user));
-        assert!(RUKPAK.iter().all(is_rukpak));
-        assert!(!is_rukpak(&"system:serviceaccount:rukpak-system:default"));
+    fn namespaces_of_olm_follow_from_the_profile_or_the_list() {
+        for (json, namespaces) in [
+            ("{}", &["openshift-operator-lifecycle-manager"][..]),
+            (r#"{"profile":"upstream"}"#, &["olm", "operator-lifecycle-manager"]),
+            (r#"{"identities":{"olm":["me","system:serviceaccount:a:b"]}}"#, &["a"]),
+            (r#"{"profile":"upstream","identities":{"olm":[]}}"#, &[]),
+        ] {
+            assert_eq!(Identities(&settings(json)).olm_namespaces(), namespaces, "{json}");
+        }
     }
 
     #[test]

@@ -12,8 +12,9 @@ mod prune;
 mod remote;
 mod schema;
 
-use self::file::{File, Origin};
+use self::file::{File, Origin, ProfileEntry};
 pub use self::remote::{Remote, Resolved, SignatureKey};
+use super::platform::{Platform, Wanted};
 use super::{Builtin, Mode, OnError, RuleLevel, Scope};
 use crate::cluster::Grants;
 use crate::object::Object;
@@ -142,7 +143,7 @@ struct Given {
 const MEMORY_FOR_FILES: usize = 1 << 30;
 
 /// Exact names of the users as which controllers run. A policy accepts from them only what a
-/// controller does. Without a list, the profile decides.
+/// controller does. Without a list, the cluster decides under `auto`, and otherwise the profile.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identities {
@@ -153,7 +154,7 @@ pub struct Identities {
 }
 
 impl Identities {
-    /// The lists by their keys.
+    /// The lists of the configuration by their keys.
     pub(super) fn lists(&self) -> impl Iterator<Item = (&'static str, &[String])> {
         let lists = [("olm", &self.olm), ("rukpak", &self.rukpak)];
         lists.into_iter().filter_map(|(key, list)| Some((key, list.as_deref()?)))
@@ -165,9 +166,13 @@ impl Identities {
 pub struct Configuration {
     /// The edition that applies.
     pub profile: Profile,
-    /// Whether the configuration names the edition. Policies get it only then: a rule can apply where
-    /// an edition was chosen, and not by default.
+    /// Whether the edition is chosen, by the configuration or by a cluster. Policies get it only then: a
+    /// rule can apply where an edition was chosen, and not by default.
     pub names_profile: bool,
+    /// Whether a server reads the edition from its cluster.
+    is_auto: bool,
+    /// What the cluster is, if it was read.
+    platform: Option<Platform>,
     /// The users as which controllers run, if they differ from the profile.
     pub identities: Identities,
     /// Policies in the order in which they serve.
@@ -233,6 +238,8 @@ impl Configuration {
         Self {
             profile,
             names_profile: profile != Profile::default(),
+            is_auto: profile == Profile::default(),
+            platform: None,
             identities: Identities::default(),
             policies: every(builtins),
             warnings_as_errors: false,
@@ -362,9 +369,12 @@ impl Configuration {
                 }
             }
         }
+        let profile = file.profile.and_then(ProfileEntry::profile);
         let found = Self {
-            profile: file.profile.unwrap_or_default(),
-            names_profile: file.profile.is_some(),
+            profile: profile.unwrap_or_default(),
+            names_profile: profile.is_some(),
+            is_auto: profile.is_none(),
+            platform: None,
             identities,
             policies,
             warnings_as_errors: file.check.0.warnings_as_errors,
@@ -375,6 +385,34 @@ impl Configuration {
             origin: Some(origin),
         };
         (Some(found), errors)
+    }
+
+    /// What a server reads of its cluster before it serves this configuration, if anything.
+    #[must_use]
+    pub fn wanted(&self) -> Option<Wanted> {
+        let Identities { olm, rukpak } = &self.identities;
+        self.is_auto.then(|| Wanted { olm: olm.is_none(), rukpak: rukpak.is_none() })
+    }
+
+    /// Takes over what a cluster is, if the configuration does not say it.
+    pub fn set_platform(&mut self, platform: Platform) {
+        if self.is_auto {
+            self.profile = platform.profile;
+            self.names_profile = true;
+            self.platform = Some(platform);
+        }
+    }
+
+    /// Asks for what a server asks for, whatever its cluster is: some rules are off until an edition is
+    /// chosen, and then on under each of them or without effect.
+    pub fn for_any_cluster(&mut self) {
+        self.names_profile |= self.is_auto;
+    }
+
+    /// What the cluster is, if it was read.
+    #[must_use]
+    pub fn platform(&self) -> Option<&Platform> {
+        self.platform.as_ref()
     }
 
     /// The documentation of a policy's rules, by their IDs.

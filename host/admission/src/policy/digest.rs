@@ -1,4 +1,5 @@
-//! What identifies a configuration: its text, and the components of its policies.
+//! What identifies a configuration: its text, the components of its policies, and what the cluster was found to
+//! be.
 //!
 //! Replicas compare it, and the registration follows it. It is the digest of what is served, not of what is in
 //! files now: a set has that of the components that it loaded.
@@ -7,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::config::{Configuration, ModuleSource, PolicyConfig};
-use super::{Mode, load};
+use super::{Mode, Platform, load};
 use opgate_engine::digest;
 
 /// Instead of the digest of a component that cannot be read.
@@ -33,6 +34,11 @@ impl Configuration {
             };
             // Names have no spaces. Writing to a `String` does not fail.
             let _ = writeln!(text, "{} {module}", policy.name);
+        }
+        // Servers that take their cluster for something else do not serve the same.
+        if let Some(platform) = self.platform() {
+            let Platform { profile, olm, rukpak, .. } = platform;
+            let _ = writeln!(text, "{} {olm:?} {rukpak:?}", profile.as_str());
         }
         digest(text.as_bytes())
     }

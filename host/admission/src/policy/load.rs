@@ -328,7 +328,10 @@ fn settings(
     if config.is_for_files && has("files") {
         settings.insert("files".to_owned(), Value::Bool(true));
     }
-    for (key, users) in configuration.identities.lists() {
+    // Lists of a fixed profile are those of the SDK.
+    let found = configuration.platform().map(|found| [("olm", &found.olm), ("rukpak", &found.rukpak)]);
+    let found = found.into_iter().flatten().map(|(key, users)| (key, users.as_slice()));
+    for (key, users) in configuration.identities.lists().chain(found) {
         if has(&format!("identities/properties/{key}")) {
             let own = settings.entry("identities").or_insert_with(|| Value::Object(Map::new()));
             if let Some(own) = own.as_object_mut() {

@@ -20,11 +20,13 @@ mod loading;
 mod match_rule;
 mod measure;
 mod names;
+mod platform;
 pub mod response;
 mod review_time;
 mod schema;
 mod scope;
 mod set;
+mod trust;
 mod usual;
 mod warnings;
 
@@ -50,10 +52,12 @@ pub use loading::Loading;
 pub use match_rule::{MatchCondition, MatchRule};
 pub use measure::Measured;
 pub use names::Names;
+pub use platform::{Platform, Wanted};
 pub use opgate_engine::Docs;
 pub use schema::settings_job;
 pub use scope::{Requests, Scope};
 pub use set::{Broken, DecideError, Observer, Set, SetError};
+pub use trust::{Origin, Trust};
 
 use crate::cluster::{Reading, Sampling, Unread, View};
 use crate::review::Review;

@@ -20,7 +20,9 @@ use super::load::{Context, Loaded, load};
 use super::loading::Loading;
 use super::review_time::ReviewTime;
 use super::scope::labels_of;
-use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, Requests};
+use super::{
+    Decision, Mode, OnError, Overload, Policy, PolicyFault, Requests, Trust, Wanted,
+};
 use crate::cluster::{
     self, Cluster, Direct, Exactness, Reading, Sampling, Source, View, Watches, World,
 };
@@ -121,6 +123,8 @@ pub struct Set {
     queue: usize,
     /// See [`Configuration::digest`].
     digest: String,
+    trust: Trust,
+    wanted: Option<Wanted>,
     /// They end with the set.
     watches: Watches,
 }
@@ -289,6 +293,8 @@ impl Set {
             tenants,
             queue,
             digest,
+            trust: Trust::of(configuration),
+            wanted: configuration.wanted(),
             watches: Watches::default(),
         })
     }
@@ -305,6 +311,18 @@ impl Set {
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// The edition that applies, and whom the policies trust.
+    #[must_use]
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// What a server has read of its cluster to know that, see [`Configuration::wanted`].
+    #[must_use]
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.wanted
     }
 
     /// Keeps the view of the cluster current as long as the set exists.

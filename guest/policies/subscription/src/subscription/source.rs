@@ -88,7 +88,8 @@ rule! {
     /// a Subscription uses a catalog of its own namespace or a global one
     ///
     /// `spec.sourceNamespace` is the namespace of the Subscription or one of the setting
-    /// `subscription.globalNamespaces`, by default `openshift-marketplace` and `olm`. A
+    /// `subscription.globalNamespaces`. By default these are `openshift-marketplace`, `olm`, and
+    /// the namespaces of OLM's users (`identities.olm` or the profile) outside of OpenShift. A
     /// Subscription without `spec.source` or `spec.sourceNamespace` is not judged here; SUB-03
     /// reports that. An UPDATE is judged where it changes one of the two.
     ///

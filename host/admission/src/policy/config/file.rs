@@ -31,13 +31,41 @@ pub(super) struct Origin {
 pub(super) struct File {
     pub(super) api_version: String,
     pub(super) kind: String,
-    pub(super) profile: Option<Profile>,
+    pub(super) profile: Option<ProfileEntry>,
     #[serde(default)]
     pub(super) identities: Object<Identities>,
     pub(super) policies: Option<Vec<Object<PolicyEntry>>>,
     #[serde(default)]
     pub(super) check: Object<CheckEntry>,
     pub(super) docs_url: Option<String>,
+}
+
+/// An edition, or the one of the cluster.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(super) enum ProfileEntry {
+    #[serde(rename = "auto")]
+    Auto,
+    #[serde(rename = "ocp-4.5")]
+    Ocp45,
+    #[serde(rename = "ocp-4.12")]
+    Ocp412,
+    #[serde(rename = "ocp-4.15")]
+    Ocp415,
+    #[serde(rename = "upstream")]
+    Upstream,
+}
+
+impl ProfileEntry {
+    /// The edition, if one is named.
+    pub(super) fn profile(self) -> Option<Profile> {
+        match self {
+            Self::Auto => None,
+            Self::Ocp45 => Some(Profile::Ocp45),
+            Self::Ocp412 => Some(Profile::Ocp412),
+            Self::Ocp415 => Some(Profile::Ocp415),
+            Self::Upstream => Some(Profile::Upstream),
+        }
+    }
 }
 
 #[derive(Deserialize, Default)]

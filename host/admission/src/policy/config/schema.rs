@@ -31,6 +31,9 @@ impl Configuration {
         let names: Vec<_> = builtins.iter().map(|builtin| builtin.name.as_str()).collect();
         let modules: Vec<_> = names.iter().map(|name| format!("builtin:{name}")).collect();
         let profiles = [Profile::Ocp45, Profile::Ocp412, Profile::Ocp415, Profile::Upstream];
+        let profiles = profiles.map(|profile| Value::from(profile.as_str()));
+        let profiles: Vec<_> =
+            [Value::from("auto")].into_iter().chain(profiles).chain([Value::Null]).collect();
         let modes = [Mode::Enforce, Mode::Warn, Mode::Audit, Mode::Off];
         let errors = [OnError::FailurePolicy, OnError::Deny, OnError::Allow];
         let levels = [RuleLevel::Deny, RuleLevel::Warn, RuleLevel::Off];
@@ -203,9 +206,9 @@ impl Configuration {
                 "apiVersion": {"const": "opgate.dev/v1alpha1"},
                 "kind": {"const": "Configuration"},
                 "profile": {
-                    "enum": profiles.map(|profile| Value::from(profile.as_str())).into_iter().chain([Value::Null]).collect::<Vec<_>>(),
-                    "default": "ocp-4.15",
-                    "description": "The edition of the documentation that applies if editions contradict each other",
+                    "enum": profiles,
+                    "default": "auto",
+                    "description": "The edition of the documentation that applies if editions contradict each other. With auto a server reads it from its cluster, and files are checked against ocp-4.15",
                 },
                 "identities": {
                     "type": "object",

@@ -1,0 +1,118 @@
+//! The edition that applies and the controllers that are trusted, with where that comes from: for people, and
+//! for comparisons.
+
+use std::fmt;
+
+use opgate_upstream::controllers::{self, Account, Controller};
+use serde::Serialize;
+
+use super::{Configuration, Profile};
+
+/// Where an edition or a list comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The configuration says it.
+    Configuration,
+    /// It was read from the cluster.
+    Cluster,
+    /// The profile has it.
+    Profile,
+    /// Nothing says it.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Configuration => "configured",
+            Self::Cluster => "of the cluster",
+            Self::Profile => "of the profile",
+            Self::Default => "default",
+        })
+    }
+}
+
+/// Users, and where their names come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Users {
+    /// Exact names.
+    pub users: Vec<String>,
+    /// Where they come from.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.users.as_slice() {
+            [] => write!(f, "none ({})", self.origin),
+            users => write!(f, "{} ({})", users.join(", "), self.origin),
+        }
+    }
+}
+
+/// What policies are told of the cluster and of its controllers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trust {
+    /// The edition.
+    pub profile: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The version of OpenShift, if it was read.
+    pub version: Option<String>,
+    /// As whom OLM runs.
+    pub olm: Users,
+    /// As whom RukPak runs.
+    pub rukpak: Users,
+}
+
+impl Trust {
+    /// That of a configuration.
+    #[must_use]
+    pub fn of(configuration: &Configuration) -> Self {
+        let platform = configuration.platform();
+        let origin = match platform {
+            Some(_) => Origin::Cluster,
+            None if configuration.wanted().is_some() => Origin::Default,
+            None => Origin::Configuration,
+        };
+        let users = |controller, configured: &Option<Vec<String>>, found: Option<&Vec<String>>| {
+            if let Some(users) = configured {
+                Users { users: users.clone(), origin: Origin::Configuration }
+            } else if let Some(users) = found {
+                Users { users: users.clone(), origin: Origin::Cluster }
+            } else {
+                let accounts = controllers::accounts(controller, platform_of(configuration.profile));
+                Users { users: accounts.map(Account::user).collect(), origin: Origin::Profile }
+            }
+        };
+        let identities = &configuration.identities;
+        let olm = platform.map(|found| &found.olm);
+        let rukpak = platform.map(|found| &found.rukpak);
+        Self {
+            profile: configuration.profile.as_str(),
+            origin,
+            version: platform.and_then(|found| found.version.clone()),
+            olm: users(Controller::Olm, &identities.olm, olm),
+            rukpak: users(Controller::Rukpak, &identities.rukpak, rukpak),
+        }
+    }
+}
+
+fn platform_of(profile: Profile) -> controllers::Platform {
+    match profile {
+        Profile::Upstream => controllers::Platform::Upstream,
+        _ => controllers::Platform::OpenShift,
+    }
+}
+
+impl fmt::Display for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { profile, origin, version, olm, rukpak } = self;
+        write!(f, "profile {profile} ({origin}")?;
+        if let Some(version) = version {
+            write!(f, ", OpenShift {version}")?;
+        }
+        write!(f, "); OLM: {olm}; RukPak: {rukpak}")
+    }
+}
