@@ -15,6 +15,7 @@ const OPENSHIFT: &str =
     "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount";
 const UPSTREAM: &str = "system:serviceaccount:olm:olm-operator-serviceaccount";
 const RUKPAK: &str = "system:serviceaccount:rukpak-system:core-admin";
+const OPENSHIFT_RUKPAK: &str = "system:serviceaccount:openshift-rukpak:core-admin";
 
 fn load(text: &str) -> Set {
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
@@ -93,10 +94,11 @@ async fn a_configuration_says_as_whom_controllers_run() {
     let all = format!("policies:\n{groups}{constraints}{bundles}");
     let first = format!("policies:\n{groups}    {own}\n{constraints}    {own}\n{bundles}");
     for (head, policies, olm, others, rukpak) in [
-        ("", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some(RUKPAK)),
+        ("", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some(OPENSHIFT_RUKPAK)),
+        ("profile: auto\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some(OPENSHIFT_RUKPAK)),
         ("profile: upstream\n", &all, UPSTREAM, [OPENSHIFT, "me", "own"], Some(RUKPAK)),
-        ("identities: {olm: [me]}\n", &all, "me", [OPENSHIFT, UPSTREAM, "own"], Some(RUKPAK)),
-        ("identities: {olm: [me]}\n", &first, "own", [OPENSHIFT, UPSTREAM, "me"], Some(RUKPAK)),
+        ("identities: {olm: [me]}\n", &all, "me", [OPENSHIFT, UPSTREAM, "own"], Some(OPENSHIFT_RUKPAK)),
+        ("identities: {olm: [me]}\n", &first, "own", [OPENSHIFT, UPSTREAM, "me"], Some(OPENSHIFT_RUKPAK)),
         ("identities: {rukpak: [me]}\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some("me")),
         ("identities: {rukpak: []}\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], None),
     ] {
@@ -114,7 +116,7 @@ async fn a_configuration_says_as_whom_controllers_run() {
                 assert!(noted.is_none_or(|note| note.starts_with(user)), "{noted:?}");
             }
         }
-        for user in [RUKPAK, "me", UPSTREAM] {
+        for user in [RUKPAK, OPENSHIFT_RUKPAK, "me", UPSTREAM] {
             let allowed = deletes_deployment(&set, user).await.denial.is_none();
             assert_eq!(allowed, Some(user) == rukpak, "{head}: {user}");
         }

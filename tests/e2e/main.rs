@@ -42,6 +42,7 @@ mod kept;
 mod manifests;
 mod narrowed;
 mod network;
+mod platform;
 mod policy_inspect;
 mod policy_new;
 mod policy_test;

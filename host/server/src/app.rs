@@ -209,6 +209,7 @@ impl App {
         let mut lines = if why_not.is_empty() { vec!["ok".to_owned()] } else { why_not };
         if verbose {
             lines.push(self.serving.line());
+            lines.push(self.serving.trust_line());
             lines.extend(self.registration());
             lines.extend(readiness::resources(&served.set));
             lines.extend(state::lines(served.set.cluster()));
@@ -247,6 +248,7 @@ impl App {
         serde_json::json!({
             "configuration": self.serving.json(),
             "registration": registration,
+            "trust": self.serving.trust_json(),
             "policies": policies,
             "cluster": ClusterState::of(set),
         })

@@ -68,6 +68,8 @@ pub struct Serving {
     /// Sets that do not serve any more, and whose calls may go on.
     retired: Mutex<Vec<Arc<Set>>>,
     attempt: Mutex<Option<Attempt>>,
+    /// Why it is not known whether the cluster is still what it was taken for.
+    distrust: Mutex<Option<String>>,
     metrics: Arc<Metrics>,
 }
 
@@ -77,7 +79,14 @@ impl Serving {
         metrics.serves(&served.set, &served.configuration, served.since);
         let told = watch::Sender::new(served.clone());
         let current = ArcSwap::new(served);
-        Self { current, told, retired: Mutex::default(), attempt: Mutex::default(), metrics }
+        Self {
+            current,
+            told,
+            retired: Mutex::default(),
+            attempt: Mutex::default(),
+            distrust: Mutex::default(),
+            metrics,
+        }
     }
 
     /// What serves now.
@@ -127,6 +136,29 @@ impl Serving {
             attempt.at = SystemTime::now();
             self.current.load().configuration.clone_into(&mut attempt.configuration);
         }
+    }
+
+    /// Notes whether the cluster is still what policies were told; otherwise why that is not known.
+    pub fn trusts(&self, trouble: Option<String>) {
+        *self.distrust.lock() = trouble.map(|trouble| one_line(&trouble, LONGEST));
+    }
+
+    /// A line for `/readyz?verbose` about the profile and the identities.
+    pub(super) fn trust_line(&self) -> String {
+        let trust = one_line(&self.current.load().set.trust().to_string(), LONGEST);
+        match &*self.distrust.lock() {
+            None => format!("[+]{trust}"),
+            Some(trouble) => format!("[!]{trust}: as it was found before: {trouble}"),
+        }
+    }
+
+    /// The same for `/policies`.
+    pub(super) fn trust_json(&self) -> serde_json::Value {
+        let mut json = serde_json::json!(self.current.load().set.trust());
+        if let (Some(members), Some(trouble)) = (json.as_object_mut(), &*self.distrust.lock()) {
+            members.insert("error".to_owned(), trouble.clone().into());
+        }
+        json
     }
 
     /// Sets that do not serve any more, and whose calls have not ended.

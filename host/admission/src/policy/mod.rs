@@ -57,7 +57,7 @@ pub use opgate_engine::Docs;
 pub use schema::settings_job;
 pub use scope::{Requests, Scope};
 pub use set::{Broken, DecideError, Observer, Set, SetError};
-pub use trust::{Origin, Trust};
+pub use trust::{Origin, Trust, Users};
 
 use crate::cluster::{Reading, Sampling, Unread, View};
 use crate::review::Review;

@@ -1,9 +1,11 @@
-//! `opgate config`: what is wrong with `opgate.yaml`, and the schema of the file for editors.
+//! `opgate config`: what is wrong with `opgate.yaml`, the schema of the file for editors, and a first one.
 //!
 //! ```text
 //! FILE ─▶ Configuration::examine ─┬▶ errors of the file ──────────────────────────────┬▶ sorted, told at once
 //!                                 └▶ what is left ─▶ policies ─▶ rules, settings ─────┘
 //! ```
+
+mod init;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +27,7 @@ Examples:
   opgate config validate opgate.yaml
   opgate config validate --load opgate.yaml      Also with the components of files and registries
   opgate config schema > opgate.schema.json      For editors
+  opgate config init --from-cluster > opgate.yaml
 
 docs/configuration.md describes the file.";
 
@@ -56,6 +59,9 @@ enum Command {
     /// Say everything that is wrong with configurations, each error with line and column
     #[command(after_help = VALIDATE)]
     Validate(Validate),
+    /// Print a configuration to begin with
+    #[command(after_help = init::EXAMPLES)]
+    Init(init::Init),
     /// Print the JSON Schema of opgate.yaml, with the rules and settings of the built-in policies
     #[command(after_help = SCHEMA)]
     Schema,
@@ -117,6 +123,7 @@ impl ConfigCommand {
         match self.command {
             Command::Validate(validate) => validate.run(),
             Command::Schema => schema(),
+            Command::Init(init) => init.run(),
         }
     }
 }

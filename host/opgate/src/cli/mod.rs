@@ -225,6 +225,13 @@ impl ConfigArgs {
         self.complete_set_of(&self.configuration()?, source)
     }
 
+    /// The policies as servers run them, whatever their cluster is.
+    fn servers_set(&self) -> Result<Set, Failure> {
+        let mut configuration = self.configuration()?;
+        configuration.for_any_cluster();
+        self.complete_set_of(&configuration, cluster::Source::Absent)
+    }
+
     fn complete_set_of(
         &self,
         configuration: &Configuration,

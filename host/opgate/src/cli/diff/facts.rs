@@ -11,8 +11,11 @@ use crate::registration::Registration;
 use crate::registration::matches::{Match, PolicyFacts};
 use crate::registration::server::{Service, Target};
 use opgate_admission::policy::{
-    Configuration, ModuleSource, Policy, PolicyConfig, Set, SignatureKey,
+    Configuration, ModuleSource, Origin, Policy, PolicyConfig, Set, SignatureKey, Trust, Users,
 };
+
+/// What servers read from their cluster.
+const AUTO: &str = "auto";
 
 /// Everything that is compared.
 #[derive(Debug, Default)]
@@ -90,7 +93,7 @@ impl Facts {
             facts.policy(policy);
         }
         let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
-        facts.permissions = permissions(&Permissions::usual().of(&policies));
+        facts.permissions = permissions(&Permissions::usual().of(&policies, set.wanted()));
         let policies: Vec<_> = policies.iter().map(|policy| PolicyFacts::of(policy)).collect();
         facts.registration(&policies, conditions)?;
         Ok(facts)
@@ -98,11 +101,16 @@ impl Facts {
 
     fn general(&mut self, configuration: &Configuration) {
         let mut add = |key: &str, value: Value| self.general.insert(key.to_owned(), value);
-        // A rule can apply where an edition is named, and not by default.
-        let profile = configuration.names_profile.then(|| configuration.profile.as_str());
-        add("profile", profile.into());
-        add("identities.olm", json!(configuration.identities.olm));
-        add("identities.rukpak", json!(configuration.identities.rukpak));
+        let Trust { profile, olm, rukpak, .. } = Trust::of(configuration);
+        let is_auto = configuration.wanted().is_some();
+        add("profile", (if is_auto { AUTO } else { profile }).into());
+        for (key, Users { users, origin }) in [("olm", olm), ("rukpak", rukpak)] {
+            // Those of a profile are as good as those of a list. Those of a cluster are not known here.
+            let is_known = origin == Origin::Configuration || !is_auto;
+            let users: BTreeSet<_> = users.into_iter().collect();
+            let value = if is_known { json!(users) } else { AUTO.into() };
+            add(&format!("identities.{key}"), value);
+        }
         add("check.warningsAsErrors", configuration.warnings_as_errors.into());
         add("docsUrl", configuration.docs_url().into());
     }
@@ -256,8 +264,13 @@ fn permissions(list: &Value) -> BTreeSet<[String; 4]> {
     for role in list_of(list, "items") {
         let namespace = role.pointer("/metadata/namespace").and_then(Value::as_str);
         for rule in list_of(&role, "rules") {
+            let names = texts(&rule, "resourceNames");
+            let named = |resource: String| match names.as_slice() {
+                [] => vec![resource],
+                names => names.iter().map(|name| format!("{resource}/{name}")).collect(),
+            };
             for group in texts(&rule, "apiGroups") {
-                for resource in texts(&rule, "resources") {
+                for resource in texts(&rule, "resources").into_iter().flat_map(named) {
                     let namespace = namespace.unwrap_or_default().to_owned();
                     let one = |verb| [namespace.clone(), group.clone(), resource.clone(), verb];
                     all.extend(texts(&rule, "verbs").into_iter().map(one));

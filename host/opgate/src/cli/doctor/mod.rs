@@ -233,8 +233,8 @@ impl Examine {
         found.skip(&self.skip);
         let mut out = stream(text_or_json(matches!(self.output, Format::Json)));
         match self.output {
-            Format::Text => report::text(&mut out, &facts.installation, &found)?,
-            Format::Json => report::json(&mut out, &facts.installation, &found)?,
+            Format::Text => report::text(&mut out, &facts, &found)?,
+            Format::Json => report::json(&mut out, &facts, &found)?,
         }
         let fails = found.worst().is_some_and(|worst| Some(worst) <= self.fail_on.level());
         Ok(if fails { Outcome::Denied } else { Outcome::Ok })

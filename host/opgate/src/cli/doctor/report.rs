@@ -5,9 +5,14 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::catalog::{Level, page_of};
-use super::facts::Installation;
+use super::facts::{Facts, Installation};
 use super::finding::{Finding, Findings};
 use crate::cli::report::{ERROR, WARNING};
+use opgate_admission::policy::Trust;
+use opgate_text::one_line;
+
+/// Maximum bytes of the line about the profile.
+const LONGEST: usize = 4 << 10;
 
 /// The shape of the JSON; a part of the command line's contract.
 #[derive(Serialize)]
@@ -16,6 +21,8 @@ struct Report<'r> {
     api_version: &'static str,
     kind: &'static str,
     installation: String,
+    /// The profile and the identities, if they are known.
+    trust: Option<&'r Trust>,
     findings: Vec<Record<'r>>,
     /// Findings that are left out, by id.
     more: &'r std::collections::BTreeMap<&'static str, usize>,
@@ -73,13 +80,14 @@ fn name_of(installation: &Installation) -> String {
 /// If it cannot be written.
 pub(super) fn json(
     out: &mut impl Write,
-    installation: &Installation,
+    Facts { installation, expected, .. }: &Facts,
     found: &Findings,
 ) -> io::Result<()> {
     let report = Report {
         api_version: "opgate.dev/v1alpha1",
         kind: "DoctorReport",
         installation: name_of(installation),
+        trust: expected.trust.as_ref(),
         findings: found.all().iter().map(record).collect(),
         more: found.more(),
         not_checked: found
@@ -115,7 +123,7 @@ fn record(finding: &Finding) -> Record<'_> {
 /// If they cannot be written.
 pub(super) fn text(
     out: &mut impl Write,
-    installation: &Installation,
+    Facts { installation, expected, .. }: &Facts,
     found: &Findings,
 ) -> io::Result<()> {
     for finding in found.all() {
@@ -138,6 +146,9 @@ pub(super) fn text(
     }
     for (what, why) in found.not_checked() {
         writeln!(out, "not checked: {what}: {why}")?;
+    }
+    if let Some(trust) = &expected.trust {
+        writeln!(out, "{}", one_line(&trust.to_string(), LONGEST))?;
     }
     let Summary { critical, warning, note } = summary(found);
     let name = name_of(installation);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use opgate_admission::policy::{Platform, Profile, Trust};
 use opgate_certs::{Authority, Shown, service_names};
 use opgate_server::ClusterState;
 use serde_json::{Value, json};
@@ -275,10 +276,12 @@ fn healthy() -> Vec<Value> {
         crate::builtin::BUILTINS,
     );
     let source = opgate_admission::cluster::Source::Absent;
-    let set = args.complete_set_of(&configuration.unwrap(), source);
+    let mut configuration = configuration.unwrap();
+    configuration.for_any_cluster();
+    let set = args.complete_set_of(&configuration, source);
     let set = set.map_err(|failure| failure.error).unwrap();
     let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
-    let roles = Permissions::usual().of(&policies);
+    let roles = Permissions::usual().of(&policies, set.wanted());
     objects.extend(roles["items"].as_array().unwrap().clone());
     objects
 }
@@ -664,6 +667,15 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-63",
             granted(None, json!({"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs})),
         ),
+        ("DOC-66", vec![Know(|facts| runs_on(facts, Profile::Upstream, None, "my-olm"))]),
+        ("DOC-66 DOC-67", vec![Know(|facts| runs_on(facts, Profile::Ocp412, None, "olm"))]),
+        (
+            "DOC-67",
+            vec![Know(|facts| {
+                runs_on(facts, Profile::Upstream, Some("4.16.3"), "operator-lifecycle-manager");
+            })],
+        ),
+        ("", vec![Know(|facts| runs_on(facts, Profile::Upstream, None, "olm"))]),
         (
             "DOC-70",
             vec![Set(
@@ -890,6 +902,25 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             })],
         ),
     ]
+}
+
+/// Servers with a profile, a version of OpenShift or none, and the namespace of OLM.
+fn runs_on(facts: &mut Facts, profile: Profile, version: Option<&str>, olm: &str) {
+    let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
+    let text = format!("{head}profile: {}\n", profile.as_str());
+    let configuration = opgate_admission::policy::Configuration::parse(
+        std::path::Path::new("opgate.yaml"),
+        &text,
+        crate::builtin::BUILTINS,
+    );
+    facts.expected.trust = Some(Trust::of(&configuration.unwrap()));
+    facts.platform = Some(Ok(Platform {
+        profile: if version.is_some() { Profile::Ocp415 } else { Profile::Upstream },
+        version: version.map(str::to_owned),
+        olm: Vec::new(),
+        rukpak: Vec::new(),
+    }));
+    facts.olm.insert(format!("system:serviceaccount:{olm}:olm-operator-serviceaccount"));
 }
 
 #[test]

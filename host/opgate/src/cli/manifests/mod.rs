@@ -34,7 +34,6 @@ use crate::registration::Registration;
 use crate::registration::matches::PolicyFacts;
 use crate::registration::names::{namespace, object_name};
 use crate::registration::server::{ServerArgs, Target};
-use opgate_admission::cluster;
 
 /// Must work whatever opgate does: without it nothing in the cluster recovers.
 pub(super) const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -189,7 +188,7 @@ impl Manifests {
             Command::All(all) => {
                 let All { config, installation, output } = *all;
                 let installation = installation.installation(&config)?;
-                let set = config.complete_set(cluster::Source::Absent)?;
+                let set = config.servers_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
                 for namespace in installation.foreign(&policies) {
                     tracing::warn!(
@@ -202,7 +201,7 @@ impl Manifests {
             Command::Package(package) => {
                 let Package { folder, config, installation, bundle_image } = *package;
                 let installation = installation.installation(&config)?;
-                let set = config.complete_set(cluster::Source::Absent)?;
+                let set = config.servers_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
                 for path in package::write(&folder, &policies, &installation, &bundle_image)? {
                     writeln!(anstream::stdout(), "{}", path.display())?;
@@ -211,9 +210,9 @@ impl Manifests {
             }
             Command::Webhook(webhook) => webhook.run(),
             Command::Rbac(Rbac { config, permissions, output }) => {
-                let set = config.complete_set(cluster::Source::Absent)?;
+                let set = config.servers_set()?;
                 let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
-                output.print(&permissions.of(&policies))
+                output.print(&permissions.of(&policies, set.wanted()))
             }
             Command::NetworkPolicy(NetworkPolicy { network, output }) => {
                 output.print(&network.policy().map_err(Failure::usage)?)
@@ -233,7 +232,7 @@ impl Webhook {
         let exempt = [SYSTEM_NAMESPACE.to_owned()].into_iter().chain(own).collect();
         let conditions = !no_match_conditions;
         let registration = Registration { name, server, exempt, conditions, ca: ca::bundle(&ca)? };
-        let set = config.complete_set(cluster::Source::Absent)?;
+        let set = config.servers_set()?;
         let policies: Vec<_> =
             set.policies().iter().map(|policy| PolicyFacts::of(policy)).collect();
         let printed = registration.of(&policies);

@@ -1,7 +1,8 @@
 //! `opgate manifests rbac`: what the server's ServiceAccount must be permitted to read.
 //!
 //! ```text
-//! readings of policies ─┬─ all namespaces ─▶ ClusterRole ◀─ custom resources that are granted
+//! readings of policies ─┬─ all namespaces ─▶ ClusterRole ◀─┬─ custom resources that are granted
+//!                       │                                  └─ `profile: auto`: a few objects by name
 //!                       └─ one namespace ──▶ Role of that namespace, for what the ClusterRole lacks
 //! ```
 //!
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::registration::names::{namespace, object_name};
 use opgate_admission::cluster::{Reading, Sampling};
-use opgate_admission::policy::Policy;
+use opgate_admission::policy::{Policy, Wanted};
 use opgate_controller::NAME_LABEL;
 
 const API: &str = "rbac.authorization.k8s.io";
@@ -66,16 +67,16 @@ impl Permissions {
         Self { service_account, name: name.to_owned() }
     }
 
-    /// A list of roles and bindings.
-    pub(in crate::cli) fn of(&self, policies: &[&Policy]) -> Value {
-        let Roles { everywhere, places } = self.roles(policies);
+    /// A list of roles and bindings, for policies and for what a server reads to know its cluster.
+    pub(in crate::cli) fn of(&self, policies: &[&Policy], wanted: Option<Wanted>) -> Value {
+        let Roles { everywhere, places } = self.roles(policies, wanted);
         let places = places.into_iter().flat_map(|(_, roles)| roles);
         let items: Vec<_> = everywhere.into_iter().chain(places).collect();
         json!({"apiVersion": "v1", "kind": "List", "items": items})
     }
 
     /// Roles and bindings.
-    pub(super) fn roles(&self, policies: &[&Policy]) -> Roles {
+    pub(super) fn roles(&self, policies: &[&Policy], wanted: Option<Wanted>) -> Roles {
         let mut everywhere = Rules::new();
         let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
         let readings = policies.iter().flat_map(|policy| &policy.readings);
@@ -104,28 +105,38 @@ impl Permissions {
         }
         let of_place = |(namespace, mut rules): (&str, Rules<'_>)| {
             rules.retain(|_, resources| !resources.is_empty());
-            let roles = || self.role("Role", Some(namespace), &rules);
+            let roles = || self.role("Role", Some(namespace), &rules, &[]);
             (!rules.is_empty()).then(|| (namespace.to_owned(), roles()))
         };
+        let named = wanted.map(Wanted::objects).unwrap_or_default();
         Roles {
-            everywhere: if everywhere.is_empty() {
+            everywhere: if everywhere.is_empty() && named.is_empty() {
                 Vec::new()
             } else {
-                self.role("ClusterRole", None, &everywhere).into()
+                self.role("ClusterRole", None, &everywhere, &named).into()
             },
             places: places.into_iter().filter_map(of_place).collect(),
         }
     }
 
-    /// A role and its binding.
-    fn role(&self, kind: &str, namespace: Option<&str>, rules: &Rules<'_>) -> [Value; 2] {
+    /// A role and its binding. `named` are single objects.
+    fn role(
+        &self,
+        kind: &str,
+        namespace: Option<&str>,
+        rules: &Rules<'_>,
+        named: &[(&str, &str, Vec<&str>)],
+    ) -> [Value; 2] {
         let rule = |((verbs, group), resources): (&(&[&str], &str), &BTreeSet<&str>)| {
             let is_all = resources.contains("*");
             let resources: Vec<_> =
                 resources.iter().filter(|resource| !is_all || **resource == "*").collect();
             json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
         };
-        let rules: Vec<_> = rules.iter().map(rule).collect();
+        let named = named.iter().map(|(group, resource, names)| {
+            json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": ["get"]})
+        });
+        let rules: Vec<_> = rules.iter().map(rule).chain(named).collect();
         let labels = json!({NAME_LABEL.0: NAME_LABEL.1});
         let metadata = match namespace {
             Some(namespace) => {

@@ -3,6 +3,7 @@
 mod certificates;
 mod clients;
 mod cluster;
+mod discovery;
 mod duties;
 mod follow;
 mod installation;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use self::certificates::CertificateArgs;
 use self::clients::ClientArgs;
 use self::cluster::ClusterArgs;
+use self::discovery::Discovery;
 use self::duties::Duties;
 use self::follow::FollowArgs;
 use self::installation::InstallationArgs;
@@ -143,6 +145,26 @@ impl Serve {
         }
         // Registries can be slow; meanwhile the ops port answers.
         config.resolve(&mut configuration)?;
+        let discovery = Arc::new(Discovery::new(reload));
+        let stop = runtime.block_on(async { stop() })?;
+        let mut stop = std::pin::pin!(stop);
+        if let (Some(source), Some(_)) = (cluster_source, configuration.wanted()) {
+            let found = runtime.block_on(async {
+                let Some(connection) = cluster_args.connection(source).await? else {
+                    return Ok(true);
+                };
+                tokio::select! {
+                    () = discovery.first(&connection, &mut configuration, &starting) => Ok(true),
+                    () = stop.as_mut() => Ok::<_, Failure>(false),
+                }
+            })?;
+            if !found {
+                if let Some(duties) = duties {
+                    runtime.block_on(duties.end());
+                }
+                return Ok(Outcome::Ok);
+            }
+        }
         let options = cluster_args.options(cluster_source, bounds, &room);
         let cluster_memory = Some(options.memory).filter(|memory| *memory < usize::MAX);
         let mut set = config.set_of(&configuration, queue, options, room, &loading)?;
@@ -202,8 +224,7 @@ impl Serve {
                 }
             }
             let supervisor = options.supervisor.clone();
-            let (stop, hangup) = (stop()?, tell_of_hangup()?);
-            let mut stop = std::pin::pin!(stop);
+            let hangup = tell_of_hangup()?;
             let folder = certificates.folder();
             let first = certificates.first(duties.as_mut(), &starting, stop.as_mut());
             if let Some(certificate) = first.await? {
@@ -222,6 +243,7 @@ impl Serve {
                     cluster: cluster_args,
                     source: cluster_source,
                     connection,
+                    discovery,
                     room,
                     system_root,
                     supervisor: supervisor.clone(),
@@ -229,7 +251,7 @@ impl Serve {
                     free_for_requests: Box::new(server.free_for_requests()),
                     events: duties.as_ref().map(Duties::events),
                 });
-                let reload = reload.has_files().then(|| {
+                let reload = reload.has_work().then(|| {
                     let hangup = hangup.clone();
                     supervisor.spawn("configuration", move || reload.clone().watch(hangup.clone()))
                 });

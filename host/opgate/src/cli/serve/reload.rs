@@ -1,7 +1,7 @@
 //! Looks at the configuration and the files of its policies, and replaces what serves.
 //!
 //! ```text
-//! every --reload, SIGHUP ─▶ look: digest of all contents ─ as served ─▶ nothing
+//! every --reload, SIGHUP ─▶ look: digest of all contents, and of what the cluster is ─ as served ─▶ nothing
 //!                             │ another one, twice in a row
 //!                             ▼
 //!                aside, in a thread that gives way: parse, compile, check ─▶ Set
@@ -23,6 +23,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::super::{ConfigArgs, input};
 use super::cluster::{ClusterArgs, ClusterSource};
+use super::discovery::Discovery;
 use opgate_admission::cluster::{Connection, Source};
 use opgate_admission::policy::{Configuration, Set, SetError};
 use opgate_controller::events::{Events, Severity};
@@ -62,6 +63,8 @@ pub(super) struct Reload {
     /// Where objects of the cluster come from; none if from files.
     pub(super) source: Option<ClusterSource>,
     pub(super) connection: Option<Connection>,
+    /// What the cluster is, under `profile: auto`.
+    pub(super) discovery: Arc<Discovery>,
     pub(super) room: Room,
     pub(super) system_root: PathBuf,
     pub(super) supervisor: Supervisor,
@@ -97,9 +100,10 @@ struct Failed {
 }
 
 impl Reload {
-    /// Whether there are files to look at.
-    pub(super) fn has_files(&self) -> bool {
+    /// Whether there are files to look at, or a cluster that can change.
+    pub(super) fn has_work(&self) -> bool {
         self.config.config.is_some()
+            || self.source.is_some_and(|source| source != ClusterSource::None)
     }
 
     /// Looks when the interval is over or `told` says so, while it is polled.
@@ -118,6 +122,7 @@ impl Reload {
                     is_told = true;
                     // A tag can name another component by now.
                     self.config.registry.forget();
+                    self.discovery.forget().await;
                 }
             }
             let Some(look) = self.look().await else { continue };
@@ -306,10 +311,41 @@ impl Reload {
         Ok(left)
     }
 
-    /// Reads the files.
+    /// Reads the files, and the cluster if they do not say what it is.
     async fn look(&self) -> Option<Look> {
         let config = self.config.clone();
-        aside(move || look_at(&config)).await
+        // Registries are asked about what is new in the file only, see [`super::super::registry`].
+        let read = aside(move || config.configuration().map_err(|error| error.to_string())).await?;
+        let failed = |error: String| Look { id: format!("error: {error}"), configuration: Err(error) };
+        let mut configuration = match read {
+            Ok(configuration) => configuration,
+            Err(error) => return Some(failed(error)),
+        };
+        if let Err(why) = self.discover(&mut configuration).await {
+            return Some(failed(format!("profile auto: {why}")));
+        }
+        aside(move || Look { id: configuration.digest(), configuration: Ok(configuration) }).await
+    }
+
+    /// Completes a configuration that leaves it to the cluster what the cluster is.
+    async fn discover(&self, configuration: &mut Configuration) -> Result<(), String> {
+        let live = self.source.filter(|source| *source != ClusterSource::None);
+        let (Some(source), Some(wanted)) = (live, configuration.wanted()) else {
+            self.serving.trusts(None);
+            return Ok(());
+        };
+        let connection = match &self.connection {
+            Some(connection) => Some(connection.clone()),
+            None => {
+                let connection = self.cluster.connection(source).await;
+                connection.map_err(|failure| failure.error.to_string())?
+            }
+        };
+        let Some(connection) = connection else { return Ok(()) };
+        let (platform, trouble) = self.discovery.look(&connection, wanted).await?;
+        self.serving.trusts(trouble);
+        configuration.set_platform(platform);
+        Ok(())
     }
 
     fn tell(&self, severity: Severity, reason: &'static str, note: &str) {
@@ -317,14 +353,6 @@ impl Reload {
             let note = note.to_owned();
             tokio::spawn(async move { events.tell(severity, reason, "Reload", &note).await });
         }
-    }
-}
-
-/// Registries are asked about what is new in the file only, see [`super::super::registry`].
-fn look_at(config: &ConfigArgs) -> Look {
-    match config.configuration() {
-        Ok(configuration) => Look { id: configuration.digest(), configuration: Ok(configuration) },
-        Err(error) => Look { id: format!("error: {error}"), configuration: Err(error.to_string()) },
     }
 }
 

@@ -9,6 +9,7 @@
 pub(super) mod cache;
 pub(super) mod certificates;
 pub(super) mod cluster;
+pub(super) mod identities;
 pub(super) mod lockout;
 pub(super) mod others;
 pub(super) mod permissions;
@@ -78,6 +79,7 @@ pub(super) const THEMES: [&Theme; 10] = [
     &lockout::THEME,
     &servers::THEME,
     &permissions::THEME,
+    &identities::THEME,
     &replicas::THEME,
     &cache::THEME,
     &others::THEME,

@@ -4,6 +4,7 @@ mod cache;
 mod certificates;
 mod cluster;
 mod leases;
+mod identities;
 mod lockout;
 mod network;
 mod others;
@@ -36,6 +37,7 @@ pub(super) fn examine(facts: &Facts, days: Days) -> Findings {
         pods::check(facts, &mut found);
         network::check(facts, &mut found);
         permissions::check(facts, &mut found);
+        identities::check(facts, &mut found);
         replicas::check(facts, &mut found);
         leases::check(facts, &mut found);
         cache::check(facts, &mut found);

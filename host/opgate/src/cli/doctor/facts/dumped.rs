@@ -99,6 +99,7 @@ impl Dumped {
                 // Those of nodes are renewed every ten seconds.
                 newest = newest.max(lease::renewed(&object));
             }
+            facts.olm.extend(needed::olm(&object));
             let counts = match kind {
                 Kind::ClusterRoleBinding | Kind::RoleBinding => needed::binds(&object, &namespace),
                 Kind::Namespace | Kind::Node | Kind::Mutating => true,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Configuration, ModuleSource, Set};
+use opgate_admission::policy::{Configuration, ModuleSource, Origin, Set, Trust};
 use opgate_certs::words::causes;
 use opgate_text::one_line;
 use serde_json::Value;
@@ -38,6 +38,8 @@ pub(in crate::cli::doctor) struct Expected {
     /// Names of the policies.
     pub(in crate::cli::doctor) policies: Vec<String>,
     pub(in crate::cli::doctor) needs: Vec<Need>,
+    /// The profile and the identities, if they are known.
+    pub(in crate::cli::doctor) trust: Option<Trust>,
 }
 
 /// What a server needs to do with a resource.
@@ -61,7 +63,8 @@ pub(in crate::cli::doctor) fn expected(
     config: &ConfigArgs,
 ) -> Result<Expected, Failure> {
     if let Some(path) = &config.config {
-        let configuration = config.configuration()?;
+        let mut configuration = config.configuration()?;
+        complete(facts, &mut configuration);
         let set = config.complete_set_of(&configuration, Source::Absent)?;
         return Ok(of_set(facts, &set, path.display().to_string()));
     }
@@ -82,7 +85,7 @@ fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
         let source = "the default configuration".to_owned();
         let configuration =
             Configuration::builtin(opgate_admission::policy::Profile::default(), BUILTINS);
-        return loaded(facts, config, &configuration, source);
+        return loaded(facts, config, configuration, source);
     }
     let Some((name, key)) = workload.config_map() else {
         let why = "the servers do not read it from a ConfigMap; name the file with --config";
@@ -113,16 +116,25 @@ fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
         );
         return unknown(&source, &why);
     }
-    loaded(facts, config, &configuration, source)
+    loaded(facts, config, configuration, source)
+}
+
+/// What the servers have found out about the cluster, as far as it is known.
+fn complete(facts: &Facts, configuration: &mut Configuration) {
+    if let Some(Ok(platform)) = &facts.platform {
+        configuration.set_platform(platform.clone());
+    }
+    configuration.for_any_cluster();
 }
 
 fn loaded(
     facts: &Facts,
     config: &ConfigArgs,
-    configuration: &Configuration,
+    mut configuration: Configuration,
     source: String,
 ) -> Expected {
-    match config.complete_set_of(configuration, Source::Absent) {
+    complete(facts, &mut configuration);
+    match config.complete_set_of(&configuration, Source::Absent) {
         Ok(set) => of_set(facts, &set, source),
         Err(failure) => {
             let broken = Some(one_line(&causes(failure.error.as_ref()), 1_024));
@@ -162,7 +174,8 @@ fn of_set(facts: &Facts, set: &Set, source: String) -> Expected {
         webhooks: with,
         without_conditions: without,
         policies: policies.iter().map(|policy| policy.name.clone()).collect(),
-        needs: [needs(&Permissions::usual().of(&policies)), kept(facts)].concat(),
+        needs: [needs(&Permissions::usual().of(&policies, set.wanted())), kept(facts)].concat(),
+        trust: Some(set.trust()).filter(|trust| trust.origin != Origin::Default).cloned(),
         ..Expected::default()
     }
 }

@@ -4,11 +4,13 @@
 //! webhooks ─▶ installation ─▶ its namespace ─▶ what Deployment, bindings and webhooks name
 //! ```
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use opgate_admission::cluster::{Connection, Refused, Release, Selected};
+use opgate_admission::policy::{Platform, Wanted};
 use opgate_cluster::Resource;
 use opgate_document::Document;
 use opgate_server::ClusterState;
@@ -104,14 +106,24 @@ impl Live {
             }
             self.named(&mut facts).await;
             self.states(&mut facts).await;
+            let olm = RefCell::new(BTreeSet::new());
             for kind in [Kind::ClusterRoleBinding, Kind::RoleBinding] {
-                let is_needed = |binding: &Object| needed::binds(binding, &namespace);
+                let is_needed = |binding: &Object| {
+                    olm.borrow_mut().extend(needed::olm(binding));
+                    needed::binds(binding, &namespace)
+                };
                 let all = self.list(kind, Selected::default(), is_needed).await;
                 take(&mut facts, kind, all);
             }
+            facts.olm = olm.into_inner();
             self.roles(&mut facts).await;
         }
         self.others(&mut facts).await;
+        let finding = Platform::find(&self.connection, Wanted::ALL);
+        facts.platform = Some(match tokio::time::timeout_at(self.end, finding).await {
+            Ok(found) => found.map_err(|refused| refused.why),
+            Err(_) => Err(OVER.to_owned()),
+        });
         facts
     }
 

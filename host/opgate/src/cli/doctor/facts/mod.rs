@@ -22,6 +22,7 @@ pub(super) mod workload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
+use opgate_admission::policy::Platform;
 use opgate_controller::{NAME_LABEL, OWNER};
 use opgate_server::ClusterState;
 
@@ -82,6 +83,10 @@ pub(super) struct Facts {
     pub(super) failed: Vec<(String, String)>,
     /// Services of others that could not be read, namespace and name.
     pub(super) unreachable: BTreeSet<(String, String)>,
+    /// What the cluster is, or why that could not be read; none if it was not asked.
+    pub(super) platform: Option<Result<Platform, String>>,
+    /// Service accounts with the role of OLM, as users.
+    pub(super) olm: BTreeSet<String>,
 }
 
 impl Facts {
@@ -100,6 +105,8 @@ impl Facts {
             unread: BTreeMap::new(),
             failed: Vec::new(),
             unreachable: BTreeSet::new(),
+            platform: None,
+            olm: BTreeSet::new(),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use opgate_upstream::controllers::OLM_ROLE;
 use serde_json::Value;
 
 use super::Facts;
@@ -37,6 +38,20 @@ fn is_of(subject: &Value, namespace: &str) -> bool {
         },
         _ => false,
     }
+}
+
+/// The service accounts to which a binding gives the role of OLM in the whole cluster, as users.
+pub(in crate::cli::doctor) fn olm(binding: &Object) -> Vec<String> {
+    if binding.kind != Kind::ClusterRoleBinding || binding.text("/roleRef/name") != OLM_ROLE {
+        return Vec::new();
+    }
+    let subjects = list(&binding.value, "/subjects").iter();
+    let accounts = subjects.filter(|subject| text(subject, "/kind") == "ServiceAccount");
+    let user = |subject| {
+        let (namespace, name) = (text(subject, "/namespace"), text(subject, "/name"));
+        format!("system:serviceaccount:{namespace}:{name}")
+    };
+    accounts.map(user).take(MOST_NAMED).collect()
 }
 
 /// The roles that bindings name: kind, namespace and name.

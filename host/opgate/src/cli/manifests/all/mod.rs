@@ -37,7 +37,7 @@ use super::network::label;
 use super::permissions::{Permissions, Roles};
 use crate::cli::{ConfigArgs, Failure};
 use crate::registration::names::{is_label, namespace, object_name};
-use opgate_admission::policy::{ModuleSource, Policy};
+use opgate_admission::policy::{ModuleSource, Policy, Wanted};
 use opgate_controller::NAME_LABEL;
 
 /// The configuration that an installation starts with if no other is given.
@@ -148,6 +148,8 @@ pub(super) struct Installation {
     pub(super) absent: BTreeSet<String>,
     /// The text of the configuration.
     pub(super) configuration: String,
+    /// What servers read to know their cluster.
+    pub(super) wanted: Option<Wanted>,
 }
 
 impl InstallationArgs {
@@ -157,7 +159,9 @@ impl InstallationArgs {
             Some(path) => text(path)?,
             None => DEFAULT_CONFIGURATION.to_owned(),
         };
-        for policy in config.configuration()?.policies {
+        let read = config.configuration()?;
+        let wanted = read.wanted();
+        for policy in read.policies {
             match &policy.module {
                 ModuleSource::Builtin(_) => {}
                 ModuleSource::File(path) => tracing::warn!(
@@ -204,6 +208,7 @@ impl InstallationArgs {
             labels: labels.into_iter().chain([own_label()]).collect(),
             absent: self.absent.into_iter().collect(),
             configuration,
+            wanted,
         })
     }
 }
@@ -242,7 +247,8 @@ impl Installation {
 
     /// What permits to read what the policies read.
     fn roles(&self, policies: &[&Policy]) -> Roles {
-        let mut roles = Permissions::new(&self.namespace, &self.name, &self.name).roles(policies);
+        let mut roles = Permissions::new(&self.namespace, &self.name, &self.name)
+            .roles(policies, self.wanted);
         roles.places.retain(|(place, _)| !self.absent.contains(place));
         roles
     }

@@ -241,7 +241,7 @@ fn follows(
         return Err(broken.error.clone());
     }
     let policies: Vec<&Policy> = set.policies().iter().map(AsRef::as_ref).collect();
-    let granted = Permissions::usual().of(&policies);
+    let granted = Permissions::usual().of(&policies, None);
     let items = granted.get("items").and_then(Value::as_array).into_iter().flatten();
     let permissions = items.flat_map(|role| {
         let namespace = role.pointer("/metadata/namespace").cloned();

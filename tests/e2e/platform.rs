@@ -1,0 +1,396 @@
+//! A server learns from its cluster which edition applies and as whom OLM and RukPak run, and trusts nobody
+//! whom an administrator has not installed.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use opgate::cluster::Connection;
+use opgate::policy::{Platform, Profile, Wanted};
+use serde_json::{Value, json};
+use testkit::fake::{FakeCluster, Scope};
+use testkit::reviews::{self, GOOSE, OLM, group};
+use testkit::{Server, configuration, until};
+
+use crate::BINARY;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const CONFIG: &str = "config.openshift.io";
+const OLM_ROLE: &str = "system:controller:operator-lifecycle-manager";
+const OLM_ACCOUNT: &str = "olm-operator-serviceaccount";
+
+fn olm_of(namespace: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{OLM_ACCOUNT}")
+}
+
+fn role(name: &str, rules: Value) -> Value {
+    json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+}
+
+fn everything() -> Value {
+    let verbs =
+        ["watch", "list", "get", "create", "update", "patch", "delete", "deletecollection", "escalate", "bind"];
+    json!([
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": verbs},
+        {"nonResourceURLs": ["*"], "verbs": ["*"]},
+    ])
+}
+
+fn binding(name: &str, role: &str, namespace: &str, account: &str) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": account}],
+    })
+}
+
+fn bind(cluster: &FakeCluster, object: Value) {
+    let plural = if object["kind"] == "ClusterRole" { "clusterroles" } else { "clusterrolebindings" };
+    cluster.apply(RBAC, "v1", plural, object);
+}
+
+/// OLM as its chart installs it into a namespace.
+fn install_olm(cluster: &FakeCluster, namespace: &str) {
+    bind(cluster, role(OLM_ROLE, everything()));
+    let name = format!("olm-operator-binding-{namespace}");
+    bind(cluster, binding(&name, OLM_ROLE, namespace, OLM_ACCOUNT));
+}
+
+/// OpenShift with a version that is installed.
+fn be_openshift(cluster: &FakeCluster, version: &str) {
+    cluster.install(CONFIG, "v1", "clusterversions", "ClusterVersion", Scope::Cluster);
+    cluster.apply(
+        CONFIG,
+        "v1",
+        "clusterversions",
+        json!({
+            "apiVersion": format!("{CONFIG}/v1"), "kind": "ClusterVersion",
+            "metadata": {"name": "version"},
+            "status": {
+                "desired": {"version": version},
+                "history": [{"state": "Completed", "version": version}],
+            },
+        }),
+    );
+}
+
+async fn find(cluster: &FakeCluster) -> Result<Platform, opgate::cluster::Refused> {
+    let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
+    Platform::find(&connection, Wanted::ALL).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn controllers_are_found_where_administrators_installed_them() {
+    for namespace in ["olm", "operator-lifecycle-manager", "openshift-operator-lifecycle-manager"] {
+        let cluster = reviews::cluster();
+        install_olm(&cluster, namespace);
+        let found = find(&cluster).await.unwrap();
+        assert_eq!((found.profile, found.olm), (Profile::Upstream, vec![olm_of(namespace)]));
+        assert!(found.rukpak.is_empty());
+    }
+    for namespace in ["rukpak-system", "openshift-rukpak", "olmv1-system"] {
+        let cluster = reviews::cluster();
+        let token = json!([{"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]}]);
+        for (name, rules) in [("core-admin", everything()), ("helm-provisioner-admin", token)] {
+            bind(&cluster, role(name, rules));
+            bind(&cluster, binding(name, name, namespace, name));
+        }
+        let user = |name: &str| format!("system:serviceaccount:{namespace}:{name}");
+        let found = find(&cluster).await.unwrap();
+        assert_eq!(found.rukpak, [user("core-admin"), user("helm-provisioner-admin")]);
+        assert!(found.olm.is_empty());
+    }
+}
+
+/// Whoever may create a namespace creates what they like in it; some may create roles as well, with what they
+/// have themselves.
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_never_become_trusted() {
+    let cluster = reviews::cluster();
+    install_olm(&cluster, "operator-lifecycle-manager");
+    cluster.install("apps", "v1", "deployments", "Deployment", Scope::Namespaced);
+    for (namespace, account, deployment) in [
+        ("olm", OLM_ACCOUNT, "olm-operator"),
+        ("openshift-operator-lifecycle-manager", OLM_ACCOUNT, "olm-operator"),
+        ("rukpak-system", "core-admin", "core"),
+        ("openshift-rukpak", "core-admin", "core"),
+    ] {
+        cluster.apply("", "v1", "namespaces", reviews::namespace(namespace));
+        let metadata = |name: &str| json!({"name": name, "namespace": namespace});
+        let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(account)});
+        cluster.apply("", "v1", "serviceaccounts", object);
+        let spec = json!({"template": {"spec": {"serviceAccountName": account}}});
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(deployment), "spec": spec});
+        cluster.apply("apps", "v1", "deployments", object);
+    }
+    let trusted = async |what: &str| {
+        let found = find(&cluster).await.unwrap();
+        assert_eq!(found.olm, [olm_of("operator-lifecycle-manager")], "{what}");
+        assert!(found.rukpak.is_empty(), "{what}: {:?}", found.rukpak);
+    };
+    trusted("namespaces, accounts and Deployments").await;
+
+    let own = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["*"], "verbs": ["*"]}]);
+    bind(&cluster, role("core-admin", own));
+    bind(&cluster, binding("core-admin", "core-admin", "rukpak-system", "core-admin"));
+    trusted("a role of the right name").await;
+
+    bind(&cluster, binding("core-admin", "view", "rukpak-system", "core-admin"));
+    bind(&cluster, binding("olm-operator-binding-olm", "view", "olm", OLM_ACCOUNT));
+    trusted("another role").await;
+
+    // The account of OLM that is there is not another account of its namespace.
+    bind(&cluster, binding("olm-operator-binding-olm", OLM_ROLE, "olm", "default"));
+    trusted("another account").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_no_upstream() {
+    for (group, plural) in
+        [(CONFIG, "clusterversions"), (RBAC, "clusterrolebindings"), (RBAC, "clusterroles")]
+    {
+        let cluster = reviews::cluster();
+        be_openshift(&cluster, "4.14.2");
+        install_olm(&cluster, "openshift-operator-lifecycle-manager");
+        cluster.forbid(group, plural);
+        let refused = find(&cluster).await.unwrap_err();
+        assert!(refused.is_forbidden && refused.why.starts_with(plural), "{refused:?}");
+    }
+    let cluster = reviews::cluster();
+    be_openshift(&cluster, "");
+    assert!(!find(&cluster).await.unwrap_err().is_forbidden);
+}
+
+async fn verbose(server: &Server) -> String {
+    server.get("/readyz?verbose").await.1
+}
+
+async fn trust(server: &Server) -> Value {
+    let policies: Value = serde_json::from_str(&server.get("/policies").await.1).unwrap();
+    policies["trust"].clone()
+}
+
+/// What OLM writes when two groups provide the same API.
+fn provides(user: &str) -> String {
+    let group = |apis: &str| group("b", "g", &["shared"], apis);
+    let of = json!({"group": OLM, "version": "v1", "resource": "operatorgroups", "kind": "OperatorGroup"});
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u", "kind": of, "resource": of, "operation": "UPDATE", "name": "g",
+            "namespace": "b", "dryRun": true, "userInfo": {"username": user},
+            "object": group(GOOSE), "oldObject": group(""),
+        },
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_trusts_the_olm_of_its_cluster_and_no_other() {
+    let cluster = reviews::cluster();
+    install_olm(&cluster, "operator-lifecycle-manager");
+    cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
+    let server = reviews::serve(BINARY, &cluster, &["--reload", "20ms"]);
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    let mut client = server.connect().await;
+    let mut says =
+        async |user: &str| client.review(provides(user)).await.unwrap().message();
+    assert_eq!(says(&olm_of("operator-lifecycle-manager")).await, "allowed");
+    for namespace in ["olm", "openshift-operator-lifecycle-manager"] {
+        assert!(says(&olm_of(namespace)).await.contains(GOOSE), "{namespace}");
+    }
+    let user = olm_of("operator-lifecycle-manager");
+    let line = format!("[+]profile upstream (of the cluster); OLM: {user} (of the cluster); RukPak: none (of the cluster)\n");
+    let shown = verbose(&server).await;
+    assert!(shown.contains(&line), "{shown}");
+    assert_eq!(trust(&server).await["olm"], json!({"users": [user], "origin": "cluster"}));
+
+    // It moves.
+    cluster.delete(RBAC, "clusterrolebindings", "", "olm-operator-binding-operator-lifecycle-manager");
+    install_olm(&cluster, "olm");
+    until("the other OLM", async || trust(&server).await["olm"]["users"][0] == olm_of("olm")).await;
+    assert_eq!(says(&olm_of("olm")).await, "allowed");
+    assert!(says(&olm_of("operator-lifecycle-manager")).await.contains(GOOSE));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn update_of_openshift_is_taken_over_and_a_refusal_loosens_nothing() {
+    let cluster = reviews::cluster();
+    be_openshift(&cluster, "4.14.2");
+    install_olm(&cluster, "openshift-operator-lifecycle-manager");
+    let server = reviews::serve(BINARY, &cluster, &["--reload", "20ms"]);
+    let first = trust(&server).await;
+    assert_eq!((&first["profile"], &first["version"]), (&json!("ocp-4.12"), &json!("4.14.2")));
+    assert_eq!(first["origin"], "cluster");
+
+    be_openshift(&cluster, "4.16.1");
+    until("the edition", async || trust(&server).await["profile"] == "ocp-4.15").await;
+
+    for (group, plural) in [(CONFIG, "clusterversions"), (RBAC, "clusterrolebindings")] {
+        cluster.forbid(group, plural);
+        let says = format!("as it was found before: {plural}");
+        until("the warning", async || verbose(&server).await.contains(&says)).await;
+        cluster.allow(group, plural);
+        until("no warning", async || !verbose(&server).await.contains("found before")).await;
+    }
+    cluster.uninstall(CONFIG, "clusterversions");
+    until("the warning", async || verbose(&server).await.contains("come or gone")).await;
+    let last = trust(&server).await;
+    assert_eq!((&last["profile"], &last["version"]), (&json!("ocp-4.15"), &json!("4.16.1")));
+    assert_eq!(server.get("/readyz").await.0, 200);
+}
+
+/// A configuration that fixes the profile reads nothing of it, and one that leaves it to the cluster is taken
+/// over only once that is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn fixed_profile_needs_no_permission() {
+    let cluster = reviews::cluster();
+    install_olm(&cluster, "olm");
+    cluster.forbid(CONFIG, "clusterversions");
+    let text = |profile: &str| {
+        let mut file: Value = serde_json::from_str(&configuration(&[json!({
+            "name": "operator-group", "limits": {"time": "20s"},
+        })]))
+        .unwrap();
+        file["profile"] = profile.into();
+        file.to_string()
+    };
+    let mut files = testkit::ConfigMap::new(&[("opgate.yaml", &text("upstream"))]);
+    let (config, kubeconfig) = (files.path("opgate.yaml"), cluster.kubeconfig());
+    let arguments = [
+        "--config", config.to_str().unwrap(), "--kubeconfig", kubeconfig.to_str().unwrap(),
+        "--reload", "20ms",
+    ];
+    let server = Server::start(BINARY, None, &arguments);
+    let fixed = trust(&server).await;
+    assert_eq!((&fixed["profile"], &fixed["origin"]), (&json!("upstream"), &json!("configuration")));
+    assert!(!cluster.requests().iter().any(|request| request.contains("clusterversions")));
+
+    files.swap(&[("opgate.yaml", &text("auto"))]);
+    let kept = "the last good one: profile auto: clusterversions";
+    until("the refusal", async || verbose(&server).await.contains(kept)).await;
+    assert_eq!(trust(&server).await, fixed);
+    cluster.allow(CONFIG, "clusterversions");
+    until("the cluster", async || trust(&server).await["origin"] == "cluster").await;
+    assert_eq!(trust(&server).await["olm"]["users"], json!([olm_of("olm")]));
+}
+
+/// A server that has not said yet where it serves.
+struct Starting {
+    child: Child,
+    ops: SocketAddr,
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Starting {
+    fn new(cluster: &FakeCluster) -> Self {
+        let mut command = Command::new(BINARY);
+        command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
+        command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
+        command.args(["--ops-listen", "127.0.0.1:0", "--tls-dir", "/nonexistent", "--kubeconfig"]);
+        command.arg(cluster.kubeconfig()).stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let ops = lines.find_map(|line| {
+            let entry: Value = serde_json::from_str(&line).ok()?;
+            (entry["message"] == "loading policies").then(|| entry["ops"].as_str()?.parse().ok())?
+        });
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, ops: ops.expect("the ops port is open") }
+    }
+
+    fn readiness(&self) -> String {
+        let mut stream = TcpStream::connect(self.ops).unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_is_not_ready_until_its_cluster_is_known() {
+    let cluster = reviews::cluster();
+    cluster.forbid(CONFIG, "clusterversions");
+    let mut server = Starting::new(&cluster);
+    until("the reason", async || {
+        let answer = server.readiness();
+        answer.starts_with("HTTP/1.1 503")
+            && answer.contains("profile auto: clusterversions.config.openshift.io version: forbidden")
+            && answer.contains("opgate manifests rbac")
+    })
+    .await;
+    // It ends in time, though.
+    let id = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert!(server.child.wait().unwrap().success());
+}
+
+fn run(arguments: &[&str]) -> (bool, String, String) {
+    let mut command = Command::new(BINARY);
+    command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
+    let output = command.args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn config_init_fixes_what_is_found() {
+    let cluster = reviews::cluster();
+    be_openshift(&cluster, "4.17.0");
+    install_olm(&cluster, "openshift-operator-lifecycle-manager");
+    let kubeconfig = cluster.kubeconfig();
+    let arguments =
+        ["config", "init", "--from-cluster", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let (done, printed, said) = run(&arguments);
+    let user = olm_of("openshift-operator-lifecycle-manager");
+    assert!(done && printed.contains("OpenShift 4.17.0"), "{said}");
+    let fixed = format!("profile: ocp-4.15\nidentities:\n  olm: [\"{user}\"]\n  rukpak: []\n");
+    assert!(printed.ends_with(&fixed), "{printed}");
+    let requests = cluster.requests();
+    assert!(requests.iter().all(|request| request.starts_with("GET ")), "{requests:?}");
+
+    cluster.forbid(RBAC, "clusterrolebindings");
+    let (done, printed, said) = run(&arguments);
+    assert!(!done && printed.is_empty() && said.contains("clusterrolebindings"), "{said}");
+}
+
+/// Single objects, and none where the configuration says everything.
+#[test]
+fn manifests_permit_what_a_server_reads_of_its_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("opgate.yaml");
+    let reads = |text: &str, more: &[&str]| -> Vec<Value> {
+        let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n";
+        std::fs::write(&path, format!("{head}{text}")).unwrap();
+        let config = ["--config", path.to_str().unwrap(), "-o", "json"];
+        let (done, printed, said) = run(&[&["manifests"], more, &config[..]].concat());
+        assert!(done, "{said}");
+        let list: Value = serde_json::from_str(&printed).unwrap();
+        let roles = list["items"].as_array().unwrap().iter();
+        let roles = roles.filter(|role| role["kind"] == "ClusterRole");
+        let rules = roles.flat_map(|role| role["rules"].as_array().unwrap().clone());
+        rules.filter(|rule| rule["verbs"] == json!(["get"])).collect()
+    };
+    let version = json!({
+        "apiGroups": [CONFIG], "resources": ["clusterversions"], "resourceNames": ["version"],
+        "verbs": ["get"],
+    });
+    for command in [&["rbac"][..], &["all", "--image", "x"]] {
+        let all = reads("", command);
+        assert_eq!(all.len(), 3, "{all:?}");
+        assert_eq!(all[0], version);
+        assert!(all.iter().all(|rule| rule["resourceNames"].as_array().unwrap().len() <= 5));
+        assert_eq!(reads("profile: auto", command), all);
+        assert_eq!(reads("profile: ocp-4.12", command), [Value::Null; 0]);
+        let listed = "identities: {olm: [me], rukpak: []}";
+        assert_eq!(reads(listed, command), std::slice::from_ref(&version));
+    }
+}
