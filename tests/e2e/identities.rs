@@ -97,8 +97,20 @@ async fn a_configuration_says_as_whom_controllers_run() {
         ("", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some(OPENSHIFT_RUKPAK)),
         ("profile: auto\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some(OPENSHIFT_RUKPAK)),
         ("profile: upstream\n", &all, UPSTREAM, [OPENSHIFT, "me", "own"], Some(RUKPAK)),
-        ("identities: {olm: [me]}\n", &all, "me", [OPENSHIFT, UPSTREAM, "own"], Some(OPENSHIFT_RUKPAK)),
-        ("identities: {olm: [me]}\n", &first, "own", [OPENSHIFT, UPSTREAM, "me"], Some(OPENSHIFT_RUKPAK)),
+        (
+            "identities: {olm: [me]}\n",
+            &all,
+            "me",
+            [OPENSHIFT, UPSTREAM, "own"],
+            Some(OPENSHIFT_RUKPAK),
+        ),
+        (
+            "identities: {olm: [me]}\n",
+            &first,
+            "own",
+            [OPENSHIFT, UPSTREAM, "me"],
+            Some(OPENSHIFT_RUKPAK),
+        ),
         ("identities: {rukpak: [me]}\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], Some("me")),
         ("identities: {rukpak: []}\n", &all, OPENSHIFT, [UPSTREAM, "me", "own"], None),
     ] {

@@ -28,8 +28,18 @@ fn role(name: &str, rules: Value) -> Value {
 }
 
 fn everything() -> Value {
-    let verbs =
-        ["watch", "list", "get", "create", "update", "patch", "delete", "deletecollection", "escalate", "bind"];
+    let verbs = [
+        "watch",
+        "list",
+        "get",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+        "escalate",
+        "bind",
+    ];
     json!([
         {"apiGroups": ["*"], "resources": ["*"], "verbs": verbs},
         {"nonResourceURLs": ["*"], "verbs": ["*"]},
@@ -46,7 +56,8 @@ fn binding(name: &str, role: &str, namespace: &str, account: &str) -> Value {
 }
 
 fn bind(cluster: &FakeCluster, object: Value) {
-    let plural = if object["kind"] == "ClusterRole" { "clusterroles" } else { "clusterrolebindings" };
+    let plural =
+        if object["kind"] == "ClusterRole" { "clusterroles" } else { "clusterrolebindings" };
     cluster.apply(RBAC, "v1", plural, object);
 }
 
@@ -118,7 +129,8 @@ async fn tenants_never_become_trusted() {
     ] {
         cluster.apply("", "v1", "namespaces", reviews::namespace(namespace));
         let metadata = |name: &str| json!({"name": name, "namespace": namespace});
-        let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(account)});
+        let object =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(account)});
         cluster.apply("", "v1", "serviceaccounts", object);
         let spec = json!({"template": {"spec": {"serviceAccountName": account}}});
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(deployment), "spec": spec});
@@ -194,20 +206,26 @@ async fn server_trusts_the_olm_of_its_cluster_and_no_other() {
     let server = reviews::serve(BINARY, &cluster, &["--reload", "20ms"]);
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
     let mut client = server.connect().await;
-    let mut says =
-        async |user: &str| client.review(provides(user)).await.unwrap().message();
+    let mut says = async |user: &str| client.review(provides(user)).await.unwrap().message();
     assert_eq!(says(&olm_of("operator-lifecycle-manager")).await, "allowed");
     for namespace in ["olm", "openshift-operator-lifecycle-manager"] {
         assert!(says(&olm_of(namespace)).await.contains(GOOSE), "{namespace}");
     }
     let user = olm_of("operator-lifecycle-manager");
-    let line = format!("[+]profile upstream (of the cluster); OLM: {user} (of the cluster); RukPak: none (of the cluster)\n");
+    let line = format!(
+        "[+]profile upstream (of the cluster); OLM: {user} (of the cluster); RukPak: none (of the cluster)\n"
+    );
     let shown = verbose(&server).await;
     assert!(shown.contains(&line), "{shown}");
     assert_eq!(trust(&server).await["olm"], json!({"users": [user], "origin": "cluster"}));
 
     // It moves.
-    cluster.delete(RBAC, "clusterrolebindings", "", "olm-operator-binding-operator-lifecycle-manager");
+    cluster.delete(
+        RBAC,
+        "clusterrolebindings",
+        "",
+        "olm-operator-binding-operator-lifecycle-manager",
+    );
     install_olm(&cluster, "olm");
     until("the other OLM", async || trust(&server).await["olm"]["users"][0] == olm_of("olm")).await;
     assert_eq!(says(&olm_of("olm")).await, "allowed");
@@ -259,12 +277,19 @@ async fn fixed_profile_needs_no_permission() {
     let mut files = testkit::ConfigMap::new(&[("opgate.yaml", &text("upstream"))]);
     let (config, kubeconfig) = (files.path("opgate.yaml"), cluster.kubeconfig());
     let arguments = [
-        "--config", config.to_str().unwrap(), "--kubeconfig", kubeconfig.to_str().unwrap(),
-        "--reload", "20ms",
+        "--config",
+        config.to_str().unwrap(),
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--reload",
+        "20ms",
     ];
     let server = Server::start(BINARY, None, &arguments);
     let fixed = trust(&server).await;
-    assert_eq!((&fixed["profile"], &fixed["origin"]), (&json!("upstream"), &json!("configuration")));
+    assert_eq!(
+        (&fixed["profile"], &fixed["origin"]),
+        (&json!("upstream"), &json!("configuration"))
+    );
     assert!(!cluster.requests().iter().any(|request| request.contains("clusterversions")));
 
     files.swap(&[("opgate.yaml", &text("auto"))]);
@@ -323,7 +348,8 @@ async fn server_is_not_ready_until_its_cluster_is_known() {
     until("the reason", async || {
         let answer = server.readiness();
         answer.starts_with("HTTP/1.1 503")
-            && answer.contains("profile auto: clusterversions.config.openshift.io version: forbidden")
+            && answer
+                .contains("profile auto: clusterversions.config.openshift.io version: forbidden")
             && answer.contains("opgate manifests rbac")
     })
     .await;

@@ -329,7 +329,8 @@ fn settings(
         settings.insert("files".to_owned(), Value::Bool(true));
     }
     // Lists of a fixed profile are those of the SDK.
-    let found = configuration.platform().map(|found| [("olm", &found.olm), ("rukpak", &found.rukpak)]);
+    let found =
+        configuration.platform().map(|found| [("olm", &found.olm), ("rukpak", &found.rukpak)]);
     let found = found.into_iter().flatten().map(|(key, users)| (key, users.as_slice()));
     for (key, users) in configuration.identities.lists().chain(found) {
         if has(&format!("identities/properties/{key}")) {

@@ -151,10 +151,8 @@ async fn one(
     let found = found.map_err(|refused| Refused { why: about(&refused.why), ..refused })?;
     let Some(document) = found else { return Ok(None) };
     let value = serde_json::from_str(&document.root().raw());
-    let unread = |error: serde_json::Error| Refused {
-        is_forbidden: false,
-        why: about(&error.to_string()),
-    };
+    let unread =
+        |error: serde_json::Error| Refused { is_forbidden: false, why: about(&error.to_string()) };
     value.map(Some).map_err(unread)
 }
 
@@ -235,7 +233,10 @@ mod tests {
             }})
         };
         for (entries, expected) in [
-            (&[("Partial", "4.16.1"), ("Completed", "4.15.9"), ("Completed", "4.14.1")][..], "4.15.9"),
+            (
+                &[("Partial", "4.16.1"), ("Completed", "4.15.9"), ("Completed", "4.14.1")][..],
+                "4.15.9",
+            ),
             (&[("Completed", "4.16.1"), ("Completed", "4.15.9")], "4.16.1"),
             (&[("Partial", "4.16.1")], "4.17.0"),
             (&[], "4.17.0"),
@@ -267,10 +268,9 @@ mod tests {
 
     #[test]
     fn only_roles_of_administrators_prove_anything() {
-        let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| {
-            json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
-        };
-        let olm = ["watch", "list", "get", "create", "update", "patch", "delete", "escalate", "bind"];
+        let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
+        let olm =
+            ["watch", "list", "get", "create", "update", "patch", "delete", "escalate", "bind"];
         for (rules, expected) in [
             (vec![rule(&["*"], &["*"], &["*"])], true),
             (vec![rule(&["*"], &["*"], &olm)], true),
@@ -282,11 +282,15 @@ mod tests {
             (vec![rule(&["*"], &["bundledeployments"], &["*"])], false),
             (vec![json!({"nonResourceURLs": ["*"], "verbs": ["*"]})], false),
             (
-                vec![json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"], "resourceNames": ["a"]})],
+                vec![
+                    json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"], "resourceNames": ["a"]}),
+                ],
                 false,
             ),
             (
-                vec![json!({"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"], "resourceNames": ["a"]})],
+                vec![
+                    json!({"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"], "resourceNames": ["a"]}),
+                ],
                 false,
             ),
         ] {
@@ -313,7 +317,11 @@ mod tests {
             ("Group", "", "system:serviceaccounts:olm", "ClusterRole", false),
             ("ServiceAccount", "olm", account.name, "Role", false),
         ] {
-            assert_eq!(binds(&binding(kind, namespace, name, role), account), expected, "{kind} {name}");
+            assert_eq!(
+                binds(&binding(kind, namespace, name, role), account),
+                expected,
+                "{kind} {name}"
+            );
         }
         assert!(!binds(&json!({}), account));
     }

@@ -20,9 +20,7 @@ use super::load::{Context, Loaded, load};
 use super::loading::Loading;
 use super::review_time::ReviewTime;
 use super::scope::labels_of;
-use super::{
-    Decision, Mode, OnError, Overload, Policy, PolicyFault, Requests, Trust, Wanted,
-};
+use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, Requests, Trust, Wanted};
 use crate::cluster::{
     self, Cluster, Direct, Exactness, Reading, Sampling, Source, View, Watches, World,
 };

@@ -82,7 +82,8 @@ impl Trust {
             } else if let Some(users) = found {
                 Users { users: users.clone(), origin: Origin::Cluster }
             } else {
-                let accounts = controllers::accounts(controller, platform_of(configuration.profile));
+                let accounts =
+                    controllers::accounts(controller, platform_of(configuration.profile));
                 Users { users: accounts.map(Account::user).collect(), origin: Origin::Profile }
             }
         };

@@ -220,11 +220,6 @@ impl ConfigArgs {
         served.load_beside(configuration, cache, compiler, &Loading::default())
     }
 
-    /// The policies, all of which can be used.
-    fn complete_set(&self, source: cluster::Source) -> Result<Set, Failure> {
-        self.complete_set_of(&self.configuration()?, source)
-    }
-
     /// The policies as servers run them, whatever their cluster is.
     fn servers_set(&self) -> Result<Set, Failure> {
         let mut configuration = self.configuration()?;
@@ -232,6 +227,7 @@ impl ConfigArgs {
         self.complete_set_of(&configuration, cluster::Source::Absent)
     }
 
+    /// The policies, all of which can be used.
     fn complete_set_of(
         &self,
         configuration: &Configuration,

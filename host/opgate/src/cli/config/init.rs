@@ -75,7 +75,9 @@ impl Init {
 fn text(platform: Option<&Platform>) -> String {
     let mut text = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n".to_owned();
     let Some(Platform { profile, version, olm, rukpak }) = platform else {
-        return format!("{text}# Servers read it from their cluster, and as whom OLM and RukPak run.\nprofile: auto\n");
+        return format!(
+            "{text}# Servers read it from their cluster, and as whom OLM and RukPak run.\nprofile: auto\n"
+        );
     };
     let found = match version {
         Some(version) if version.chars().all(|c| c.is_ascii_graphic()) => {

@@ -356,8 +356,7 @@ fn facts_of(healthy: &[Value], breaks: Vec<Break>) -> Facts {
 
 fn shown(found: &Findings) -> String {
     let mut out = Vec::new();
-    let installation = empty().installation;
-    super::report::text(&mut out, &installation, found).unwrap();
+    super::report::text(&mut out, &empty(), found).unwrap();
     String::from_utf8(out).unwrap()
 }
 

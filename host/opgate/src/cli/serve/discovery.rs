@@ -135,13 +135,8 @@ fn merge(
     found: Result<Platform, String>,
     wanted: Wanted,
 ) -> Result<Known, (Option<Known>, String)> {
-    let known = |platform, trouble| Known {
-        wanted,
-        platform,
-        at: Instant::now(),
-        trouble,
-        is_due: false,
-    };
+    let known =
+        |platform, trouble| Known { wanted, platform, at: Instant::now(), trouble, is_due: false };
     match (before, found) {
         (None, Ok(found)) => {
             tracing::info!(cluster = ?found, "the cluster is known");

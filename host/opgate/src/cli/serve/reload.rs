@@ -316,7 +316,8 @@ impl Reload {
         let config = self.config.clone();
         // Registries are asked about what is new in the file only, see [`super::super::registry`].
         let read = aside(move || config.configuration().map_err(|error| error.to_string())).await?;
-        let failed = |error: String| Look { id: format!("error: {error}"), configuration: Err(error) };
+        let failed =
+            |error: String| Look { id: format!("error: {error}"), configuration: Err(error) };
         let mut configuration = match read {
             Ok(configuration) => configuration,
             Err(error) => return Some(failed(error)),

@@ -3,11 +3,8 @@
 use super::Level::{Critical, Warning};
 use super::{Doc, Theme};
 
-pub(in crate::cli::doctor) const THEME: Theme = Theme {
-    name: "identities",
-    title: "Profile and identities",
-    docs: &[&UNTRUSTED, &PROFILE],
-};
+pub(in crate::cli::doctor) const THEME: Theme =
+    Theme { name: "identities", title: "Profile and identities", docs: &[&UNTRUSTED, &PROFILE] };
 
 pub(in crate::cli::doctor) const UNTRUSTED: Doc = Doc {
     id: "DOC-66",

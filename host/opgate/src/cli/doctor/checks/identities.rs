@@ -20,15 +20,22 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     };
     if let Some(Ok(platform)) = &facts.platform
         && trust.origin == Origin::Configuration
-        && (trust.profile == Profile::Upstream.as_str())
-            != (platform.profile == Profile::Upstream)
+        && (trust.profile == Profile::Upstream.as_str()) != (platform.profile == Profile::Upstream)
     {
         let what = match &platform.version {
-            Some(version) => format!("it is {}, and the cluster is OpenShift {version}", trust.profile),
+            Some(version) => {
+                format!("it is {}, and the cluster is OpenShift {version}", trust.profile)
+            }
             None => format!("it is {}, and the cluster is not OpenShift", trust.profile),
         };
         let repair = "remove `profile` from the configuration, or set it to auto";
-        found.add(&PROFILE, At::other("the profile of the configuration"), "profile", &what, repair);
+        found.add(
+            &PROFILE,
+            At::other("the profile of the configuration"),
+            "profile",
+            &what,
+            repair,
+        );
     }
     if !found.needs(facts, Kind::ClusterRoleBinding, WHAT) {
         return;

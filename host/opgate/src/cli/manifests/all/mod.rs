@@ -247,8 +247,8 @@ impl Installation {
 
     /// What permits to read what the policies read.
     fn roles(&self, policies: &[&Policy]) -> Roles {
-        let mut roles = Permissions::new(&self.namespace, &self.name, &self.name)
-            .roles(policies, self.wanted);
+        let mut roles =
+            Permissions::new(&self.namespace, &self.name, &self.name).roles(policies, self.wanted);
         roles.places.retain(|(place, _)| !self.absent.contains(place));
         roles
     }
