@@ -71,9 +71,13 @@ fn each_part_of_the_configuration_shows_where_it_counts() {
         (
             "policies: [{name: subscription}]",
             "policies: [{name: subscription}]\nprofile: ocp-4.12",
-            &["general"],
-            "/general/0",
-            json!({"field": "profile", "old": null, "new": "ocp-4.12"}),
+            &["general", "permissions"],
+            "/general",
+            json!([
+                {"field": "identities.olm", "old": "auto", "new": ["system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"]},
+                {"field": "identities.rukpak", "old": "auto", "new": ["system:serviceaccount:openshift-rukpak:core-admin", "system:serviceaccount:openshift-rukpak:helm-provisioner-admin"]},
+                {"field": "profile", "old": "auto", "new": "ocp-4.12"},
+            ]),
         ),
         (
             "policies: [{name: subscription}, {name: operator-condition}]",

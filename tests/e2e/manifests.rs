@@ -482,7 +482,8 @@ fn a_broken_policy_is_not_left_out() {
     assert!(err(&output).contains("policy x: "), "{}", err(&output));
 }
 
-/// Roles of a configuration: kind, namespace, and rules as `groups resources verbs`.
+/// Roles of a configuration: kind, namespace, and rules as `groups resources verbs`, except those for single
+/// objects, which no policy needs.
 fn roles(folder: &TempDir) -> Vec<(String, String, Vec<String>)> {
     let output =
         opgate(folder, &["manifests", "rbac", "--config", "opgate.yaml", "--output", "json"]);
@@ -506,10 +507,13 @@ fn roles(folder: &TempDir) -> Vec<(String, String, Vec<String>)> {
                 let parts = ["apiGroups", "resources", "verbs"].map(|member| words(&rule[member]));
                 parts.join(" ")
             };
-            let granted = role["rules"].as_array().unwrap().iter().map(rule).collect();
+            let rules = role["rules"].as_array().unwrap().iter();
+            let granted: Vec<_> =
+                rules.filter(|rule| rule["resourceNames"].is_null()).map(rule).collect();
             let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
             (role["kind"].as_str().unwrap().to_owned(), namespace.to_owned(), granted)
         })
+        .filter(|(.., granted)| !granted.is_empty())
         .collect()
 }
 

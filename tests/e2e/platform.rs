@@ -305,6 +305,7 @@ async fn fixed_profile_needs_no_permission() {
 struct Starting {
     child: Child,
     ops: SocketAddr,
+    _files: tempfile::TempDir,
 }
 
 impl Drop for Starting {
@@ -316,10 +317,13 @@ impl Drop for Starting {
 
 impl Starting {
     fn new(cluster: &FakeCluster) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let tls = files.path().to_str().unwrap();
+        assert!(run(&["certs", "issue", "--out", tls, "--service", "a/b"]).0);
         let mut command = Command::new(BINARY);
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
         command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
-        command.args(["--ops-listen", "127.0.0.1:0", "--tls-dir", "/nonexistent", "--kubeconfig"]);
+        command.args(["--ops-listen", "127.0.0.1:0", "--tls-dir", tls, "--kubeconfig"]);
         command.arg(cluster.kubeconfig()).stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -328,7 +332,7 @@ impl Starting {
             (entry["message"] == "loading policies").then(|| entry["ops"].as_str()?.parse().ok())?
         });
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, ops: ops.expect("the ops port is open") }
+        Self { child, ops: ops.expect("the ops port is open"), _files: files }
     }
 
     fn readiness(&self) -> String {
