@@ -265,12 +265,12 @@ fn permissions(list: &Value) -> BTreeSet<[String; 4]> {
         let namespace = role.pointer("/metadata/namespace").and_then(Value::as_str);
         for rule in list_of(&role, "rules") {
             let names = texts(&rule, "resourceNames");
-            let named = |resource: String| match names.as_slice() {
+            let single = |resource: String| match names.as_slice() {
                 [] => vec![resource],
                 names => names.iter().map(|name| format!("{resource}/{name}")).collect(),
             };
             for group in texts(&rule, "apiGroups") {
-                for resource in texts(&rule, "resources").into_iter().flat_map(named) {
+                for resource in texts(&rule, "resources").into_iter().flat_map(single) {
                     let namespace = namespace.unwrap_or_default().to_owned();
                     let one = |verb| [namespace.clone(), group.clone(), resource.clone(), verb];
                     all.extend(texts(&rule, "verbs").into_iter().map(one));

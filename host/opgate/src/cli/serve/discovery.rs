@@ -113,58 +113,45 @@ impl Discovery {
             Ok(found) => found.map_err(|refused| one_line(&refused.why, LONGEST)),
             Err(_) => Err(format!("the API server does not answer within {} s", TIME.as_secs())),
         };
-        let before = known.take();
-        let now = merge(before, found, wanted);
-        match now {
-            Ok(now) => {
-                let answer = (now.platform.clone(), now.trouble.clone());
-                *known = Some(now);
-                Ok(answer)
-            }
-            Err((before, why)) => {
-                *known = before;
-                Err(why)
-            }
-        }
+        let now = merge(known.as_ref(), found, wanted)?;
+        let answer = (now.platform.clone(), now.trouble.clone());
+        *known = Some(now);
+        Ok(answer)
     }
 }
 
 /// What is known after a look.
 fn merge(
-    before: Option<Known>,
+    before: Option<&Known>,
     found: Result<Platform, String>,
     wanted: Wanted,
-) -> Result<Known, (Option<Known>, String)> {
+) -> Result<Known, String> {
     let known =
         |platform, trouble| Known { wanted, platform, at: Instant::now(), trouble, is_due: false };
-    match (before, found) {
-        (None, Ok(found)) => {
-            tracing::info!(cluster = ?found, "the cluster is known");
-            Ok(known(found, None))
-        }
-        (None, Err(why)) => Err((None, why)),
-        (Some(before), Ok(found)) if before.platform.is_same_kind(&found) => {
+    let Some(before) = before else {
+        let found = found?;
+        tracing::info!(cluster = ?found, "the cluster is known");
+        return Ok(known(found, None));
+    };
+    let why = match found {
+        Ok(found) if before.platform.is_same_kind(&found) => {
             if before.platform != found {
                 tracing::warn!(before = ?before.platform, cluster = ?found, "the cluster has changed");
             }
-            Ok(known(found, None))
+            return Ok(known(found, None));
         }
-        (Some(before), found) if before.wanted == wanted => {
-            let why = found.err().unwrap_or_else(|| {
-                "ClusterVersion version has come or gone; restart the servers to take that over"
-                    .to_owned()
-            });
-            if before.trouble.as_ref() != Some(&why) {
-                tracing::warn!(error = why, "the cluster is taken for what it was");
-            }
-            Ok(known(before.platform, Some(why)))
-        }
-        (before, Err(why)) => Err((before, why)),
-        (before, Ok(_)) => {
-            let why = "ClusterVersion version has come or gone; restart the servers";
-            Err((before, why.to_owned()))
-        }
+        Ok(_) => "ClusterVersion version has come or gone; restart the servers to take that over"
+            .to_owned(),
+        Err(why) => why,
+    };
+    // What was known for another question is no answer to this one.
+    if before.wanted != wanted {
+        return Err(why);
     }
+    if before.trouble.as_ref() != Some(&why) {
+        tracing::warn!(error = why, "the cluster is taken for what it was");
+    }
+    Ok(known(before.platform.clone(), Some(why)))
 }
 
 #[cfg(test)]
@@ -192,7 +179,7 @@ mod tests {
     fn unanswered_look_keeps_what_was_known() {
         let before = platform(Profile::Ocp412, Some("4.14.1"), &[USER]);
         let refused = Err("forbidden".to_owned());
-        let Ok(now) = merge(Some(known(before.clone())), refused, Wanted::ALL) else {
+        let Ok(now) = merge(Some(&known(before.clone())), refused, Wanted::ALL) else {
             panic!("it was known");
         };
         assert_eq!((now.platform, now.trouble.as_deref()), (before, Some("forbidden")));
@@ -206,7 +193,8 @@ mod tests {
             platform(Profile::Ocp415, Some("4.15.0"), &[USER]),
             platform(Profile::Ocp412, Some("4.14.1"), &[]),
         ] {
-            let Ok(now) = merge(Some(known(before.clone())), Ok(after.clone()), Wanted::ALL) else {
+            let Ok(now) = merge(Some(&known(before.clone())), Ok(after.clone()), Wanted::ALL)
+            else {
                 panic!("it is known");
             };
             assert_eq!((now.platform, now.trouble), (after, None));
@@ -218,7 +206,8 @@ mod tests {
         let upstream = platform(Profile::Upstream, None, &[USER]);
         let openshift = platform(Profile::Ocp415, Some("4.16.0"), &[]);
         for (before, after) in [(&upstream, &openshift), (&openshift, &upstream)] {
-            let Ok(now) = merge(Some(known(before.clone())), Ok(after.clone()), Wanted::ALL) else {
+            let Ok(now) = merge(Some(&known(before.clone())), Ok(after.clone()), Wanted::ALL)
+            else {
                 panic!("it is known");
             };
             assert_eq!(&now.platform, before);
@@ -232,9 +221,7 @@ mod tests {
         let before = platform(Profile::Upstream, None, &[]);
         let narrow = Wanted { olm: false, rukpak: false };
         let before = Known { wanted: narrow, ..known(before) };
-        let Err((kept, why)) = merge(Some(before), Err("forbidden".to_owned()), Wanted::ALL) else {
-            panic!("it is not known");
-        };
-        assert_eq!((kept.is_some(), why.as_str()), (true, "forbidden"));
+        let refused = merge(Some(&before), Err("forbidden".to_owned()), Wanted::ALL);
+        assert_eq!(refused.err().as_deref(), Some("forbidden"));
     }
 }

@@ -335,12 +335,11 @@ impl Reload {
             self.serving.trusts(None);
             return Ok(());
         };
-        let connection = match &self.connection {
-            Some(connection) => Some(connection.clone()),
-            None => {
-                let connection = self.cluster.connection(source).await;
-                connection.map_err(|failure| failure.error.to_string())?
-            }
+        let connection = if let Some(connection) = &self.connection {
+            Some(connection.clone())
+        } else {
+            let connection = self.cluster.connection(source).await;
+            connection.map_err(|failure| failure.error.to_string())?
         };
         let Some(connection) = connection else { return Ok(()) };
         let (platform, trouble) = self.discovery.look(&connection, wanted).await?;
