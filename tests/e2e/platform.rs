@@ -23,7 +23,7 @@ fn olm_of(namespace: &str) -> String {
     format!("system:serviceaccount:{namespace}:{OLM_ACCOUNT}")
 }
 
-fn role(name: &str, rules: Value) -> Value {
+fn role(name: &str, rules: &Value) -> Value {
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
 }
 
@@ -63,7 +63,7 @@ fn bind(cluster: &FakeCluster, object: Value) {
 
 /// OLM as its chart installs it into a namespace.
 fn install_olm(cluster: &FakeCluster, namespace: &str) {
-    bind(cluster, role(OLM_ROLE, everything()));
+    bind(cluster, role(OLM_ROLE, &everything()));
     let name = format!("olm-operator-binding-{namespace}");
     bind(cluster, binding(&name, OLM_ROLE, namespace, OLM_ACCOUNT));
 }
@@ -104,7 +104,7 @@ async fn controllers_are_found_where_administrators_installed_them() {
         let cluster = reviews::cluster();
         let token = json!([{"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]}]);
         for (name, rules) in [("core-admin", everything()), ("helm-provisioner-admin", token)] {
-            bind(&cluster, role(name, rules));
+            bind(&cluster, role(name, &rules));
             bind(&cluster, binding(name, name, namespace, name));
         }
         let user = |name: &str| format!("system:serviceaccount:{namespace}:{name}");
@@ -144,7 +144,7 @@ async fn tenants_never_become_trusted() {
     trusted("namespaces, accounts and Deployments").await;
 
     let own = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["*"], "verbs": ["*"]}]);
-    bind(&cluster, role("core-admin", own));
+    bind(&cluster, role("core-admin", &own));
     bind(&cluster, binding("core-admin", "core-admin", "rukpak-system", "core-admin"));
     trusted("a role of the right name").await;
 
@@ -404,9 +404,9 @@ fn manifests_permit_what_a_server_reads_of_its_cluster() {
         let (done, printed, said) = run(&[&["manifests"], more, &config[..]].concat());
         assert!(done, "{said}");
         let list: Value = serde_json::from_str(&printed).unwrap();
-        let roles = list["items"].as_array().unwrap().iter();
-        let roles = roles.filter(|role| role["kind"] == "ClusterRole");
-        let rules = roles.flat_map(|role| role["rules"].as_array().unwrap().clone());
+        let items = list["items"].as_array().unwrap().iter();
+        let everywhere = items.filter(|role| role["kind"] == "ClusterRole");
+        let rules = everywhere.flat_map(|role| role["rules"].as_array().unwrap().clone());
         rules.filter(|rule| rule["verbs"] == json!(["get"])).collect()
     };
     let version = json!({
