@@ -458,7 +458,11 @@ async fn one_resource_that_cannot_be_read_is_no_reason_to_leave() {
 async fn while_all_is_being_listed_requests_are_to_come_again() {
     let cluster = reviews::cluster();
     cluster.pause();
-    let server = serve(&cluster, &["--sync-timeout", "0s"]);
+    // With the profile of the cluster the port would not even be open.
+    let mut policies: Value = serde_json::from_str(&reviews::policies()).unwrap();
+    policies["profile"] = json!("ocp-4.15");
+    let policies = policies.to_string();
+    let server = reviews::serve_with(BINARY, &cluster, &policies, &["--sync-timeout", "0s"]);
     let review = reviews::create(&group("a", "g", &["a"], ""), Given::DryRun);
     let answer = server.connect().await.review(review.clone()).await.unwrap();
     assert_eq!(answer.status, 503, "{}", answer.body);
