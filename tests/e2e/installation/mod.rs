@@ -455,15 +455,14 @@ fn roles_in_namespaces_of_others_come_last_or_not_at_all() {
 fn the_configuration_is_the_one_that_is_given() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("opgate.yaml");
-    let config =
-        "# é: \"\t\"  \napiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies: []\n\n";
+    let config = "# é: \"\t\"  \napiVersion: opgate.dev/v1alpha1\nkind: Configuration\nprofile: upstream\npolicies: []\n\n";
     std::fs::write(&file, config).unwrap();
     let arguments = ["--config", file.to_str().unwrap()];
     let objects = all(&arguments);
     assert_eq!(only(&objects, "ConfigMap")["data"], json!({"opgate.yaml": config}));
     let yaml = out(&opgate(&[&["manifests", "all"], &arguments[..]].concat()));
     assert_eq!(documents(&yaml), objects);
-    // Nothing is read.
+    // Nothing is read, not even what the cluster is.
     assert!(!objects.iter().any(|object| id(object) == "ClusterRole /opgate"));
 }
 
