@@ -63,7 +63,8 @@ fn ask(settings: &Value, reader: impl ClusterReader) -> Call<wit::Verdict> {
     let review = Review::read(&text).unwrap();
     let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
     let (processor, wall) = (Duration::from_secs(60), Duration::from_secs(600));
-    let budget = Budget { memory: MEMORY, time: Time::Whole { processor, wall }, apart: None };
+    let budget =
+        Budget { memory: MEMORY, time: Time::Whole { processor, wall }, apart: None, shared: None };
     ASKS.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
 }
 

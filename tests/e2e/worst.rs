@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{self, Options, Snapshot, Source};
+use opgate::cluster::{Options, Snapshot, Source};
 use opgate::engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery};
 use opgate::engine::{Budget, Call, Engine, Module, Pool, Time, wit};
 use opgate::policy::{Configuration, Set, response};
@@ -150,7 +150,7 @@ async fn answer_about_the_worst_objects_keeps_its_budget() {
     });
     let text = testkit::configuration(&policies.collect::<Vec<_>>());
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
-    let absent = cluster::Options::of(cluster::Source::Absent);
+    let absent = Options::of(Source::Absent);
     let set = Set::load(&configuration, None, 64, absent).unwrap();
     let wanted =
         ["owned API services", "containers", "rules", "webhook definitions", "annotations"];
@@ -288,7 +288,7 @@ async fn crd_that_many_claim_can_be_updated() {
         "kind": "Configuration",
         "policies": [{"name": "crd-upgrade", "module": "builtin:crd-upgrade", "limits": {"time": "2s"}}],
     });
-    let path = std::path::Path::new("opgate.yaml");
+    let path = Path::new("opgate.yaml");
     let configuration = Configuration::parse(path, &configuration.to_string(), BUILTINS).unwrap();
     let set = Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();

@@ -42,7 +42,7 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let platform = if self.from_cluster { Some(self.platform()?) } else { None };
-        let mut out = stdout();
+        let mut out = stdout(None);
         out.write_all(text(platform.as_ref()).as_bytes())?;
         out.flush()?;
         Ok(Outcome::Ok)

@@ -72,7 +72,7 @@ pub(super) struct Theme {
 }
 
 /// All of them.
-pub(super) const THEMES: [&Theme; 10] = [
+pub(super) const THEMES: [&Theme; 11] = [
     &registration::THEME,
     &reach::THEME,
     &certificates::THEME,

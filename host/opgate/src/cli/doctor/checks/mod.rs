@@ -3,8 +3,8 @@
 mod cache;
 mod certificates;
 mod cluster;
-mod leases;
 mod identities;
+mod leases;
 mod lockout;
 mod network;
 mod others;
