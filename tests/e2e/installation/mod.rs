@@ -436,16 +436,18 @@ fn roles_in_namespaces_of_others_come_last_or_not_at_all() {
         assert_eq!(found, last);
         found
     };
-    // The ClusterRole permits what is read there.
+    // Few clusters have RukPak.
     assert_eq!(foreign(&[]), Vec::<String>::new());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("opgate.yaml");
     std::fs::write(&file, testkit::configuration(&[testkit::builtin()])).unwrap();
     let config = ["--config", file.to_str().unwrap()];
     let roles = ["Role rukpak-system/opgate", "RoleBinding rukpak-system/opgate"];
-    assert_eq!(foreign(&config), roles);
-    assert_eq!(foreign(&[&config[..], &["--absent", "rukpak-system"]].concat()), [""; 0]);
-    let output = opgate(&[&["manifests", "all"], &config[..]].concat());
+    let with = [&config[..], &["--with", "rukpak"]].concat();
+    assert_eq!(foreign(&config), [""; 0]);
+    assert_eq!(foreign(&with), roles);
+    assert_eq!(foreign(&[&with[..], &["--absent", "rukpak-system"]].concat()), [""; 0]);
+    let output = opgate(&[&["manifests", "all"], &with[..]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("--absent rukpak-system"), "{said}");
 }

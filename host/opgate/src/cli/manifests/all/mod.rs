@@ -116,11 +116,16 @@ pub(super) enum Registrar {
     ByHand,
 }
 
+/// The namespace of RukPak.
+const RUKPAK: &str = "rukpak-system";
+
 /// What is printed on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Extra {
     /// Objects for the Prometheus Operator: what to collect, and what to alert on
     Monitoring,
+    /// The Role in rukpak-system, for rules that read the ConfigMaps of Bundles
+    Rukpak,
 }
 
 /// What the objects of an installation follow from.
@@ -191,6 +196,11 @@ impl InstallationArgs {
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
         let (namespace, name) = self.installation;
+        let mut absent: BTreeSet<_> = self.absent.into_iter().collect();
+        if !self.with.contains(&Extra::Rukpak) {
+            // Few clusters have RukPak, and a Role cannot be applied where its namespace is missing.
+            absent.insert(RUKPAK.to_owned());
+        }
         let client_ca = self.client_ca.map(|path| ClientCa::read(path, self.client_name));
         Ok(Installation {
             namespace,
@@ -206,7 +216,7 @@ impl InstallationArgs {
             priority_class: self.priority_class,
             pull_secrets: self.pull_secret,
             labels: labels.into_iter().chain([own_label()]).collect(),
-            absent: self.absent.into_iter().collect(),
+            absent,
             configuration,
             wanted,
         })
