@@ -270,7 +270,9 @@ fn a_cluster_is_read_and_nothing_else() {
             "data": {"tls.crt": "SElEREVO", "tls.key": "SElEREVO"},
         })
     };
-    objects.extend([secret("opgate-tls"), secret("another")]);
+    // The installation has the Secret, empty; the servers put a certificate in.
+    *of(&mut objects, "Secret", "opgate-tls") = secret("opgate-tls");
+    objects.push(secret("another"));
     objects.push(json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "mesh"},

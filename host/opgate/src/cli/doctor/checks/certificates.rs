@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use http::Uri;
 use opgate_certs::{Bundle, Shown, Validity};
 use opgate_upstream::go::base64;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Days;
 use crate::cli::doctor::catalog::Doc;
@@ -265,7 +265,29 @@ fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, Shown)> {
         );
         return None;
     };
+    if workload.is_some_and(|workload| workload.keeps_certificates()) {
+        return kept(facts, secret, found).map(|chain| (at, chain));
+    }
     content(secret, &repair, found).map(|chain| (at, chain))
+}
+
+/// The chain in a Secret that the servers fill: the installation creates it empty and without a type, because
+/// they may update that one Secret and create none.
+fn kept(facts: &Facts, secret: &Object, found: &mut Findings) -> Option<Shown> {
+    let is_empty = secret.at("/data").and_then(Value::as_object).is_none_or(Map::is_empty);
+    if is_empty && !facts.is_cluster {
+        found.unchecked("the certificate in the Secret", "the servers put it in");
+        return None;
+    }
+    let namespace = word(&facts.installation.namespace);
+    let repair = format!(
+        "kubectl -n {namespace} logs -l app.kubernetes.io/name=opgate, and look for why no server stores a certificate"
+    );
+    if is_empty {
+        found.add(&NO_SECRET, secret, "data", "the servers have not put a certificate in", &repair);
+        return None;
+    }
+    chain(secret, &repair, found)
 }
 
 fn content(secret: &Object, repair: &str, found: &mut Findings) -> Option<Shown> {
@@ -275,6 +297,10 @@ fn content(secret: &Object, repair: &str, found: &mut Findings) -> Option<Shown>
         let repair = "delete it, and create it again with kubectl create secret tls";
         found.add(&SECRET_TYPE, secret, "type", &what, repair);
     }
+    chain(secret, repair, found)
+}
+
+fn chain(secret: &Object, repair: &str, found: &mut Findings) -> Option<Shown> {
     let data = |key: &str| secret.at("/data").and_then(|data| data.get(key));
     if data("tls.key").is_none() {
         found.add(&NO_SECRET, secret, "data", "it has no tls.key", repair);

@@ -207,7 +207,6 @@ fn kept(facts: &Facts) -> Vec<Need> {
         need(Kind::Validating, &["get", "update"], Some(name)),
     ];
     if certificates {
-        needs.push(need(Kind::Secret, &["create"], None));
         needs.push(need(Kind::Secret, &["get", "update"], Some(super::SECRET)));
     }
     needs

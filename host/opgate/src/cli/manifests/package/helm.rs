@@ -246,11 +246,14 @@ pub(super) fn files(policies: &[&Policy], installation: &Installation) -> Result
     };
     let of_monitoring = Choice { conditions: vec![".Values.monitoring.enabled"] };
 
-    // The variant with cert-manager has all objects.
+    // cert-manager has its objects, and servers that keep their certificates have a Secret.
     let [kept_by_itself, all, _] = variants.as_slice() else { return Ok(Vec::new()) };
+    let is_one =
+        |object: &Value, other: &Value| kind(other) == kind(object) && name(other) == name(object);
+    let only_kept = kept_by_itself.iter().filter(|object| !all.iter().any(|o| is_one(object, o)));
     let mut templates: Vec<(String, String)> = Vec::new();
-    for object in all.iter().filter(|object| kind(object) != "Namespace") {
-        let is_same = |other: &&Value| kind(other) == kind(object) && name(other) == name(object);
+    for object in all.iter().chain(only_kept).filter(|object| kind(object) != "Namespace") {
+        let is_same = |other: &&Value| is_one(object, other);
         let of_each: Vec<_> =
             variants.iter().filter_map(|objects| objects.iter().find(is_same)).map(Some).collect();
         let mut holes = Holes::default();
