@@ -104,7 +104,11 @@ async fn a_slow_start_asks_to_come_again_and_makes_no_guesses() {
     let cluster = cluster();
     cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
     cluster.pause();
-    let server = serve(&cluster, &["--sync-timeout", "0s"]);
+    // With `profile: auto` a server waits for the cluster before it listens.
+    let mut configuration: Value = serde_json::from_str(&policies()).unwrap();
+    configuration["profile"] = json!("ocp-4.15");
+    let more = ["--sync-timeout", "0s"];
+    let server = reviews::serve_with(BINARY, &cluster, &configuration.to_string(), &more);
     let (code, text) = server.get("/readyz").await;
     assert_eq!(code, 503);
     assert!(text.contains(&format!("policy operator-group: {GROUPS} is not synced yet")), "{text}");

@@ -540,7 +540,8 @@ fn permissions_are_those_that_the_configuration_needs() {
     let all: Vec<_> = all.flat_map(|(.., rules)| rules.clone()).collect();
     assert_eq!(all, [format!("{RUKPAK} bundles list,watch")]);
     // What the ClusterRole permits is in no Role: it could fail to apply, and adds nothing.
-    configure(&folder, &[builtin(), json!({"name": "subscription"})]);
+    let settings = json!({"subscription": {"readConfigMaps": true}});
+    configure(&folder, &[builtin(), json!({"name": "subscription", "settings": settings})]);
     let found = roles(&folder);
     let [(kind, _, rules)] = &found[..] else { panic!("{found:?}") };
     assert!(kind == "ClusterRole" && rules[0].contains("configmaps"), "{found:?}");
