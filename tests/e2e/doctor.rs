@@ -349,6 +349,7 @@ fn replica(manifests: &[Value], renewed: &str) -> [Value; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_whose_token_is_refused_is_found() {
+    const ALL: &str = "DOC-73 DOC-74 DOC-75 DOC-76 DOC-77 DOC-91";
     let readable = testkit::reviews::cluster();
     let server = testkit::reviews::serve(BINARY, &readable, &[]);
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
@@ -375,7 +376,6 @@ async fn server_whose_token_is_refused_is_found() {
         let mine = findings.filter(|one| wanted.split(' ').any(|id| one["id"] == id));
         mine.map(|one| one["what"].as_str().unwrap().to_owned()).collect()
     };
-    const ALL: &str = "DOC-73 DOC-74 DOC-75 DOC-76 DOC-77 DOC-91";
 
     // A Lease that was renewed says how the server is, and nobody is asked.
     renewed("2999-01-01T00:00:00.000000Z");

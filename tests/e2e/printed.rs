@@ -127,7 +127,7 @@ fn names_of_files_are_no_commands() {
             let count = |text: &str| out.matches(text).count();
             match format {
                 "github" => {
-                    assert!(out.contains("file=a%0A%3A%3Aadd-mask%3A%3Ab.yaml,line="), "{out}")
+                    assert!(out.contains("file=a%0A%3A%3Aadd-mask%3A%3Ab.yaml,line="), "{out}");
                 }
                 "sarif" => {
                     serde_json::from_str::<Value>(&out).unwrap();

@@ -331,7 +331,7 @@ impl FakeCluster {
 
     /// From now on `pods/NAME:PORT/proxy` of any namespace leads to this address; without one it is not reached.
     pub fn proxy(&self, pod: &str, to: Option<SocketAddr>) {
-        self.shared.change(|cluster| cluster.proxies.insert(pod.to_owned(), to));
+        self.shared.change(|cluster| cluster.proxies.insert(pod.to_owned(), Pod(to)));
     }
 
     /// Method and path with the query of every request so far, refused ones included.
@@ -431,7 +431,7 @@ struct Cluster {
     /// Tokens.
     refused: BTreeSet<String>,
     /// By `NAME:PORT`.
-    proxies: BTreeMap<String, Option<SocketAddr>>,
+    proxies: BTreeMap<String, Pod>,
     paused: bool,
     /// Types whose lists are held.
     held: BTreeSet<Type>,
@@ -481,10 +481,14 @@ struct Call {
     body: Bytes,
 }
 
+/// Where a pod listens, if it can be reached.
+#[derive(Clone, Copy)]
+struct Pod(Option<SocketAddr>);
+
 enum Reply {
     Json(u16, Value),
     Text(u16, &'static str),
-    Watch { lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64, last: Option<View> },
+    Watch { lines: UnboundedReceiver<Bytes>, seconds: u64, cuts: u64, last: Option<Box<View>> },
 }
 
 /// A request's result; the error is a `Status`.
@@ -520,7 +524,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
     }
     let (code, body) = match shared.change(|cluster| cluster.serve(call)) {
         Ok(Reply::Watch { lines, seconds, cuts, last }) => {
-            (200, stream(shared, lines, seconds, cuts, last))
+            (200, stream(shared, lines, seconds, cuts, last.map(|view| *view)))
         }
         Ok(Reply::Json(code, body)) => (code, whole(&body)),
         Ok(Reply::Text(code, body)) => (code, whole(&body)),
@@ -534,7 +538,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> hyper::Resul
 }
 
 /// The answer of a pod, or that of an API server that does not reach it.
-async fn proxied(to: Option<SocketAddr>, path: &str) -> (u16, String) {
+async fn proxied(Pod(to): Pod, path: &str) -> (u16, String) {
     let unreached = || (503, status(503, "error trying to reach service: no route").to_string());
     let Some(to) = to else { return unreached() };
     let Ok(mut stream) = tokio::net::TcpStream::connect(to).await else { return unreached() };
@@ -803,7 +807,7 @@ impl Cluster {
     }
 
     /// Where a call for a pod leads that may be made.
-    fn proxied(&self, call: &Call) -> Option<Option<SocketAddr>> {
+    fn proxied(&self, call: &Call) -> Option<Pod> {
         let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
         let ["api", "v1", "namespaces", _, "pods", pod, "proxy", ..] = *path else { return None };
         let is_permitted =
@@ -816,9 +820,10 @@ impl Cluster {
             return Err(status(401, "Unauthorized"));
         }
         if call.path.get(6).is_some_and(|part| part == "proxy") {
-            return Err(match self.forbidden.contains(&of("", "pods/proxy")) {
-                true => status(403, "pods/proxy is forbidden"),
-                false => not_found(),
+            return Err(if self.forbidden.contains(&of("", "pods/proxy")) {
+                status(403, "pods/proxy is forbidden")
+            } else {
+                not_found()
             });
         }
         if let Some(code) = self.failures.pop_front() {
@@ -986,7 +991,7 @@ impl Cluster {
         }
         // A real server says it shortly before the end, too.
         let allowed = view.call.asks("allowWatchBookmarks");
-        let last = allowed.then(|| view.clone());
+        let last = allowed.then(|| Box::new(view.clone()));
         let (sender, lines) = unbounded_channel();
         let send = |line| drop(sender.send(line));
         let reply = Reply::Watch { lines, seconds, cuts: self.cuts, last };

@@ -23,7 +23,7 @@ pub struct Location {
     pub line: u64,
     /// From 1, in characters.
     pub column: u64,
-    /// The line, unless it is very long, or not to be shown ([`super::excerpt`]).
+    /// The line, unless it is very long, or not to be shown (`excerpt.rs` says which).
     pub excerpt: String,
 }
 

@@ -343,6 +343,7 @@ rule! {
 
 fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     const FIELD: &str = "/spec/preserveUnknownFields";
+    const DEFINITIONS: &str = "/spec/webhookdefinitions";
     let is_reported = review.is_of_a_file() && !crd.is_v1beta1 && report.is_on(&CRD_31);
     if is_reported
         || crd.document.boolean(FIELD) != Some(true)
@@ -354,7 +355,6 @@ fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     let names = [crd.name()];
     let matches = [Match { index: "conversion", values: &names, absent: false }];
     let mut is_converted = false;
-    const DEFINITIONS: &str = "/spec/webhookdefinitions";
     let answer = Budget::default().each(&matches, DEFINITIONS, |csv| {
         let definitions = csv.rows(DEFINITIONS, &["/type"]);
         is_converted = is_installed(csv)

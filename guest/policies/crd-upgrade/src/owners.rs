@@ -84,7 +84,7 @@ fn claims(crd: &[String]) -> Match<'_> {
 
 /// The versions in a namespace that claim a CRD and are no copies, see [`is_copy`].
 fn originals(namespace: &str, crd: &[String]) -> Result<BTreeSet<String>, ReadError> {
-    let (own, copied) = ([namespace.to_owned()], ["Copied".to_owned()]);
+    let (own, reasons) = ([namespace.to_owned()], ["Copied".to_owned()]);
     let names = |condition| {
         let matches = [claims(crd), condition];
         let query = Query { namespace: Some(namespace), matches: &matches, ..Query::default() };
@@ -93,7 +93,7 @@ fn originals(namespace: &str, crd: &[String]) -> Result<BTreeSet<String>, ReadEr
     };
     // The group of a copy is in another namespace, or its status says that it is a copy.
     let at_home = names(Match { index: "operator-namespace", values: &own, absent: true })?;
-    let copies = names(Match { index: "reason", values: &copied, absent: false })?;
+    let copies = names(Match { index: "reason", values: &reasons, absent: false })?;
     Ok(&at_home - &copies)
 }
 

@@ -292,6 +292,6 @@ fn references_beyond_a_limit_are_not_looked_at() {
         let found = verdict(&POLICY, &many).violations;
         assert_eq!(found.iter().filter(|found| found.rule == "CRD-15").count(), 16, "{count}");
         let reason = reason(&many, "CRD-15");
-        assert_eq!(reason.as_deref().map(|reason| &reason[..9]), expected, "{count}");
+        assert_eq!(reason.as_deref().and_then(|reason| reason.get(..9)), expected, "{count}");
     }
 }

@@ -66,7 +66,7 @@ impl Sight<'_> {
     /// What is known of an object, as far as it is shown.
     pub(super) fn of<'r>(&self, shown: Shown<'r>) -> Shown<'r> {
         let is_reviewed = self.reviewed.is_some_and(|key| key.is_named_like(shown.key));
-        if is_reviewed { shown.as_stored() } else { shown }
+        if is_reviewed { shown.into_stored() } else { shown }
     }
 }
 

@@ -161,7 +161,7 @@ impl Validate {
             }
         }
         if self.output == Format::Json {
-            let mut out = stdout(text_or_json(true));
+            let mut out = stdout(Some(text_or_json(true)));
             writeln!(out, "{:#}", json!(list))?;
             out.flush()?;
         }
@@ -230,7 +230,7 @@ fn schema() -> Result<Outcome, Failure> {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
     let set = config.complete_set_of(&configuration, Source::Absent)?;
     let descriptors = set.policies().iter().map(|policy| &policy.descriptor);
-    let mut out = stdout(text_or_json(true));
+    let mut out = stdout(Some(text_or_json(true)));
     writeln!(out, "{:#}", Configuration::schema(descriptors))?;
     out.flush()?;
     Ok(Outcome::Ok)

@@ -88,7 +88,7 @@ impl Eval {
         let outcomes =
             report.constraint.as_ref().filter(|_| !denied).map(|c| evaluate(c, &properties));
         let holds = outcomes.as_ref().and_then(|outcomes| outcomes.first()?.holds);
-        let mut out = stream(text_or_json(output == Format::Json));
+        let mut out = stream(Some(text_or_json(output == Format::Json)));
         match output {
             Format::Table => {
                 for Finding { check, pointer, message } in &report.findings {

@@ -87,7 +87,7 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
     let set = config.complete_set_of(&configuration, Source::Absent)?;
     let docs = RuleDocs::of(&configuration, &set);
     let rules = rules_of(&set);
-    let mut out = stream(text_or_json(matches!(output, Format::Json)));
+    let mut out = stream(Some(text_or_json(matches!(output, Format::Json))));
     match output {
         Format::Json => {
             let json = |(policy, rule)| as_json(policy, rule, docs.get(policy, rule));
@@ -142,7 +142,7 @@ fn explain(config: &ConfigArgs, ids: &[String]) -> Result<Outcome, Failure> {
     let configuration = config.configuration()?;
     let set = config.complete_set_of(&configuration, Source::Absent)?;
     let pages = Pages::of(&configuration, &set, true);
-    let mut out = stream(text_or_json(false));
+    let mut out = stream(Some(text_or_json(false)));
     for (index, id) in ids.iter().enumerate() {
         let found = || rules_of(&set).filter(|(_, rule)| rule.id.eq_ignore_ascii_case(id));
         if found().next().is_none() {

@@ -72,10 +72,10 @@ rule! {
 
 impl Subscription<'_> {
     pub(super) fn older_channel(&self, report: &mut Report<'_>) {
+        const OLDER: &str = "You cannot change installed Operators to a channel that is older than the current channel";
         let Some(old) = self.changed_channel() else { return };
         let installed = self.installed_csv();
         let change = format!("{} -> {}", quote(&old), quote(&self.channel));
-        const OLDER: &str = "You cannot change installed Operators to a channel that is older than the current channel";
         let message = match compare(&self.channel, &old) {
             Some(Ordering::Less) => format!("{OLDER}: {change}"),
             Some(_) => return,

@@ -136,7 +136,7 @@ impl Search<'_> {
     /// Another group that provides one of the APIs where the own group works.
     fn rival(&mut self, apis: &[String]) -> Result<Option<String>, ReadError> {
         let own = place(self.own);
-        if self.has_all(&own.0, apis)? {
+        if Self::has_all(&own.0, apis)? {
             return Ok(None);
         }
         let Some(mine) = self.reach(self.own, &own.0)? else { return Ok(None) };
@@ -154,7 +154,7 @@ impl Search<'_> {
             count = count.saturating_add(1);
             match self.reach(&group, &namespace) {
                 Ok(Some(reach)) if reach.meets(&mine) => {
-                    found = Some(format!("{namespace}/{name}"))
+                    found = Some(format!("{namespace}/{name}"));
                 }
                 Ok(_) => {}
                 Err(error) => failed = Some(error),
@@ -165,7 +165,7 @@ impl Search<'_> {
     }
 
     /// Whether the group of a namespace provides all of the APIs, as after an earlier installation.
-    fn has_all(&self, namespace: &str, apis: &[String]) -> Result<bool, ReadError> {
+    fn has_all(namespace: &str, apis: &[String]) -> Result<bool, ReadError> {
         for api in apis {
             let values = [api.clone()];
             let matches = [Match { index: "provided", values: &values, absent: false }];

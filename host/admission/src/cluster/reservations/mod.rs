@@ -127,7 +127,7 @@ pub(super) struct Shown<'r> {
 
 impl<'r> Shown<'r> {
     /// The same without requests.
-    pub(super) fn as_stored(self) -> Self {
+    pub(super) fn into_stored(self) -> Self {
         Self { pending: &[], ..self }
     }
 
@@ -434,8 +434,12 @@ impl Reservations {
             self.by_key.remove(key);
         }
         if before.len() != after.len() {
-            before.iter().for_each(|(tenant, usage)| self.room.remove(tenant, *usage));
-            after.iter().for_each(|(tenant, usage)| self.room.add(tenant, *usage));
+            for (tenant, usage) in &before {
+                self.room.remove(tenant, *usage);
+            }
+            for (tenant, usage) in &after {
+                self.room.add(tenant, *usage);
+            }
         }
         let settled = before.len().saturating_sub(after.len());
         self.settled += u64::try_from(settled).unwrap_or_default();

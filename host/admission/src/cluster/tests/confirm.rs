@@ -175,12 +175,12 @@ fn grounds_of_a_denial_are_few_and_those_that_it_names() {
     grounds.add(0, &Scope::All, &found.objects);
     grounds.add(0, &Scope::Object(key("missing")), &[]);
     grounds.add(0, &Scope::All, &[]);
-    let names = |grounds: Vec<Ground>| -> Vec<Scope> {
+    let scopes = |grounds: Vec<Ground>| -> Vec<Scope> {
         grounds.into_iter().map(|ground| ground.scope).collect()
     };
     let object = |name: &str| Scope::Object(key(name));
     let named = grounds.clone().of_denial("object-07 and object-05 already have it");
-    assert_eq!(names(named), [object("missing"), object("object-05"), object("object-07")]);
-    let unnamed = names(grounds.of_denial("it is there already"));
+    assert_eq!(scopes(named), [object("missing"), object("object-05"), object("object-07")]);
+    let unnamed = scopes(grounds.of_denial("it is there already"));
     assert_eq!((unnamed.len(), &unnamed[1]), (8, &object("object-00")));
 }

@@ -42,7 +42,7 @@ fn all(kind: &Kind) -> [String; 3] {
 
 fn reserve(kind: &Kind, name: &str, uid: &str, before: &str, spec: &str) {
     let object = object(name, before, uid, spec);
-    assert!(reserve_for(&kind, "u", &key(name), &object, before));
+    assert!(reserve_for(kind, "u", &key(name), &object, before));
 }
 
 async fn pass(seconds: u64) {

@@ -71,7 +71,7 @@ fn what_is_asked_is_paid_for() {
     // Others are allowed, and not seen yet.
     let reserve = |n: usize| {
         let object = object(&format!("r{n}"), "", "", &format!("v{n}"));
-        assert!(reserve_for(&kind, "u", &key(&format!("r{n}")), &object, ""));
+        assert!(reserve_for(kind, "u", &key(&format!("r{n}")), &object, ""));
     };
     let view = Arc::new(View::new(&cluster, &[kind.reading().clone()], Vec::new()));
     let values: Vec<_> = (0..MANY).map(|n| format!("v{n}")).collect();

@@ -186,7 +186,7 @@ impl Diff {
         if difference.different && fail_on == FailOn::Any {
             outcome = outcome.max(Outcome::Denied);
         }
-        let mut out = stdout(text_or_json(output == Format::Json));
+        let mut out = stdout(Some(text_or_json(output == Format::Json)));
         let printed = match output {
             Format::Text => text::write(&mut out, &difference),
             Format::Json => serde_json::to_writer_pretty(&mut out, &difference)

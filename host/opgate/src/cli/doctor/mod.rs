@@ -231,7 +231,7 @@ impl Examine {
         let days = Days { leaf: self.days_left, ca: self.ca_days_left };
         let mut found = examine(&facts, days);
         found.skip(&self.skip);
-        let mut out = stream(text_or_json(matches!(self.output, Format::Json)));
+        let mut out = stream(Some(text_or_json(matches!(self.output, Format::Json))));
         match self.output {
             Format::Text => report::text(&mut out, &facts, &found)?,
             Format::Json => report::json(&mut out, &facts, &found)?,

@@ -94,7 +94,7 @@ impl Bench {
             self.of_reviews(&runner)?
         };
         let failed = figures.calls.iter().find_map(|call| call.fault.clone());
-        let mut out = stream(text_or_json(self.output == Format::Json));
+        let mut out = stream(Some(text_or_json(self.output == Format::Json)));
         let (limits, descriptor) = (subject.policy.limits, &runner.descriptor);
         let name = format!("{} {}", descriptor.name, descriptor.version);
         match self.output {

@@ -87,7 +87,7 @@ impl PolicyArgs {
 }
 
 fn list(set: &Set, output: Format) -> Result<Outcome, Failure> {
-    let mut out = stream(text_or_json(output == Format::Json));
+    let mut out = stream(Some(text_or_json(output == Format::Json)));
     if output == Format::Json {
         let policies = set.policies().iter().map(|p| summary(p));
         let broken = set.broken().iter().map(|b| {

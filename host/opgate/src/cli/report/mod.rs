@@ -67,8 +67,8 @@ impl Format {
 }
 
 /// The form of a command that prints text or JSON.
-pub(super) fn text_or_json(is_json: bool) -> Option<Form> {
-    Some(if is_json { Form::Json } else { Form::Text })
+pub(super) fn text_or_json(is_json: bool) -> Form {
+    if is_json { Form::Json } else { Form::Text }
 }
 
 /// A stream with or without styles.

@@ -100,7 +100,7 @@ impl Inspect {
         for wrong in &follows.wrong {
             findings.push(Finding::new("settings", format!("the settings are wrong: {wrong}")));
         }
-        let mut out = stream(text_or_json(self.output == Format::Json));
+        let mut out = stream(Some(text_or_json(self.output == Format::Json)));
         if self.output == Format::Json {
             writeln!(out, "{:#}", json(&loaded, &imports, &follows, &findings))?;
         } else {
