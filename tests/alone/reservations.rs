@@ -3,8 +3,8 @@
 //!
 //! `cargo test --release -p opgate-tests --test alone -- reservations --nocapture`
 //!
-//! `OPGATE_RESERVATION_WRITES` (300) says how many writes each table makes. A quota without a status refuses what
-//! opgate has allowed, after its webhook was called.
+//! `OPGATE_RESERVATION_WRITES` (300) says how many writes each table makes. A quota of nothing refuses what opgate
+//! has allowed, after its webhook was called.
 
 use std::time::{Duration, Instant};
 
@@ -76,7 +76,7 @@ fn line(name: &str, times: &mut [Duration]) -> String {
 
 struct Field {
     plane: ControlPlane,
-    _servers: [Server; 1],
+    servers: [Server; 1],
 }
 
 impl Field {
@@ -94,21 +94,26 @@ impl Field {
             (servers[0].get("/readyz").await.0 == 200).then_some(())
         })
         .await;
-        Some(Self { plane, _servers: servers })
+        Some(Self { plane, servers: servers })
     }
 
     /// Refuses every new group in a namespace after its webhooks were called.
     async fn refuse_in(&self, namespace: &str) {
+        let none = json!({"count/operatorgroups.operators.coreos.com": "0"});
         let quota = json!({
             "apiVersion": "v1",
             "kind": "ResourceQuota",
             "metadata": {"name": "none"},
-            "spec": {"hard": {"count/operatorgroups.operators.coreos.com": "0"}},
+            "spec": {"hard": none},
         });
         let quotas = resource("", "v1", "ResourceQuota");
         let admin = self.plane.client("admin").await;
         let api = Api::<DynamicObject>::namespaced_with(admin, namespace, &quotas);
         api.create(&PostParams::default(), &object(quota)).await.unwrap();
+        // A controller would write it, and none runs. What a status does not have is not enforced.
+        let status = json!({"status": {"hard": none, "used": none}});
+        let patch = Patch::Merge(&status);
+        api.patch_status("none", &PatchParams::default(), &patch).await.unwrap();
         let of_it = groups_as(&self.plane, "tenant", namespace).await;
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         let probe = own_group(namespace, "probe", "x");
@@ -161,6 +166,8 @@ async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
     println!("{}", line("alone", &mut alone));
     println!("{}", line("beside 800 creates of a tenant that are never stored", &mut beside));
     assert!(codes.iter().all(|code| *code != 200 && *code != 201), "{codes:?}");
+    let [server] = &field.servers;
+    assert_eq!(server.metric("opgate_connections_evicted_total").await, Some(0.0));
 
     // One object, again and again: it can be written when the time is over.
     let (namespace, tenant) = &tenants[0];

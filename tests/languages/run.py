@@ -1,7 +1,7 @@
 """Writes, tests and enforces the same policy in every language, from packages as they are published.
 
     for each language: pack its SDK ─▶ test the SDK ─▶ follow its tutorial ─▶ template ─▶ build ─▶ cases
-                       ─▶ verdicts as those of Rust ─▶ serve and deny ─▶ examples
+                       ─▶ verdicts as those of Rust ─▶ serve and deny ─▶ mistakes ─▶ examples
 
 `.ci/languages` calls it. Which language, which step, what was expected and what came instead: a failure says so.
 """
@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import mistakes
 import packages
 import serve
 import tutorial
@@ -96,6 +97,15 @@ LANGUAGES = [
         marker="Makefile",
     ),
 ]
+
+# The source of the template, in the folder of the policy.
+SOURCES = {
+    "rust": "src/lib.rs",
+    "typescript": "src/policy.ts",
+    "javascript": "src/policy.js",
+    "python": f"{SNAKE}.py",
+    "c": "src/policy.c",
+}
 
 
 class Run:
@@ -205,6 +215,12 @@ class Run:
         folder, _ = self.template(language)
         serve.enforced(self.opgate, folder, "opgate.yaml", self.env)
 
+    def mistakes(self, language):
+        """Errors in the source that no compiler sees."""
+        folder, _ = self.template(language)
+        env = self.environment(language, "template")
+        mistakes.told(self.opgate, folder, folder / SOURCES[language.name], language.builds, env)
+
     def examples(self, language):
         """The policies of the gallery in this language, from its packages: own tests, and cases of the component."""
         for source in sorted((TOP / "examples").iterdir()):
@@ -224,7 +240,7 @@ class Run:
     def language(self, language):
         """All steps of one language."""
         packages.needs(language.source)
-        steps = ["pack", "sdk_tests", "template", "verdicts", "serve"]
+        steps = ["pack", "sdk_tests", "template", "verdicts", "serve", "mistakes"]
         if language.marker:
             steps.append("examples")
         if language.page:

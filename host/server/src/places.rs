@@ -25,8 +25,12 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
 
-/// A client sends a request within this time after its handshake, or the connection ends.
-const FIRST_TIME: Duration = Duration::from_secs(5);
+/// A client sends a request within this time after its handshake, or the connection ends. An API server
+/// that has many writes at once opens a connection for each, and uses another one if that is free first.
+/// It keeps the new one unused for up to 90 s, and a write that is sent on it while it ends fails: Go
+/// repeats no write on a connection that was not used before. If there are too many connections, those
+/// without a request end first, whatever their time.
+const FIRST_TIME: Duration = Duration::from_secs(150);
 
 /// Time for which an answer can wait for its client before the connection ends.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -56,9 +60,11 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Half of the places for a source. An API server has at most as many connections to a webhook
     /// as concurrent writes: 600 with its defaults. So three API servers behind one address are
-    /// below their share of 4,096. An eighth is for handshakes, in which no client is known.
+    /// below their share of 4,096. As many handshakes at a time: an API server can open all of its
+    /// connections at once, when the server has restarted, and a handshake that ends is a failed write.
     pub(super) fn of(connections: usize, lifetime: Duration) -> Self {
-        let (share, handshakes) = ((connections / 2).max(1), (connections / 8).max(FEWEST));
+        let share = (connections / 2).max(1);
+        let handshakes = share.max(FEWEST);
         Self { connections: connections.max(1), share, handshakes, lifetime }
     }
 }
@@ -508,6 +514,14 @@ mod tests {
         assert_eq!(places.evicted.get(), 7);
     }
 
+    /// Three API servers with their defaults, behind one address, after a restart of the server.
+    #[test]
+    fn burst_of_handshakes_of_api_servers_fits() {
+        let places = places(Bounds::of(4_096, Duration::MAX));
+        let burst: Vec<_> = (0..1_800).map(|_| places.take(from(1))).collect();
+        assert!(!burst.iter().any(is_gone));
+    }
+
     #[test]
     fn a_source_has_no_more_than_its_share() {
         let places = places(BOUNDS);
@@ -556,14 +570,14 @@ mod tests {
         let mut left = slow.requests().begin_at(at(3));
         left.answered_at(at(5));
         drop(taken);
-        places.sweep_at(at(4));
-        assert!(!is_gone(&silent));
-        places.sweep_at(at(7));
-        assert!(is_gone(&silent) && !is_gone(&handshake), "a handshake has its own time-out");
         places.sweep_at(at(14));
         assert!(!is_gone(&slow) && !is_gone(&idle));
         places.sweep_at(at(16));
         assert!(is_gone(&slow) && !is_gone(&idle));
+        places.sweep_at(at(95));
+        assert!(!is_gone(&silent), "a client may keep a connection for later");
+        places.sweep_at(at(152));
+        assert!(is_gone(&silent) && !is_gone(&handshake), "a handshake has its own time-out");
         places.sweep_at(at(599));
         assert!(idle.retired().now_or_never().is_none());
         places.sweep_at(at(601));
