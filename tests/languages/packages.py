@@ -49,6 +49,12 @@ def crates(work, env):
     names = sorted(package["name"] for package in packages if package["publish"] is None)
     flags = [flag for name in names for flag in ("-p", name)]
     target = TOP / "target" / "languages"
+    # cargo keeps what a dry run before has unpacked, by name and version, and would build that.
+    home = Path(env.get("CARGO_HOME", Path.home() / ".cargo"))
+    for package in packages:
+        if package["publish"] is None:
+            for kept in home.glob(f"registry/*/*/{package['name']}-{package['version']}*"):
+                shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
     command = ["cargo", "publish", "--dry-run", "--allow-dirty", "--locked", "--target-dir", str(target)]
     run("cargo publish --dry-run", [*command, *flags], TOP, env)
     folder = work / "crates"
