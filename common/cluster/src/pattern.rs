@@ -158,6 +158,14 @@ impl Keep {
         merged
     }
 
+    /// What is kept of the member with this name, or of the element in this place.
+    fn of(&self, name: &str) -> Option<Cow<'_, Self>> {
+        match (self.members.get(name), self.each.as_deref()) {
+            (Some(own), Some(each)) => Some(Cow::Owned(own.merged(each))),
+            (own, each) => own.or(each).map(Cow::Borrowed),
+        }
+    }
+
     /// Writes the parts of a value that are kept. Elements of a list keep their positions.
     pub(crate) fn write(&self, value: Value<'_>, json: &mut String) {
         match value.kind() {
@@ -166,15 +174,8 @@ impl Keep {
                 json.push('{');
                 let mut first = true;
                 for (name, member) in value.members().take_while(|(_, member)| member.spend(1)) {
-                    let both;
-                    let keep = match (self.members.get(name), self.each.as_deref()) {
-                        (Some(own), Some(each)) => {
-                            both = own.merged(each);
-                            Some(&both)
-                        }
-                        (own, each) => own.or(each),
-                    };
-                    if !self.names && !keep.is_some_and(|_| is_something(member)) {
+                    let keep = self.of(name);
+                    if !self.names && !keep.as_ref().is_some_and(|_| is_something(member)) {
                         continue;
                     }
                     if !first {
@@ -196,7 +197,13 @@ impl Keep {
                     if index > 0 {
                         json.push(',');
                     }
-                    match &self.each {
+                    // Most patterns name no element.
+                    let keep = if self.members.is_empty() {
+                        self.each.as_deref().map(Cow::Borrowed)
+                    } else {
+                        self.of(&index.to_string())
+                    };
+                    match keep {
                         Some(keep) => keep.write(item, json),
                         None => json.push_str("null"),
                     }

@@ -60,11 +60,11 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Half of the places for a source. An API server has at most as many connections to a webhook
     /// as concurrent writes: 600 with its defaults. So three API servers behind one address are
-    /// below their share of 4,096. As many handshakes at a time: an API server can open all of its
-    /// connections at once, when the server has restarted, and a handshake that ends is a failed write.
+    /// below their share of 4,096. A quarter is for handshakes: an API server can open all of its connections
+    /// at once, when the server has restarted, and a handshake that ends is a failed write. Not more, so
+    /// that handshakes of one source never take its share from its connections.
     pub(super) fn of(connections: usize, lifetime: Duration) -> Self {
-        let share = (connections / 2).max(1);
-        let handshakes = share.max(FEWEST);
+        let (share, handshakes) = ((connections / 2).max(1), (connections / 4).max(FEWEST));
         Self { connections: connections.max(1), share, handshakes, lifetime }
     }
 }
@@ -514,12 +514,15 @@ mod tests {
         assert_eq!(places.evicted.get(), 7);
     }
 
-    /// Three API servers with their defaults, behind one address, after a restart of the server.
+    /// An API server with its defaults, after a restart of the server.
     #[test]
-    fn burst_of_handshakes_of_api_servers_fits() {
+    fn burst_of_handshakes_of_an_api_server_fits() {
         let places = places(Bounds::of(4_096, Duration::MAX));
-        let burst: Vec<_> = (0..1_800).map(|_| places.take(from(1))).collect();
+        let unused = greeted(&places, 1, false);
+        let burst: Vec<_> = (0..600).map(|_| places.take(from(1))).collect();
         assert!(!burst.iter().any(is_gone));
+        let flood: Vec<_> = (0..4_096).map(|_| places.take(from(1))).collect();
+        assert!(!is_gone(&unused) && is_gone(&flood[0]), "handshakes end handshakes");
     }
 
     #[test]

@@ -384,6 +384,10 @@ impl Story {
             self.cluster.delete(object).await;
         }
         self.until("the end of all pods", async || self.kubelet.pods().is_empty()).await;
+        // The fake API server has no roles, so that a server that still ran could create its Secret again.
+        for object in rest.iter().filter(|object| object["kind"] == "Secret") {
+            self.cluster.delete(object).await;
+        }
         self.writes().await;
         for object in &printed {
             let is_namespace = object["kind"] == "Namespace";

@@ -123,6 +123,13 @@ fn looked_at(rule: &Rule, setting: Option<&str>) -> Asked {
             let statuses: Vec<_> = statuses.collect();
             asked.extend(statuses);
         }
+        // Labels of a Namespace can be set through its sub-resources, too.
+        id if id.starts_with("PSA-") => {
+            let update = |of: &str| (String::new(), format!("namespaces{of}"), "UPDATE".to_owned());
+            if asked.contains(&update("")) {
+                asked.extend(["/status", "/finalize"].map(update));
+            }
+        }
         // Updates are of files only.
         "OL1-12" => asked.retain(|(.., operation)| operation == "CREATE"),
         // Writes of the object itself do not change a status.
