@@ -94,7 +94,7 @@ impl Field {
             (servers[0].get("/readyz").await.0 == 200).then_some(())
         })
         .await;
-        Some(Self { plane, servers: servers })
+        Some(Self { plane, servers })
     }
 
     /// Refuses every new group in a namespace after its webhooks were called.
