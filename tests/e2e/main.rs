@@ -64,4 +64,5 @@ mod undeclared;
 mod vectors;
 mod view;
 mod waivers;
+mod words;
 mod worst;

@@ -1,0 +1,117 @@
+//! The words of documentation and comments: those in `words.tsv` are replaced by the words of the field, and do not
+//! come back.
+//!
+//! ```text
+//! docs/, README.md, CHANGELOG.md ─▶ lines ──────────┐
+//! host/, common/, guest/, … *.rs ─▶ comment lines ──┴─▶ matches of each pattern ─▶ the numbers of words.tsv
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use regex_lite::Regex;
+
+const TABLE: &str = include_str!("words.tsv");
+
+/// Generated pages, and pages that quote other projects.
+const UNREAD_PAGES: [&str; 2] = ["docs/rules", "docs/coverage.md"];
+
+/// Code whose comments quote other projects.
+const UNREAD_CODE: [&str; 3] = ["common/upstream", "common/cel", "common/yaml/src/error.rs"];
+
+/// Folders of Rust code.
+const CODE: [&str; 6] = ["certs", "common", "examples", "guest", "host", "xtask"];
+
+/// One line of the table.
+struct Word {
+    pattern: Regex,
+    /// Matches in documentation, and in comments.
+    counts: [usize; 2],
+    instead: &'static str,
+}
+
+fn words() -> Vec<Word> {
+    let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
+    let word = |line: &'static str| {
+        let [pattern, documentation, comments, instead] =
+            line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let counts = [documentation, comments].map(|count| count.parse().unwrap());
+        Word { pattern: Regex::new(pattern).unwrap(), counts, instead }
+    };
+    lines.map(word).collect()
+}
+
+fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// All files below a path with this extension, in order.
+fn files(path: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+    let is_unread = |unread: &str| path.strip_prefix(top()).unwrap().starts_with(unread);
+    let name = path.file_name().unwrap().to_str().unwrap();
+    if UNREAD_PAGES.iter().chain(&UNREAD_CODE).any(|unread| is_unread(unread))
+        || ["node_modules", "target"].contains(&name)
+    {
+        return;
+    }
+    if !path.is_dir() {
+        found.extend(path.extension().is_some_and(|is| is == extension).then(|| path.to_owned()));
+        return;
+    }
+    let mut entries: Vec<_> = path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for entry in &entries {
+        files(entry, extension, found);
+    }
+}
+
+/// Lines of files with their places.
+fn lines(paths: &[&str], extension: &str, is_read: fn(&str) -> bool) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for path in paths {
+        files(&top().join(path), extension, &mut found);
+    }
+    let mut lines = Vec::new();
+    for path in found {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = path.strip_prefix(top()).unwrap().display().to_string();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| is_read(line)) {
+            lines.push((format!("{name}:{}", number + 1), line.to_owned()));
+        }
+    }
+    lines
+}
+
+/// A message in the documentation of a rule quotes another project.
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//") && !line.contains("message:")
+}
+
+#[test]
+fn replaced_words_do_not_come_back() {
+    let documentation = lines(&["docs", "README.md", "CHANGELOG.md"], "md", |_| true);
+    let comments = lines(&CODE, "rs", is_comment);
+    let mut wrong = Vec::new();
+    for word in words() {
+        for ((lines, expected), what) in [&documentation, &comments]
+            .into_iter()
+            .zip(word.counts)
+            .zip(["documentation", "comments"])
+        {
+            let places = lines.iter().flat_map(|(place, line)| {
+                word.pattern.find_iter(line).map(move |_| format!("{place}: {}", line.trim()))
+            });
+            let places: Vec<_> = places.collect();
+            if places.len() != expected {
+                let shown = places.iter().take(20).map(|place| format!("    {place}\n"));
+                wrong.push(format!(
+                    "{}\n  is {} times in {what}, and words.tsv says {expected}. Write: {}\n{}",
+                    word.pattern,
+                    places.len(),
+                    word.instead,
+                    shown.collect::<String>()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
