@@ -165,6 +165,8 @@ async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
     let (codes, mut beside) = tokio::join!(burst, work(&victim, "victim", writes()));
     println!("{}", line("alone", &mut alone));
     println!("{}", line("beside 800 creates of a tenant that are never stored", &mut beside));
+    let later = beside.iter().filter(|time| **time > Duration::from_millis(100)).count();
+    println!("later than 100 ms: {later}");
     assert!(codes.iter().all(|code| *code != 200 && *code != 201), "{codes:?}");
     let [server] = &field.servers;
     assert_eq!(server.metric("opgate_connections_evicted_total").await, Some(0.0));
