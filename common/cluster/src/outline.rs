@@ -23,6 +23,15 @@ impl Outline {
         Self { key: object.shared_key(), sketch }
     }
 
+    /// The outline of one of two objects with the same key, where it is unknown which of them; `None` if it would
+    /// have too many values.
+    #[must_use]
+    pub fn either(&self, other: &Self) -> Option<Self> {
+        let sketch = self.sketch.as_ref()?.either(other.sketch.as_ref()?);
+        let is_small = sketch.size() <= MAX_SKETCH_BYTES;
+        is_small.then(|| Self { key: self.key.clone(), sketch: Some(sketch) })
+    }
+
     /// Namespace and name.
     #[must_use]
     pub fn key(&self) -> &Key {
@@ -100,5 +109,25 @@ mod tests {
             assert_eq!(outline.may_match(&query(namespace, matches)), expected, "{matches:?}");
             assert!(outline.size() < 5_000);
         }
+    }
+
+    #[test]
+    fn outline_of_either_matches_what_one_of_them_matches() {
+        let (few, none) = (outline(3), outline(0));
+        let either = few.either(&none).unwrap();
+        for (matches, expected) in [
+            (&[(0, "api-2", false)][..], true),
+            (&[(0, "api-3", false)], false),
+            // One of them has no value.
+            (&[(0, "api-3", true)], true),
+            (&[(1, "x", true)], true),
+            (&[(1, "x", false)], false),
+        ] {
+            assert_eq!(either.may_match(&query(None, matches)), expected, "{matches:?}");
+        }
+        let same = few.either(&few).unwrap();
+        assert_eq!(same, few);
+        assert!(outline(900).either(&outline(3)).is_some());
+        assert!(outline(3_000).either(&few).is_none(), "it would have too many values");
     }
 }

@@ -8,7 +8,16 @@ use crate::{Key, Match, Object, Query};
 
 /// Hashes of the values of each index, four bytes for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sketch(Box<[Box<[u32]>]>);
+pub struct Sketch(Box<[Words]>);
+
+/// The values of one index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Words {
+    /// Sorted hashes.
+    hashes: Box<[u32]>,
+    /// Whether the object, or one of several, has no value.
+    may_be_absent: bool,
+}
 
 /// The half of a hash that is kept: of a hundred thousand values, one in forty thousand others looks like one.
 fn half(word: &str) -> u32 {
@@ -19,8 +28,21 @@ impl Sketch {
     /// Bytes that it takes.
     #[must_use]
     pub fn size(&self) -> usize {
-        let each = self.0.iter().map(|words| size_of_val(&**words).saturating_add(32));
+        let each = self.0.iter().map(|words| size_of_val(&*words.hashes).saturating_add(32));
         each.fold(0, usize::saturating_add)
+    }
+
+    /// The sketch of one of two objects, where it is unknown which of them.
+    pub(crate) fn either(&self, other: &Self) -> Self {
+        let both = self.0.iter().zip(&other.0).map(|(left, right)| {
+            let mut hashes: Vec<_> = left.hashes.iter().chain(&right.hashes).copied().collect();
+            hashes.sort_unstable();
+            hashes.dedup();
+            let may_be_absent = left.may_be_absent || right.may_be_absent;
+            Words { hashes: hashes.into_boxed_slice(), may_be_absent }
+        });
+        // Of an index that only one of them has, a sketch without it says nothing.
+        Self(both.collect())
     }
 }
 
@@ -29,10 +51,10 @@ impl Object {
     #[must_use]
     pub fn sketch(&self) -> Sketch {
         let words = self.tokens.iter().map(|tokens| {
-            let mut words: Vec<_> = tokens.iter().map(half).collect();
-            words.sort_unstable();
-            words.dedup();
-            words.into_boxed_slice()
+            let mut hashes: Vec<_> = tokens.iter().map(half).collect();
+            hashes.sort_unstable();
+            hashes.dedup();
+            Words { may_be_absent: hashes.is_empty(), hashes: hashes.into_boxed_slice() }
         });
         Sketch(words.collect())
     }
@@ -46,10 +68,8 @@ impl Query {
             let words = sketch.and_then(|sketch| sketch.0.get(wanted.index));
             let Some(words) = words else { return true };
             let mut values = wanted.values.iter().take_while(|_| spend(meter, LOOK_UP));
-            if words.is_empty() {
-                return wanted.absent;
-            }
-            values.any(|value| words.binary_search(&half(value)).is_ok())
+            (wanted.absent && words.may_be_absent)
+                || values.any(|value| words.hashes.binary_search(&half(value)).is_ok())
         };
         spend(meter, OBJECT)
             && self.namespace.as_deref().is_none_or(|namespace| *key.namespace == *namespace)

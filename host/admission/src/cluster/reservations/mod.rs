@@ -35,6 +35,10 @@ pub(super) use room::{Tenant, Usage};
 /// From this number of requests in progress about one object on, the last of them share a world.
 pub(super) const MAX_WORLDS: usize = 4;
 
+/// From this number of requests of one tenant about one object on, the last of them share a place: a controller that
+/// creates, gets 409 and updates needs no more room the faster it is.
+const MAX_PLACES: usize = 8;
+
 /// Maximum delay of an event. Events that arrive later than this after the end of a reservation
 /// show what was stored before that end.
 const LAG: Duration = Duration::from_secs(10);
@@ -79,6 +83,16 @@ struct Overlay {
     known: Option<Known>,
     /// The oldest first.
     pending: Vec<Pending>,
+}
+
+/// Where a request is recorded among those about the same object.
+enum Place {
+    /// With an equal one.
+    Equal(usize),
+    /// With others of its tenant, in a form that stands for all of them.
+    Merged(usize, Form),
+    /// By itself.
+    New,
 }
 
 /// An allowed change.
@@ -258,15 +272,31 @@ impl Reservations {
     /// If there is none, or the tenant has its share.
     pub(super) fn check_room(&self, change: &Change<'_>, bounds: Bounds) -> Result<(), Full> {
         let pending = change.pending(bounds);
-        let overlay = self.by_key.get(change.key);
-        if overlay.is_some_and(|overlay| overlay.pending.iter().any(|one| one.is_equal(&pending))) {
-            return Ok(());
+        self.place(change.key, &pending, bounds).map(|_| ())
+    }
+
+    /// The place of a request.
+    fn place(&self, key: &Key, pending: &Pending, bounds: Bounds) -> Result<Place, Full> {
+        let others = self.by_key.get(key).map_or(&[][..], |overlay| &overlay.pending);
+        if let Some(equal) = others.iter().position(|other| other.is_equal(pending)) {
+            return Ok(Place::Equal(equal));
         }
+        let is_alike = |(_, other): &(usize, &Pending)| other.is_like(pending);
+        let mut alike = (0..).zip(others).filter(is_alike).skip(MAX_PLACES - 1);
+        let last = alike.next().and_then(|(at, last)| Some((at, last, last.either(pending)?)));
+        let (place, more) = match last {
+            Some((at, last, form)) => {
+                let more = Usage { count: 0, bytes: form.size().saturating_sub(last.form.size()) };
+                (Place::Merged(at, form), more)
+            }
+            None => (Place::New, pending.usage()),
+        };
         // Direct reads of objects without pending requests use memory as well.
         let is_full = self.by_key.len() >= bounds.count.saturating_mul(2)
-            || self.usage().bytes.saturating_add(pending.usage().bytes) > bounds.bytes;
-        let is_admitted = self.room.admits(change.tenant, pending.usage(), bounds);
-        if is_full || !is_admitted { Err(Full) } else { Ok(()) }
+            || self.usage().bytes.saturating_add(more.bytes) > bounds.bytes;
+        let is_admitted = more == Usage::default()
+            || (!is_full && self.room.admits(pending.tenant(), more, bounds));
+        if is_admitted { Ok(place) } else { Err(Full) }
     }
 
     /// Adds a request. `stored` is the object that the watch shows.
@@ -280,18 +310,32 @@ impl Reservations {
         made: Made,
         bounds: Bounds,
     ) -> Result<(), Full> {
-        self.check_room(change, bounds)?;
         let mut pending = change.pending(bounds);
+        let place = self.place(change.key, &pending, bounds)?;
         let overlay = self.by_key.entry(change.key.clone()).or_default();
-        if let Some(equal) = overlay.pending.iter_mut().find(|one| one.is_equal(&pending)) {
-            // It changes no answer.
-            equal.join(pending);
-            return Ok(());
+        match place {
+            Place::Equal(at) => {
+                // It changes no answer.
+                if let Some(equal) = overlay.pending.get_mut(at) {
+                    equal.join(pending);
+                }
+                return Ok(());
+            }
+            Place::Merged(at, form) => {
+                if let Some(last) = overlay.pending.get_mut(at) {
+                    self.room.remove(last.tenant(), last.usage());
+                    last.merge(pending, form);
+                    self.room.add(last.tenant(), last.usage());
+                }
+            }
+            Place::New => {
+                pending.compare(overlay.stored(stored));
+                let first = self.first_end.map_or(pending.ends, |first| first.min(pending.ends));
+                self.first_end = Some(first);
+                self.room.add(pending.tenant(), pending.usage());
+                overlay.pending.push(pending);
+            }
         }
-        pending.compare(overlay.stored(stored));
-        self.first_end = Some(self.first_end.map_or(pending.ends, |first| first.min(pending.ends)));
-        self.room.add(pending.tenant(), pending.usage());
-        overlay.pending.push(pending);
         self.log.push(made, bounds.bytes / LOG_PART);
         Ok(())
     }

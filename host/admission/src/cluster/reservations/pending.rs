@@ -48,12 +48,27 @@ impl Form {
         }
     }
 
-    fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         match self {
             Self::Removed => 0,
             Self::Whole(object) => object.size(),
             Self::Outline(outline) => outline.size(),
         }
+    }
+
+    /// One form that stands for two of the same object; `None` if it cannot.
+    fn either(&self, other: &Self) -> Option<Self> {
+        let outline = |form: &Self| match form {
+            Self::Removed => None,
+            Self::Whole(object) => Some(Arc::new(Outline::of(object))),
+            Self::Outline(outline) => Some(outline.clone()),
+        };
+        Some(match (outline(self), outline(other)) {
+            (None, None) => Self::Removed,
+            // What an outline may match may also be absent.
+            (Some(one), None) | (None, Some(one)) => Self::Outline(one),
+            (Some(left), Some(right)) => Self::Outline(Arc::new(left.either(&right)?)),
+        })
     }
 
     /// Whether policies see the same in both, whichever of them is stored.
@@ -119,6 +134,22 @@ impl Pending {
     /// Whether both make the same change, so that one reservation serves for both.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         self.is_creation() == other.is_creation() && self.form.is_copy_of(&other.form)
+    }
+
+    /// Whether both are of one tenant and settled in the same way.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.is_creation() == other.is_creation() && self.tenant == other.tenant
+    }
+
+    /// One reservation for two requests about the same object that are alike; `None` if it would be too large.
+    pub(super) fn either(&self, other: &Self) -> Option<Form> {
+        self.form.either(&other.form)
+    }
+
+    /// Takes over a request that is alike, and stands for both in this form.
+    pub(super) fn merge(&mut self, other: Self, form: Form) {
+        self.join(other);
+        (self.form, self.alike) = (form, None);
     }
 
     /// Takes over an equal request.

@@ -62,7 +62,8 @@ impl Usage {
     /// Whether a tenant that uses this much of `all` may have `more`.
     pub(in crate::cluster) fn admits(self, more: Self, all: Self, bounds: Bounds) -> bool {
         let (wanted, share) = (self.plus(more), self.share(all, bounds));
-        wanted.count <= share.count && wanted.bytes <= share.bytes
+        let needs_no_place = more.count == 0;
+        (needs_no_place || wanted.count <= share.count) && wanted.bytes <= share.bytes
     }
 }
 

@@ -205,8 +205,10 @@ impl Judge for Rule<'_> {
         let matches = vec![Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
         let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &Scope::All));
-        let found =
-            self.cluster.kinds[0].select(&query, usize::MAX, fresh, lens.world, None).unwrap();
+        let reviewed = Some(Arc::new(Own { kinds: vec![0], key: key(&self.name) }));
+        let sight = Lens { reviewed, world: lens.world, ..Lens::default() };
+        let sight = sight.sight(0);
+        let found = self.cluster.kinds[0].select(&query, usize::MAX, fresh, sight, None).unwrap();
         let names = found.objects.iter().map(|object: &Arc<Object>| &object.key().name);
         let others: BTreeSet<_> = names.filter(|name| ***name != *self.name).collect();
         let allows = self.spec == FREE || others.len() < self.most;
