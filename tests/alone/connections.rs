@@ -144,10 +144,13 @@ async fn unused_connection_is_kept_on_the_webhook_port_and_not_on_the_ops_port()
     let server = Server::start(BINARY, None, &[]);
     let authority = &server.certificates.authority;
     let mut unused = tls(server.address, authority, &[b"http/1.1"]).await.unwrap();
-    let mut ops = TcpStream::connect(server.ops).await.unwrap();
-    let started = Instant::now();
-    assert!(is_closed(&mut ops).await);
-    println!("the ops port closes it after {:.1} s", started.elapsed().as_secs_f64());
+    // Two, one after the other: twice the time that the ops port gives a connection.
+    for _ in 0..2 {
+        let mut ops = TcpStream::connect(server.ops).await.unwrap();
+        let started = Instant::now();
+        assert!(is_closed(&mut ops).await);
+        println!("the ops port closes it after {:.1} s", started.elapsed().as_secs_f64());
+    }
     unused.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     let mut answer = [0; 8];
     unused.read_exact(&mut answer).await.unwrap();

@@ -166,6 +166,7 @@ async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
         }));
     let tenants = tenants.await;
     let burst = async || {
+        let began = Instant::now();
         let creates = tenants.iter().flat_map(|(namespace, api)| {
             (0..200).map(async move |number| {
                 let group = own_group(namespace, &format!("never-{number}"), "x");
@@ -173,6 +174,7 @@ async fn burst_that_is_never_stored_costs_other_tenants_nothing() {
             })
         });
         let codes = join_all(creates).await;
+        println!("    the burst: {:?}", began.elapsed());
         assert!(codes.iter().all(|code| *code != 200 && *code != 201), "{codes:?}");
     };
     let beside = async |name: &str| {

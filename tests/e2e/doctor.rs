@@ -259,6 +259,17 @@ fn cluster(objects: &[Value]) -> FakeCluster {
     cluster
 }
 
+/// The installation has the Secret, empty, and the servers fill it.
+#[test]
+fn secret_that_the_servers_left_empty_is_found() {
+    let folder = folder();
+    let cluster = cluster(&manifests(&folder));
+    let kubeconfig = cluster.kubeconfig();
+    let (_, found, report) = examined(&folder, &["--kubeconfig", kubeconfig.to_str().unwrap()], "");
+    assert!(found.contains("DOC-25"), "{report:#}");
+    assert!(report.to_string().contains("the servers have not put a certificate in"), "{report:#}");
+}
+
 #[test]
 fn a_cluster_is_read_and_nothing_else() {
     let folder = folder();

@@ -24,7 +24,7 @@ metadata: {name: team-a, annotations: {house.example/registry: quay.io/house}}
 """
 
 
-def told(opgate, folder, source, builds, env):
+def check_mistakes(opgate, folder, source, builds, env):
     """Makes each mistake in `source`, a file of `folder`, and reads what the check says."""
     right = source.read_text()
     (folder / "namespace.yaml").write_text(NAMESPACE)

@@ -219,7 +219,7 @@ class Run:
         """Errors in the source that no compiler sees."""
         folder, _ = self.template(language)
         env = self.environment(language, "template")
-        mistakes.told(self.opgate, folder, folder / SOURCES[language.name], language.builds, env)
+        mistakes.check_mistakes(self.opgate, folder, folder / SOURCES[language.name], language.builds, env)
 
     def examples(self, language):
         """The policies of the gallery in this language, from its packages: own tests, and cases of the component."""
