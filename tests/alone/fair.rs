@@ -22,7 +22,7 @@ use crate::{BINARY, turn};
 const PATIENT: &str = "/validate?timeout=60s";
 
 /// Calls that were given up.
-const BURNT: &str = "opgate_faults_total{";
+const BURNT: &str = "opgate_policy_errors_total{";
 
 fn binary() -> String {
     std::env::var("OPGATE_BINARY").unwrap_or_else(|_| BINARY.to_owned())

@@ -15,8 +15,8 @@ fn serve(kubeconfig: &str, configuration: &str, name: &str) -> Server {
     let certificates = Certificates::new();
     let ca = certificates.folder.path().join("ca.crt");
     std::fs::write(ca, certificates.authority.certificate()).unwrap();
-    let mut arguments = vec!["--kubeconfig", kubeconfig, "--follow-registration"];
-    arguments.extend(["--installation", "opgate-system/opgate", "--replica", name]);
+    let mut arguments = vec!["--kubeconfig", kubeconfig, "--manage-webhooks"];
+    arguments.extend(["--installation", "opgate-system/opgate", "--pod-name", name]);
     Server::start_with(BINARY, Some(configuration), &arguments, certificates)
 }
 

@@ -76,7 +76,7 @@ async fn a_real_api_server_takes_every_object() {
             "--replicas",
             "3",
         ],
-        &["--registration", "by-hand", "--label", "team=a", "--api-server", "10.0.0.0/24"],
+        &["--registration", "manual", "--label", "team=a", "--api-server", "10.0.0.0/24"],
     ] {
         for value in printed(arguments) {
             if value["kind"] != "Namespace" {
@@ -280,7 +280,7 @@ async fn a_namespace_that_does_not_exist_keeps_no_server_from_being_ready() {
     let apply_role = PatchParams::apply("kubectl");
     let patch = Patch::Apply(&roles[0]);
     api(&admin, &roles[0]).patch("opgate", &apply_role, &patch).await.unwrap_err();
-    assert_eq!(printed(&[&config[..], &["--absent", "rukpak-system"]].concat()), objects);
+    assert_eq!(printed(&[&config[..], &["--skip-roles-in", "rukpak-system"]].concat()), objects);
 
     let kubeconfig = kubeconfig_of_servers(&plane, &admin).await;
     // Soon, what cannot be seen is no reason to wait.

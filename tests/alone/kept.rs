@@ -105,11 +105,11 @@ async fn a_real_api_server_trusts_what_the_servers_make() {
             kubeconfig.to_str().unwrap(),
             "--installation",
             "opgate-system/opgate",
-            "--replica",
+            "--pod-name",
             replica,
             "--certificates",
             "self-managed",
-            "--trust-delay",
+            "--ca-propagation-delay",
             "10s",
         ];
         Server::start(BINARY, Some(&configuration(std::slice::from_ref(&policy))), &arguments)

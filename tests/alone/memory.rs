@@ -80,11 +80,11 @@ async fn what_is_made_of_bodies_stays_in_the_budget() {
     let _turn = turn().await;
     let budget = 96 * MIB;
     let text = configuration(&[slow(), builtin()]);
-    let server = Server::start(BINARY, Some(&text), &["--max-body-memory", "96Mi"]);
+    let server = Server::start(BINARY, Some(&text), &["--max-request-memory", "96Mi"]);
     let before = server.memory("VmHWM");
     let body = Bytes::from(brackets(7 << 20));
     let answers = storm(&server, "/validate/slow?timeout=60s", &vec![body; 36]);
-    until("shed", async || server.metric("opgate_shed_total").await >= Some(20.0)).await;
+    until("shed", async || server.metric("opgate_requests_shed_total").await >= Some(20.0)).await;
     let used = server.metric("opgate_request_memory_bytes").await.unwrap();
     assert!(used > 0.0 && used <= 96.0 * 1_048_576.0, "{used}");
     // Small requests of others have room all the time.
@@ -225,7 +225,7 @@ async fn a_server_in_128_mib_withstands_all_of_it() {
     let _turn = turn().await;
     let root = container(128 * MIB);
     let text = configuration(&[builtin(), slow()]);
-    let arguments = ["--system-root", root.path().to_str().unwrap(), "--cluster", "none"];
+    let arguments = ["--system-root", root.path().to_str().unwrap(), "--cluster-source", "none"];
     let server = Server::start(BINARY, Some(&text), &arguments);
     let limit = server.metric("opgate_request_memory_limit_bytes").await;
     assert_eq!(limit, Some(32.0 * 1_048_576.0));
@@ -241,7 +241,7 @@ async fn a_server_in_a_group_of_128_mib_is_not_ended() {
     let _turn = turn().await;
     let Some(group) = Cgroup::make(128 << 20) else { return };
     let text = configuration(&[builtin(), slow()]);
-    let arguments = ["--cluster", "none"];
+    let arguments = ["--cluster-source", "none"];
     let server = Server::start_after(&group.enter(), BINARY, Some(&text), &arguments);
     if !group.has(server.id()) {
         return println!("skipped: the control group takes no process");

@@ -288,7 +288,7 @@ impl Course {
             .await;
             for (resource, count) in rule.seen(self.stored) {
                 let count = u32::try_from(count).unwrap().into();
-                let metric = format!("opgate_context_objects{{resource=\"{resource}\"}}");
+                let metric = format!("opgate_cluster_cache_objects{{resource=\"{resource}\"}}");
                 eventually("a current view", || async {
                     (server.metric(&metric).await == Some(count)).then_some(())
                 })

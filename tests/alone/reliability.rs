@@ -138,7 +138,7 @@ async fn a_thousand_aborted_requests() {
         }
     }
     println!("1000 aborted requests in {:.1} s", started.elapsed().as_secs_f64());
-    until("no request in flight", async || server.metric("opgate_in_flight ").await == Some(0.0))
+    until("no request in flight", async || server.metric("opgate_requests_in_flight ").await == Some(0.0))
         .await;
     until("no connection", async || server.metric("opgate_connections ").await == Some(0.0)).await;
     assert_eq!(server.metric("opgate_panics_total").await, Some(0.0));
@@ -284,7 +284,7 @@ async fn a_slow_policy_slows_nobody_else() {
     let mut evil = misbehaves("evil", &json!({"do": "spin"}));
     evil["limits"] = json!({"time": "100ms", "concurrency": 4});
     let text = configuration(&[evil, builtin()]);
-    let server = Server::start(BINARY, Some(&text), &["--queue", "16"]);
+    let server = Server::start(BINARY, Some(&text), &["--max-queued-calls", "16"]);
     let mut client = server.connect().await;
     figures("alone", &healthy(&mut client, "/validate/bundle-immutability", 300).await);
     let mut slow = JoinSet::new();
@@ -295,7 +295,7 @@ async fn a_slow_policy_slows_nobody_else() {
             client.post("/validate/evil?timeout=60s", "application/json", body).await.unwrap()
         });
     }
-    until("shedding", async || server.metric("opgate_shed_total").await > Some(0.0)).await;
+    until("shedding", async || server.metric("opgate_requests_shed_total").await > Some(0.0)).await;
     figures("beside it", &healthy(&mut client, "/validate/bundle-immutability", 300).await);
     let (mut deadline, mut late, mut shed) = (0, 0, 0);
     while let Some(answer) = slow.join_next().await {
@@ -337,7 +337,7 @@ async fn calls_nobody_waits_for_are_stopped_and_waiting_ends_in_time() {
         let body = review("slow");
         tokio::spawn(async move { client.review(body).await })
     };
-    until("the slow call runs", async || server.metric("opgate_in_flight ").await == Some(1.0))
+    until("the slow call runs", async || server.metric("opgate_requests_in_flight ").await == Some(1.0))
         .await;
     let mut client = server.connect().await;
     let path = "/validate?timeout=1s";

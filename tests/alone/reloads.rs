@@ -33,7 +33,7 @@ async fn builtins() -> Vec<Value> {
         "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n",
     )]);
     let config = files.path("opgate.yaml");
-    let arguments = ["--config", config.to_str().unwrap(), "--cluster", "none"];
+    let arguments = ["--config", config.to_str().unwrap(), "--cluster-source", "none"];
     let server = Server::start(BINARY, None, &arguments);
     let told = told(&server).await;
     let policies = told["policies"].as_array().unwrap().iter();
@@ -76,7 +76,7 @@ async fn a_server_in_a_group_of_128_mib_reloads() {
     ];
     let mut files = ConfigMap::new(&[("opgate.yaml", &configurations[0])]);
     let config = files.path("opgate.yaml");
-    let arguments = ["--config", config.to_str().unwrap(), "--reload", "20ms", "--cluster", "none"];
+    let arguments = ["--config", config.to_str().unwrap(), "--reload-interval", "20ms", "--cluster-source", "none"];
     let server = Server::start_after(&group.enter(), BINARY, None, &arguments);
     if !group.has(server.id()) {
         return println!("skipped: the control group takes no process");
@@ -138,7 +138,7 @@ async fn without_memory_for_it_the_last_good_configuration_stays() {
     let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&builtins[..1]))]);
     let (config, root_path) = (files.path("opgate.yaml"), root.path().to_str().unwrap());
     let config = config.to_str().unwrap();
-    let arguments = ["--config", config, "--reload", "20ms", "--system-root", root_path];
+    let arguments = ["--config", config, "--reload-interval", "20ms", "--system-root", root_path];
     let server = Server::start(BINARY, None, &arguments);
     let before = state(&server).await;
     files.swap(&[("opgate.yaml", &configuration(&builtins))]);
@@ -223,15 +223,15 @@ async fn a_real_api_server_has_one_winner_through_all_changes() {
     let arguments = [
         "--config",
         config.to_str().unwrap(),
-        "--reload",
+        "--reload-interval",
         "20ms",
         "--kubeconfig",
         kubeconfig.to_str().unwrap(),
-        "--reservation",
+        "--reservation-ttl",
         "1s",
         "--installation",
         "default/opgate",
-        "--replica",
+        "--pod-name",
         "opgate-1",
     ];
     let servers = [Server::start(BINARY, None, &arguments)];
@@ -286,7 +286,7 @@ async fn a_real_api_server_has_one_winner_through_all_changes() {
         let all = events.list(&ListParams::default()).await.unwrap();
         let reasons: Vec<_> = all.iter().map(|event| event.data["reason"].clone()).collect();
         let has = |reason: &str| reasons.iter().any(|known| known == reason);
-        has("ConfigurationReplaced")
+        has("ConfigurationReloaded")
     })
     .await;
 }

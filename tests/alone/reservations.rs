@@ -25,7 +25,7 @@ const TIME: &str = "20s";
 /// Clients of the loop of create, 409 and update.
 const CLIENTS: usize = 10;
 
-/// The default of `--reservation`, and what an ended one may take beyond it.
+/// The default of `--reservation-ttl`, and what an ended one may take beyond it.
 const RESERVATION: Duration = Duration::from_secs(2);
 
 fn writes() -> usize {

@@ -85,7 +85,7 @@ fn roomy() -> serde_saphyr::Options {
 /// Runs `opgate check`; gives the largest memory that was seen, in MiB.
 fn check(folder: &Path) -> f64 {
     let mut child = Command::new(BINARY)
-        .args(["check", "--as", "catalog", "--output", "jsonl"])
+        .args(["check", "--input-type", "catalog", "--output", "jsonl"])
         .arg(folder)
         .stdout(Stdio::null())
         .spawn()

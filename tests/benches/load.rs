@@ -197,7 +197,7 @@ fn process(clients: &Runtime, certificates: &Arc<Certificates>) {
                 "--log-format",
                 "json",
                 "serve",
-                "--cluster",
+                "--cluster-source",
                 "none",
                 "--listen",
                 "127.0.0.1:0",

@@ -254,7 +254,7 @@ fn all_that_kubectl_prints_is_judged_together() {
     assert_eq!(line, Some("    namespace: \"one\""), "{place}");
     assert_eq!(place["column"], 5);
     // As manifests they are not compared with each other.
-    let (_, records) = crate::check::records(&folder, &["--as", "manifest", "list.yaml"]);
+    let (_, records) = crate::check::records(&folder, &["--input-type", "manifest", "list.yaml"]);
     assert!(!records.iter().flat_map(rules).any(|rule| rule == "OPG-01"));
 }
 
@@ -268,7 +268,7 @@ fn rules_about_users_find_nothing_in_what_is_stored() {
     let mut group = one.unwrap().3;
     let found = |group: &Value, kind: &str| {
         write(&folder, "group.json", group.to_string());
-        let arguments = ["--config", "opgate.yaml", "--as", kind, "group.json"];
+        let arguments = ["--config", "opgate.yaml", "--input-type", kind, "group.json"];
         let (_, records) = records(&folder, &arguments);
         rules(&records[0]).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
@@ -386,7 +386,7 @@ fn manifests_get_the_namespace_that_they_do_not_name() {
     let group = json!({"apiVersion": format!("{OLM}/v1"), "kind": "OperatorGroup", "metadata": {"name": "new"}, "spec": {}});
     write(&folder, "group.json", group.to_string());
     let found = |more: &[&str]| {
-        let arguments = [&["--context", "context.json", "group.json"], more].concat();
+        let arguments = [&["--cluster-state", "context.json", "group.json"], more].concat();
         let (_, records) = records(&folder, &arguments);
         rules(&records[0]).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };

@@ -271,17 +271,17 @@ fn what_a_path_is_can_be_said() {
     ];
     for (kind, document, codes) in cases {
         for (path, code) in paths.iter().zip(codes) {
-            let (status, found) = records(&folder, &["--as", kind, path]);
-            assert_eq!(status, code, "--as {kind} {path}: {found:?}");
+            let (status, found) = records(&folder, &["--input-type", kind, path]);
+            assert_eq!(status, code, "--input-type {kind} {path}: {found:?}");
             // Of a folder of manifests, what can be read is checked.
             let is_folder = kind == "manifest" && path != &"good.yaml";
-            assert!(found.is_empty() == (code == 2) || is_folder, "--as {kind} {path}");
+            assert!(found.is_empty() == (code == 2) || is_folder, "--input-type {kind} {path}");
             if !document.is_empty() {
                 assert!(found.iter().all(|r| r["kind"] == document), "{kind} {path}: {found:?}");
             }
         }
     }
-    let (_, found) = records(&folder, &["--as", "manifest", "plain-valid"]);
+    let (_, found) = records(&folder, &["--input-type", "manifest", "plain-valid"]);
     let sources: Vec<_> =
         found.iter().map(|r| format!("{} {}", r["source"], r["kind"]).replace('"', "")).collect();
     let expected = [
@@ -293,7 +293,7 @@ fn what_a_path_is_can_be_said() {
         "plain-valid/manifests/service.json Service",
     ];
     assert_eq!(sources, expected);
-    let wrong = check(&folder, &["--as", "helm", "bundle-valid"]);
+    let wrong = check(&folder, &["--input-type", "helm", "bundle-valid"]);
     assert_eq!(status(&wrong), 2);
     for word in ["helm", "bundle", "plain", "catalog", "manifest"] {
         assert!(err(&wrong).contains(word), "{}", err(&wrong));
@@ -311,27 +311,27 @@ fn wrong_usage_ends_with_2() {
     let cases: [(&[&str], &[&str]); 20] = [
         (&[], &["PATH"]),
         (&["nowhere"], &["nowhere: No such file"]),
-        (&["--as", "manifest", "nowhere"], &["nowhere", "No such file"]),
-        (&["--as", "catalog", "nowhere"], &["nowhere", "No such file"]),
-        (&["--as", "bundle", "nowhere"], &[" nowhere: No such file"]),
-        (&["--as", "plain", "nowhere"], &[" nowhere: No such file"]),
-        (&["empty"], &["empty: ", "manifests/", "schema", "apiVersion", "--as"]),
-        (&["--as", "manifest", "empty"], &["empty: there is nothing in it"]),
-        (&["--as", "bundle", "empty"], &["empty: there is nothing in it"]),
-        (&["--as", "plain", "empty"], &["empty: there is nothing in it"]),
-        (&["--as", "catalog", "empty"], &["empty: there is nothing in it"]),
+        (&["--input-type", "manifest", "nowhere"], &["nowhere", "No such file"]),
+        (&["--input-type", "catalog", "nowhere"], &["nowhere", "No such file"]),
+        (&["--input-type", "bundle", "nowhere"], &[" nowhere: No such file"]),
+        (&["--input-type", "plain", "nowhere"], &[" nowhere: No such file"]),
+        (&["empty"], &["empty: ", "manifests/", "schema", "apiVersion", "--input-type"]),
+        (&["--input-type", "manifest", "empty"], &["empty: there is nothing in it"]),
+        (&["--input-type", "bundle", "empty"], &["empty: there is nothing in it"]),
+        (&["--input-type", "plain", "empty"], &["empty: there is nothing in it"]),
+        (&["--input-type", "catalog", "empty"], &["empty: there is nothing in it"]),
         (
-            &["--as", "manifest", "texts"],
+            &["--input-type", "manifest", "texts"],
             &["texts: there is no file *.json, *.yaml or *.yml in it"],
         ),
-        (&["other"], &["other: ", "--as"]),
+        (&["other"], &["other: ", "--input-type"]),
         (&["none.yaml"], &["none.yaml: empty: it should hold manifests"]),
-        (&["--as", "bundle", "good.yaml"], &["good.yaml: not a folder"]),
-        (&["--as", "manifest", "other"], &["other/values.yaml: /apiVersion is missing"]),
+        (&["--input-type", "bundle", "good.yaml"], &["good.yaml: not a folder"]),
+        (&["--input-type", "manifest", "other"], &["other/values.yaml: /apiVersion is missing"]),
         (&["--output", "xml", "good.yaml"], &["xml", "sarif"]),
         (&["--config", "nowhere.yaml", "good.yaml"], &["nowhere.yaml: No such file"]),
-        (&["--since", "good.yaml", "good.yaml", "good.yaml"], &["--since"]),
-        (&["--since", "catalog-valid", "nowhere"], &["nowhere: No such file"]),
+        (&["--baseline", "good.yaml", "good.yaml", "good.yaml"], &["--baseline"]),
+        (&["--baseline", "catalog-valid", "nowhere"], &["nowhere: No such file"]),
     ];
     for (arguments, expected) in cases {
         let output = check(&folder, arguments);
@@ -520,8 +520,8 @@ fn every_form_says_what_could_not_be_read() {
         (&["empty.yaml", "catalog-valid", "zero.yaml"], 1, &[neither, "zero.yaml:1:4: not a"]),
         (&["nowhere"], 0, &["nowhere: No such file"]),
         (&["nowhere", "bad.yaml"], 0, &["nowhere: No such file", "bad.yaml:1:4: not YAML"]),
-        (&["--as", "bundle", "good.yaml"], 0, &["good.yaml: not a folder"]),
-        (&["--since", "nowhere", "good.yaml"], 0, &["nowhere: No such file"]),
+        (&["--input-type", "bundle", "good.yaml"], 0, &["good.yaml: not a folder"]),
+        (&["--baseline", "nowhere", "good.yaml"], 0, &["nowhere: No such file"]),
         (&["good.yaml", "nowhere"], 1, &["nowhere: No such file"]),
         (&["--config", "opgate.yaml", "unreported"], 1, &[unread]),
     ];
@@ -714,11 +714,11 @@ fn standard_input_is_a_file() {
         (&["-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
         (&["-"], GOOD.as_bytes(), 0, ""),
         (&["-"], json, 0, ""),
-        (&["--as", "manifest", "-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
-        (&["--as", "catalog", "-"], &catalog, 1, "└── -:4:1: FBC-11 "),
+        (&["--input-type", "manifest", "-"], CLASSLESS.as_bytes(), 1, "-:5:1: deny RPK-12 "),
+        (&["--input-type", "catalog", "-"], &catalog, 1, "└── -:4:1: FBC-11 "),
         (&["-", "good.yaml"], &catalog, 1, "-:4:1: deny FBC-11 "),
         (&["-"], b"a: [\n", 2, " -:1:4: not YAML"),
-        (&["--as", "bundle", "-"], b"a: 1\n", 2, " -: not a folder"),
+        (&["--input-type", "bundle", "-"], b"a: 1\n", 2, " -: not a folder"),
         (&["-", "-"], GOOD.as_bytes(), 2, "name it once"),
     ];
     let before = std::fs::read_dir(folder.path()).unwrap().count();
@@ -782,10 +782,10 @@ fn what_is_below_a_folder_is_found() {
     assert!(named.ends_with("\n1 ok, 0 denied, 0 failed\n"), "{named}");
     assert!(!named.contains("repo/"), "what is named is not found: {named}");
     // Old and new have to be one thing.
-    let output = check(&folder, &["--since", "bundle-valid", "repo"]);
+    let output = check(&folder, &["--baseline", "bundle-valid", "repo"]);
     assert_eq!(status(&output), 2);
-    assert!(err(&output).contains("repo: --since compares one"), "{}", err(&output));
-    let output = check(&folder, &["--since", "bundle-valid", "repo/bundle/0.1.0"]);
+    assert!(err(&output).contains("repo: --baseline compares one"), "{}", err(&output));
+    let output = check(&folder, &["--baseline", "bundle-valid", "repo/bundle/0.1.0"]);
     assert_eq!(status(&output), 0, "{}", err(&output));
 }
 
@@ -801,7 +801,7 @@ fn projects_are_judged_by_their_watches() {
         "watches.yaml:6:3: deny MSC-12 role and playbook are mutually exclusive for app.example.com/v1alpha1 AppService",
         "watches.yaml:7:3: warn MSC-13 watches.yaml entry 0: manageStatus must be a boolean",
     ];
-    for args in [&["project"][..], &["--as", "project", "project"], &["project/watches.yaml"]] {
+    for args in [&["project"][..], &["--input-type", "project", "project"], &["project/watches.yaml"]] {
         let output = check(&folder, args);
         assert_eq!(status(&output), 1, "{args:?}");
         for line in found {
@@ -813,11 +813,11 @@ fn projects_are_judged_by_their_watches() {
     let kinds: Vec<_> = found.iter().map(|record| record["kind"].clone()).collect();
     assert_eq!((code, kinds), (1, vec![json!("OperatorProject"), json!("RegistryBundle")]));
     write(&folder, "project/watches.yaml", "- kind: {\n");
-    let output = check(&folder, &["--as", "project", "project"]);
+    let output = check(&folder, &["--input-type", "project", "project"]);
     assert_eq!(status(&output), 1, "{}", err(&output));
     let denied = "deny MSC-13 watches.yaml cannot be read: not YAML";
     assert!(out(&output).contains(denied), "{}", out(&output));
-    let output = check(&folder, &["--as", "project", "bundle-valid"]);
+    let output = check(&folder, &["--input-type", "project", "bundle-valid"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("there is no watches.yaml in it"), "{}", err(&output));
 }
@@ -847,7 +847,7 @@ fn a_pull_secret_in_a_file_is_judged() {
     write(&folder, "secret.yaml", secret);
     let source = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nmetadata: {name: c, namespace: openshift-marketplace}\nspec: {sourceType: grpc, image: x, secrets: [s]}\n";
     write(&folder, "cluster.yaml", source);
-    let output = check(&folder, &["--context", "cluster.yaml", "secret.yaml"]);
+    let output = check(&folder, &["--cluster-state", "cluster.yaml", "secret.yaml"]);
     assert_eq!(status(&output), 0, "{}", err(&output));
     let line = "secret.yaml:6:3: warn CAT-21 include credentials for only one registry per secret: found [a.io b.io]";
     assert!(out(&output).contains(line), "{}", out(&output));
@@ -1086,7 +1086,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
     for (name, content, place, why) in cases {
         write(&folder, name, &content);
         let mut said = None;
-        for arguments in [&[name][..], &["--as", "manifest", name]] {
+        for arguments in [&[name][..], &["--input-type", "manifest", name]] {
             let output = check(&folder, arguments);
             let errors = err(&output);
             assert_eq!((status(&output), &*out(&output)), (2, ""), "{arguments:?}: {errors}");
@@ -1142,7 +1142,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
         ] {
             write(&folder, &path, &twice);
             let arguments = if path == name {
-                vec!["--as", "manifest", name]
+                vec!["--input-type", "manifest", name]
             } else {
                 vec![path.split('/').next().unwrap()]
             };
@@ -1312,7 +1312,7 @@ fn links_lead_to_files_inside_or_nowhere() {
         (
             Some(("plain/manifests", "plain/m")),
             ("plain/manifests", "m"),
-            &["--as", "plain", "plain"],
+            &["--input-type", "plain", "plain"],
             1,
             "plain/manifests:1:1: deny PBF-01 get objects from bundle manifests: open manifests: a symbolic link to a folder",
         ),
@@ -1448,7 +1448,7 @@ fn indexignore_has_the_syntax_of_gitignore() {
         for (base, text) in ignores {
             write(&folder, &format!("catalog-valid/{base}.indexignore"), text);
         }
-        let (status, found) = records(&folder, &["--as", "catalog", "catalog-valid"]);
+        let (status, found) = records(&folder, &["--input-type", "catalog", "catalog-valid"]);
         let unreadable: Vec<_> = found
             .iter()
             .flat_map(violations)
@@ -1523,7 +1523,7 @@ fn what_was_published_is_compared() {
         copy(&folder.path().join("catalog-valid"), &folder.path().join("new"));
         folder
     };
-    let since = |folder: &TempDir| records(folder, &["--since", "catalog-valid", "new"]);
+    let since = |folder: &TempDir| records(folder, &["--baseline", "catalog-valid", "new"]);
 
     let folder = start();
     let (status, found) = since(&folder);
@@ -1577,7 +1577,7 @@ fn what_was_published_is_compared() {
             &folder,
             &json!([{"name": "file-based-catalog", "rules": {"FBC-46": level}}]),
         );
-        let arguments = ["--config", "opgate.yaml", "--since", "catalog-valid", "new"];
+        let arguments = ["--config", "opgate.yaml", "--baseline", "catalog-valid", "new"];
         let (status, found) = records(&folder, &arguments);
         assert_eq!(
             (status, rules(&found[0]).len()),
@@ -1608,14 +1608,14 @@ fn what_was_published_is_compared() {
     // Manifests and bundles have a past, too.
     let changed = GOOD.replace("0123", "4567");
     write(&folder, "changed.yaml", &changed);
-    let (status, found) = records(&folder, &["--since", "good.yaml", "changed.yaml"]);
+    let (status, found) = records(&folder, &["--baseline", "good.yaml", "changed.yaml"]);
     assert_eq!((status, rules(&found[0])), (1, vec!["RPK-01"]));
     write(&folder, "old/manifests/b.yaml", GOOD);
     write(&folder, "now/manifests/renamed.yaml", &changed);
-    let (status, found) = records(&folder, &["--since", "old", "now"]);
+    let (status, found) = records(&folder, &["--baseline", "old", "now"]);
     assert_eq!((status, rules(&found[0])), (1, vec!["RPK-01"]));
     for path in ["good.yaml", "bundle-valid", "plain-valid", "catalog-valid"] {
-        let (status, found) = records(&folder, &["--since", path, path]);
+        let (status, found) = records(&folder, &["--baseline", path, path]);
         assert_eq!((status, rules(&found[0])), (0, vec![]), "{path}");
     }
 }
@@ -1635,9 +1635,9 @@ fn what_was_published_has_to_be_readable() {
         ("bundle-broken", "bundle-valid", "bundle-broken/manifests/service.yaml:4:1: not YAML"),
         ("old.yaml", "good.yaml", "old.yaml:"),
     ] {
-        let output = check(&folder, &["--since", old, path]);
-        assert_eq!(status(&output), 2, "--since {old} {path}: {}", err(&output));
-        assert!(err(&output).contains(named), "--since {old} {path}: {}", err(&output));
+        let output = check(&folder, &["--baseline", old, path]);
+        assert_eq!(status(&output), 2, "--baseline {old} {path}: {}", err(&output));
+        assert!(err(&output).contains(named), "--baseline {old} {path}: {}", err(&output));
     }
 }
 
@@ -1725,7 +1725,7 @@ fn manifests_of_bundles_meet_the_policies_of_their_kinds() {
             assert!(shown.starts_with("spec.files[") && shown.ends_with(field), "{shown}");
         }
         // The manifests alone say the same.
-        let alone = records(&folder, &["--as", "manifest", &format!("{fixture}/manifests")]).1;
+        let alone = records(&folder, &["--input-type", "manifest", &format!("{fixture}/manifests")]).1;
         let of = |records: &[Value], policy: &str| {
             let all = records.iter().flat_map(violations).filter(|v| v["policy"] == policy);
             all.map(|v| (v["rule"].clone(), v["message"].clone(), v["place"].clone()))
@@ -1811,7 +1811,7 @@ fn a_manifest_and_a_review_of_it_get_the_same_answer() {
             .unwrap();
         let replayed: (i32, Value) =
             (status(&replayed), serde_json::from_str(out(&replayed).trim()).unwrap());
-        let (code, found) = records(&folder, &["--as", "manifest", "object.json"]);
+        let (code, found) = records(&folder, &["--input-type", "manifest", "object.json"]);
         let without_places = |v: &Value| {
             let mut v = v.clone();
             v.as_object_mut().unwrap().remove("place");

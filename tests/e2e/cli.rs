@@ -185,7 +185,7 @@ fn what_cannot_be_read_is_named_with_its_place_and_the_rest_goes_on() {
     ] {
         assert!(errors.contains(expected), "{expected} is not in\n{errors}");
     }
-    let output = opgate(folder.path(), &["replay", "--context", "nowhere", "in"]);
+    let output = opgate(folder.path(), &["replay", "--cluster-state", "nowhere", "in"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("nowhere: No such file"), "{}", err(&output));
     let output = opgate(folder.path(), &["replay", "nowhere"]);
@@ -770,7 +770,7 @@ fn a_replay_sees_the_cluster_of_its_context() {
     let replay = |context: &[&str]| {
         let mut arguments = vec!["replay", "--output", "jsonl", "review.json"];
         for path in context {
-            arguments.extend(["--context", path]);
+            arguments.extend(["--cluster-state", path]);
         }
         let output = opgate(folder.path(), &arguments);
         (output.status.code(), out(&output), err(&output))
@@ -816,7 +816,7 @@ fn a_replay_sees_the_cluster_of_its_context() {
     }
 }
 
-/// With `--evolve` the cluster follows what was allowed.
+/// With `--apply-allowed` the cluster follows what was allowed.
 #[test]
 fn a_replayed_directory_evolves_its_cluster() {
     let folder = folder();
@@ -846,13 +846,13 @@ fn a_replayed_directory_evolves_its_cluster() {
         let records = lines(&opgate(folder.path(), &all));
         records.iter().map(|r| r["allowed"].as_bool().unwrap()).collect::<Vec<_>>()
     };
-    assert_eq!(decided(&["--evolve"]), [true, true, false, true, true]);
+    assert_eq!(decided(&["--apply-allowed"]), [true, true, false, true, true]);
     assert_eq!(decided(&[]), [true; 5], "without a cluster there is nothing to compare with");
     let group = "apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: old, namespace: tenant-a}\n";
     write(&folder, "context.yaml", group);
-    let context = ["--context", "context.yaml"];
+    let context = ["--cluster-state", "context.yaml"];
     assert_eq!(decided(&context), [false, false, false, true, false], "nothing evolves");
-    let both = [&context[..], &["--evolve"]].concat();
+    let both = [&context[..], &["--apply-allowed"]].concat();
     assert_eq!(decided(&both), [false, false, false, true, false]);
 }
 

@@ -43,7 +43,7 @@ fn verbose_logs_more_unless_a_level_is_typed() {
     write(&folder, "context.yaml", namespace);
     let told = |arguments: &[&str], log: Option<&str>| {
         let mut command = Command::new(BINARY);
-        command.args(arguments).args(["--context", "context.yaml"]);
+        command.args(arguments).args(["--cluster-state", "context.yaml"]);
         command.current_dir(folder.path()).env_remove("OPGATE_CONFIG");
         match log {
             Some(level) => command.env("OPGATE_LOG", level),

@@ -25,7 +25,7 @@ async fn ready(server: &Server) {
 }
 
 async fn objects(server: &Server, resource: &str) -> Option<f64> {
-    server.metric(&format!("opgate_context_objects{{resource=\"{resource}\"}}")).await
+    server.metric(&format!("opgate_cluster_cache_objects{{resource=\"{resource}\"}}")).await
 }
 
 /// Waits until the server has seen so many groups.
@@ -166,7 +166,7 @@ async fn missing_permission_is_named_everywhere() {
         text.contains(forbidden) && text.contains("grant list and watch")
     })
     .await;
-    let current = format!("opgate_context_current{{resource=\"{GROUPS}\"}}");
+    let current = format!("opgate_cluster_cache_ready{{resource=\"{GROUPS}\"}}");
     assert_eq!(server.metric(&current).await, Some(0.0));
     let mut client = server.connect().await;
     let new = group("b", "new", &["shared"], GOOSE);
@@ -234,7 +234,7 @@ async fn errors_of_the_api_server_are_outlived() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_view_that_is_too_old_is_no_view() {
     let cluster = cluster();
-    let server = serve(&cluster, &["--context-max-age", "1500ms"]);
+    let server = serve(&cluster, &["--cluster-cache-max-age", "1500ms"]);
     ready(&server).await;
     let mut client = server.connect().await;
     let review = create(&group("b", "new", &["shared"], GOOSE), true);
@@ -259,7 +259,7 @@ async fn a_view_that_is_too_old_is_no_view() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_allowed_counts_before_the_watch_shows_it() {
     let cluster = cluster();
-    let server = serve(&cluster, &["--reservation", "1h"]);
+    let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
     let mut client = server.connect().await;
     let first = group("a", "first", &["shared"], GOOSE);
@@ -286,14 +286,14 @@ async fn what_was_allowed_counts_before_the_watch_shows_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reservation_ends_by_asking_while_the_watch_is_silent() {
     let cluster = cluster();
-    let server = serve(&cluster, &["--reservation", "1s"]);
+    let server = serve(&cluster, &["--reservation-ttl", "1s"]);
     ready(&server).await;
     let mut client = server.connect().await;
     let first = group("a", "first", &["shared"], GOOSE);
     let second = group("b", "second", &["shared"], GOOSE);
     // It is never stored: a quota, another webhook, a name that exists.
     assert_eq!(decide(&mut client, &first).await, "allowed");
-    let reservations = format!("opgate_context_reservations{{resource=\"{GROUPS}\"}}");
+    let reservations = format!("opgate_reservations{{resource=\"{GROUPS}\"}}");
     assert_eq!(server.metric(&reservations).await, Some(1.0));
     until("the end of the reservation", async || server.metric(&reservations).await == Some(0.0))
         .await;
@@ -315,7 +315,7 @@ async fn reservation_ends_by_asking_while_the_watch_is_silent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_that_fills_its_share_refuses_nothing_of_others() {
     let cluster = cluster();
-    let server = serve(&cluster, &["--reservation", "1h"]);
+    let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
     let mut client = server.connect().await;
     let of = |user: &str, object: &Value| {
@@ -329,7 +329,7 @@ async fn tenant_that_fills_its_share_refuses_nothing_of_others() {
         let answer = client.review(of("eve", &never)).await.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
-    let reservations = format!("opgate_context_reservations{{resource=\"{GROUPS}\"}}");
+    let reservations = format!("opgate_reservations{{resource=\"{GROUPS}\"}}");
     assert_eq!(server.metric(&reservations).await, Some(8.0));
     let mut refused = 0;
     for number in 0..600 {
@@ -403,14 +403,14 @@ async fn consistent_reads_ask_the_api_server_itself() {
 
 #[tokio::test]
 async fn without_a_cluster_the_rules_that_need_one_are_left_out_and_named() {
-    let server = Server::start(BINARY, Some(&policies()), &["--cluster", "none"]);
+    let server = Server::start(BINARY, Some(&policies()), &["--cluster-source", "none"]);
     assert_eq!(server.get("/readyz").await.0, 200);
     let mut client = server.connect().await;
     let review = create(&group("b", "new", &["shared"], GOOSE), false);
     let answer = client.review(review).await.unwrap();
     assert_eq!(message(&answer), "allowed");
     let response = answer.response();
-    let left_out = response["auditAnnotations"]["operator-group.not-evaluated"].as_str().unwrap();
+    let left_out = response["auditAnnotations"]["operator-group.skipped-rules"].as_str().unwrap();
     assert!(left_out.split(' ').any(|rule| rule == "OPG-18"), "{left_out}");
 }
 

@@ -45,7 +45,7 @@ fn published_bundles_are_denied_for_reasons_that_upstream_shares() {
     let folder = PathBuf::from(env::var_os("OPGATE_CORPUS").expect("OPGATE_CORPUS"));
     let folder = folder.canonicalize().unwrap();
     let path = folder.display().to_string();
-    let arguments = ["check", "--output", "jsonl", "--max-read", "4Gi", &path];
+    let arguments = ["check", "--output", "jsonl", "--max-input-size", "4Gi", &path];
     // Configurations and caches of other folders have no say.
     let home = tempfile::tempdir().unwrap();
     let mut child = command(&folder, &arguments)

@@ -258,7 +258,7 @@ fn what_cannot_be_compared_has_a_status_of_its_own() {
     assert_eq!(status(&["diff", "old.yaml", "absent.yaml"]).0, Some(2));
     assert_eq!(status(&["diff", "old.yaml"]).0, Some(2));
     assert_eq!(status(&["diff", "old.yaml", "old.yaml", "--reviews", "absent"]).0, Some(2));
-    assert_eq!(status(&["diff", "old.yaml", "old.yaml", "--context", "reviews"]).0, Some(2));
+    assert_eq!(status(&["diff", "old.yaml", "old.yaml", "--cluster-state", "reviews"]).0, Some(2));
     // A review that is none does not hide the others.
     write(&folder, "some/a.json", "{}");
     let recorded = std::fs::read(folder.path().join("reviews/013-delete-bundles-my-bundle.json"));
@@ -266,8 +266,8 @@ fn what_cannot_be_compared_has_a_status_of_its_own() {
     let (code, said) = status(&["diff", "old.yaml", "old.yaml", "--reviews", "some"]);
     assert!(code == Some(2) && said.contains("some/a.json"), "{said}");
     let (code, said) =
-        status(&["diff", "old.yaml", "old.yaml", "--reviews", "some", "--max-read", "1Ki"]);
-    assert!(code == Some(2) && said.contains("--max-read"), "{said}");
+        status(&["diff", "old.yaml", "old.yaml", "--reviews", "some", "--max-input-size", "1Ki"]);
+    assert!(code == Some(2) && said.contains("--max-input-size"), "{said}");
     // A policy that cannot be loaded, and one that fails.
     write(&folder, "broken.wasm", "no component");
     write(

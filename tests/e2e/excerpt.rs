@@ -1,4 +1,4 @@
-//! `opgate check --context`: rules about the cluster, in files.
+//! `opgate check --cluster-state`: rules about the cluster, in files.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -56,7 +56,7 @@ fn bundles_meet_the_version_of_the_cluster() {
     let skipped = not_evaluated(&folder, &["bundle-valid"]);
     assert!(skipped.contains("CSV-23") && skipped.contains("CSV-81"), "{skipped}");
     let with = |context: &[&str]| {
-        let flags = context.iter().flat_map(|path| ["--context", path]);
+        let flags = context.iter().flat_map(|path| ["--cluster-state", path]);
         let arguments: Vec<_> = flags.chain(["bundle-valid"]).collect();
         (found(&folder, &arguments), not_evaluated(&folder, &arguments))
     };
@@ -68,7 +68,7 @@ fn bundles_meet_the_version_of_the_cluster() {
     for context in [&["cluster"][..], &["version.json", "cluster/clusterversion.yaml"]] {
         assert_eq!(with(context).0, (0, both.clone()), "{context:?}");
     }
-    let arguments = ["--context", "cluster", "--fail-on", "warn", "bundle-valid"];
+    let arguments = ["--cluster-state", "cluster", "--fail-on", "warn", "bundle-valid"];
     assert_eq!(status(&check(&folder, &arguments)), 1);
     // Without a file the configuration says it.
     let settings = json!({"csv": {"kubernetesVersion": "1.19.3", "openShiftVersion": "4.13"}});
@@ -111,7 +111,7 @@ fn an_excerpt_denies_by_what_it_shows_only() {
         ("other-crd.yaml", "unnamed.yaml", 0, &["CSV-50"]),
         ("crd.yaml", "unnamed.yaml", 0, &[]),
     ] {
-        let (status, found) = records(&folder, &["--context", context, path]);
+        let (status, found) = records(&folder, &["--cluster-state", context, path]);
         assert_eq!((status, rules(&found[0])), (code, expected.to_vec()), "{context} {path}");
     }
 }
@@ -127,12 +127,12 @@ fn a_context_that_cannot_be_read_ends_the_check() {
         ("values.yaml", "values.yaml: /apiVersion is missing"),
     ] {
         let output =
-            check(&folder, &["--context", "cluster", "--context", context, "classless.yaml"]);
+            check(&folder, &["--cluster-state", "cluster", "--cluster-state", context, "classless.yaml"]);
         assert_eq!((status(&output), &*out(&output)), (2, ""), "{context}: {}", err(&output));
         assert!(err(&output).contains(said), "{context}: {}", err(&output));
     }
     // It counts as everything else that is read.
-    let arguments = ["--max-read", "1Ki", "--context", "cluster", "good.yaml"];
+    let arguments = ["--max-input-size", "1Ki", "--cluster-state", "cluster", "good.yaml"];
     assert_eq!(status(&check(&folder, &arguments)), 0);
     write(&folder, "cluster/large.yaml", cluster_version("4.13.2") + &"#".repeat(2_000));
     let output = check(&folder, &arguments);

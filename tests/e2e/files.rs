@@ -70,12 +70,12 @@ fn holes_are_not_read() {
     hole(&folder, "reviews/a.json", "{}", 1_000_000_000);
     hole(&folder, "opgate.yaml", "a: b\n", 1_000_000_000);
     for arguments in [
-        &["check", "--as", "catalog", "catalog"][..],
+        &["check", "--input-type", "catalog", "catalog"][..],
         &["check", "catalog"],
-        &["check", "--as", "manifest", "manifests"],
+        &["check", "--input-type", "manifest", "manifests"],
         &["check", "."],
         &["check", "one.yaml"],
-        &["check", "--since", "one.yaml", "one.yaml"],
+        &["check", "--baseline", "one.yaml", "one.yaml"],
     ] {
         let output = bounded(&folder, arguments);
         assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {}", all(&output));
@@ -87,7 +87,7 @@ fn holes_are_not_read() {
     }
     for (arguments, said) in [
         (&["replay", "reviews"][..], "reviews/a.json"),
-        (&["replay", "--context", "one.yaml", "reviews"], "one.yaml"),
+        (&["replay", "--cluster-state", "one.yaml", "reviews"], "one.yaml"),
         (&["rules", "--config", "opgate.yaml"], "opgate.yaml: "),
     ] {
         let output = bounded(&folder, arguments);
@@ -102,7 +102,7 @@ fn patterns_are_bounded_and_quick() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "large/a.yaml", BLOB);
     hole(&folder, "large/.indexignore", "*.md\n", 1_000_000_000);
-    let output = bounded(&folder, &["check", "--as", "catalog", "large"]);
+    let output = bounded(&folder, &["check", "--input-type", "catalog", "large"]);
     assert_eq!(output.status.code(), Some(2));
     let said = all(&output);
     assert!(said.contains("large/.indexignore: more than 64Ki of patterns"), "{said}");
@@ -116,7 +116,7 @@ fn patterns_are_bounded_and_quick() {
         let name = format!("many/{}{number}.yaml", "a".repeat(180));
         write(&folder, &name, "schema: x.y\n");
     }
-    let script = "ulimit -t 5; exec \"$0\" check --as catalog many";
+    let script = "ulimit -t 5; exec \"$0\" check --input-type catalog many";
     let mut command = Command::new("sh");
     let output = command.args(["-c", script, BINARY]).current_dir(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", all(&output));
@@ -135,18 +135,18 @@ fn a_command_reads_no_more_than_it_may() {
         write(&folder, &format!("reviews/{number}.json"), &" ".repeat(50_000));
     }
     for (arguments, too_much) in [
-        (&["check", "--max-read", "100Ki", "--as", "catalog", "catalog"][..], true),
-        (&["check", "--max-read", "1Mi", "--as", "catalog", "catalog"], false),
-        (&["check", "--max-read", "40Ki", "catalog/0.yaml"], true),
-        (&["replay", "--max-read", "100Ki", "reviews"], true),
-        (&["replay", "--max-read", "1Mi", "reviews"], false),
+        (&["check", "--max-input-size", "100Ki", "--input-type", "catalog", "catalog"][..], true),
+        (&["check", "--max-input-size", "1Mi", "--input-type", "catalog", "catalog"], false),
+        (&["check", "--max-input-size", "40Ki", "catalog/0.yaml"], true),
+        (&["replay", "--max-input-size", "100Ki", "reviews"], true),
+        (&["replay", "--max-input-size", "1Mi", "reviews"], false),
     ] {
         let output = bounded(&folder, arguments);
-        let said = all(&output).contains("allow more with --max-read");
+        let said = all(&output).contains("allow more with --max-input-size");
         assert_eq!(said, too_much, "{arguments:?}: {}", all(&output));
     }
     let piped = |input: &str| {
-        let script = format!("{input} | \"$0\" replay --max-read 64Ki -");
+        let script = format!("{input} | \"$0\" replay --max-input-size 64Ki -");
         Command::new("sh").args(["-c", &script, BINARY]).output().unwrap()
     };
     let output = piped("yes");
@@ -177,9 +177,9 @@ fn what_is_no_file_of_the_folder_is_told() {
     write(&folder, "review.json", "{}");
     for arguments in [
         &["replay", "reviews"][..],
-        &["replay", "--context", "reviews", "review.json"],
-        &["check", "--as", "manifest", "reviews"],
-        &["check", "--as", "catalog", "reviews"],
+        &["replay", "--cluster-state", "reviews", "review.json"],
+        &["check", "--input-type", "manifest", "reviews"],
+        &["check", "--input-type", "catalog", "reviews"],
     ] {
         let output = bounded(&folder, arguments);
         let said = all(&output);
@@ -198,9 +198,9 @@ fn what_is_no_file_of_the_folder_is_told() {
     }
     for arguments in [
         &["replay", "named.json"][..],
-        &["replay", "--context", "named.json", "review.json"],
+        &["replay", "--cluster-state", "named.json", "review.json"],
         &["check", "named.json"],
-        &["check", "--as", "manifest", "named.json"],
+        &["check", "--input-type", "manifest", "named.json"],
         &["rules", "--config", "named.json"],
     ] {
         let output = bounded(&folder, arguments);
@@ -229,7 +229,7 @@ fn places_of_findings_are_linear() {
     }
     text.push_str(&format!("{:200}- a\n", "").repeat(5_000));
     write(&folder, "deep/a.yaml", &text);
-    let output = bounded(&folder, &["check", "--as", "catalog", "deep"]);
+    let output = bounded(&folder, &["check", "--input-type", "catalog", "deep"]);
     assert_eq!(output.status.code(), Some(1), "{}", all(&output));
     assert!(all(&output).contains("deep/a.yaml:1:1: deny FBC-10"), "{}", all(&output));
 }

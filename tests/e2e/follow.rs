@@ -46,9 +46,9 @@ fn serve(cluster: &FakeCluster, files: &ConfigMap, name: &str, more: &[&str]) ->
     let (folder, authority) = (certificates.folder.path(), &certificates.authority);
     std::fs::write(folder.join("ca.crt"), authority.certificate()).unwrap();
     write_private(&folder.join("ca.key"), &authority.key()).unwrap();
-    let mut arguments = vec!["--config", config.to_str().unwrap(), "--reload", "20ms"];
+    let mut arguments = vec!["--config", config.to_str().unwrap(), "--reload-interval", "20ms"];
     arguments.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
-    arguments.extend(["--installation", "opgate-system/opgate", "--replica", name]);
+    arguments.extend(["--installation", "opgate-system/opgate", "--pod-name", name]);
     arguments.extend(["--sync-timeout", "60s", "--drain-delay", "0s"]);
     arguments.extend(more);
     Server::start_with(BINARY, None, &arguments, certificates)
@@ -154,7 +154,7 @@ impl ApiServer {
     }
 }
 
-const FOLLOW: &[&str] = &["--follow-registration"];
+const FOLLOW: &[&str] = &["--manage-webhooks"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_client_notices_that_the_registration_follows() {
@@ -275,10 +275,10 @@ async fn what_somebody_changes_comes_back_and_what_somebody_deletes_does_not() {
     cluster.apply(GROUP, "v1", PLURAL, changed);
     until("what was there", async || object(&cluster)["webhooks"] == written["webhooks"]).await;
     until("the figure", async || {
-        server.metric("opgate_registration_healed_total").await == Some(1.0)
+        server.metric("opgate_registration_restored_total").await == Some(1.0)
     })
     .await;
-    let applied = "opgate_registration_last_applied";
+    let applied = "opgate_registration_last_applied_timestamp_seconds";
     assert!(server.metric(applied).await.is_some_and(|at| at > 1e9));
     let log = server.log();
     let line = log.iter().find(|line| {
@@ -304,9 +304,9 @@ async fn what_somebody_changes_comes_back_and_what_somebody_deletes_does_not() {
 #[test]
 fn the_flag_needs_an_installation_and_a_cluster() {
     for (arguments, says) in [
-        (&["--follow-registration"][..], "--installation"),
+        (&["--manage-webhooks"][..], "--installation"),
         (
-            &["--follow-registration", "--installation", "a/b", "--cluster", "none"],
+            &["--manage-webhooks", "--installation", "a/b", "--cluster-source", "none"],
             "cannot be `none`",
         ),
     ] {

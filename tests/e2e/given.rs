@@ -132,7 +132,7 @@ fn a_review_is_made_of_a_manifest() {
             ],
         ),
         (
-            "pod.yaml --operation UPDATE --context old.yaml",
+            "pod.yaml --operation UPDATE --cluster-state old.yaml",
             &[("/oldObject/spec/containers/0/image", json!("registry.example.com/web:0"))],
         ),
         (
@@ -209,7 +209,7 @@ fn a_review_is_made_of_a_manifest() {
 #[test]
 fn a_manifest_and_its_review_are_the_same() {
     let folder = folder();
-    let context = "--config opgate.yaml --context namespace.yaml";
+    let context = "--config opgate.yaml --cluster-state namespace.yaml";
     for form in ["json", "jsonl", "yaml"] {
         let made = run(&folder, &format!("review new -f pod.yaml -o {form}"));
         std::fs::write(folder.path().join(format!("made.{form}")), &made.stdout).unwrap();
@@ -255,7 +255,7 @@ fn what_nobody_judged_is_told() {
                 "0 allowed, 0 denied, 0 failed, 1 not judged",
             ][..],
         ),
-        ("replay --config reasons.yaml --require-judged pod.yaml", 1, &["1 not judged"]),
+        ("replay --config reasons.yaml --require-evaluated pod.yaml", 1, &["1 not judged"]),
         (
             "check --config opgate.yaml typo.yaml",
             0,
@@ -264,16 +264,16 @@ fn what_nobody_judged_is_told() {
                 "0 ok, 0 denied, 0 failed, 1 not judged",
             ],
         ),
-        ("check --config opgate.yaml --require-judged typo.yaml", 1, &["1 not judged"]),
+        ("check --config opgate.yaml --require-evaluated typo.yaml", 1, &["1 not judged"]),
         // Rules about any manifest look at it. What its author meant nobody has judged.
         ("check typo.yaml", 0, &["0 ok, 0 denied, 0 failed, 1 not judged"]),
-        ("check --require-judged typo.yaml", 1, &["1 not judged"]),
-        ("replay --require-judged typo.yaml", 1, &["1 not judged"]),
+        ("check --require-evaluated typo.yaml", 1, &["1 not judged"]),
+        ("replay --require-evaluated typo.yaml", 1, &["1 not judged"]),
         // The Namespace is not known, and then it stands beside the Pod, or in the cluster.
         (
             "check --config opgate.yaml pod.yaml",
             0,
-            &["not evaluated", "PSA-09", "name files with --context", "1 ok, 0 denied"],
+            &["not evaluated", "PSA-09", "name files with --cluster-state", "1 ok, 0 denied"],
         ),
         // Its labels decide as well who is asked.
         (
@@ -285,14 +285,14 @@ fn what_nobody_judged_is_told() {
             ],
         ),
         (
-            "replay --config selects.yaml --context namespace.yaml pod.yaml",
+            "replay --config selects.yaml --cluster-state namespace.yaml pod.yaml",
             0,
             &["the labels of the namespace do not fit", "1 not judged"],
         ),
         ("check --config selects.yaml pod.yaml", 0, &["1 ok, 0 denied, 0 failed"]),
         ("check --config opgate.yaml dev", 1, &["PSA-09", "1 ok, 1 denied, 0 failed"]),
         (
-            "check --config opgate.yaml --context namespace.yaml pod.yaml",
+            "check --config opgate.yaml --cluster-state namespace.yaml pod.yaml",
             1,
             &["PSA-09", "0 ok, 1 denied, 0 failed"],
         ),
@@ -336,7 +336,7 @@ fn a_verdict_is_explained() {
         let platform = if command == "check" { (true, "-") } else { (false, "setting") };
         assert_eq!(reason("platform-configuration"), (platform.0, platform.1.to_owned()));
 
-        let context = "--config opgate.yaml --context namespace.yaml pod.yaml";
+        let context = "--config opgate.yaml --cluster-state namespace.yaml pod.yaml";
         let asked = &explained(&line(context))[0];
         let evaluated = asked["evaluated"].as_array().unwrap();
         assert!(evaluated.contains(&json!("PSA-09")), "{command}: {asked}");

@@ -369,7 +369,7 @@ async fn a_fault_is_a_failed_call_that_names_policy_and_cause() {
     // What another policy denies stays denied, whatever the failurePolicy is.
     let answer = client.review(recorded("007")).await.unwrap();
     assert_eq!((answer.status, answer.response()["allowed"].clone()), (200, false.into()));
-    let faults = server.metric("opgate_faults_total{policy=\"evil\",cause=\"panic\"}").await;
+    let faults = server.metric("opgate_policy_errors_total{policy=\"evil\",cause=\"panic\"}").await;
     assert_eq!(faults, Some(2.0));
     let (_, policies) = server.get("/policies").await;
     assert!(policies.contains("out of cheese"), "{policies}");
@@ -430,7 +430,7 @@ async fn a_policy_that_cannot_be_loaded_does_not_keep_the_others_from_serving() 
 async fn a_client_cannot_pass_for_a_check_of_files() {
     let policy =
         json!({"name": "cluster-service-version", "module": "builtin:cluster-service-version"});
-    let server = Server::start(BINARY, Some(&configuration(&[policy])), &["--cluster", "none"]);
+    let server = Server::start(BINARY, Some(&configuration(&[policy])), &["--cluster-source", "none"]);
     let mut client = server.connect().await;
     let container = json!({"name": "c", "image": "quay.io/example/etcd:v1"});
     let deployment =
@@ -467,7 +467,7 @@ async fn a_user_cannot_have_the_name_of_a_check() {
         "settings": {"crd": {"adminGroups": ["admins"]}},
     });
     let text = configuration(&[policy]);
-    let server = Server::start(BINARY, Some(&text), &["--cluster", "none"]);
+    let server = Server::start(BINARY, Some(&text), &["--cluster-source", "none"]);
     let mut client = server.connect().await;
     let names = json!({"plural": "tabs", "singular": "tab", "kind": "Tab", "listKind": "TabList"});
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
@@ -531,7 +531,7 @@ async fn texts_of_a_client_stay_small_and_on_one_line() {
 /// Memory is taken for what has come, not for what is announced.
 #[tokio::test]
 async fn announced_bodies_keep_nobody_out() {
-    let server = Server::start(BINARY, None, &["--max-body-memory", "8Mi"]);
+    let server = Server::start(BINARY, None, &["--max-request-memory", "8Mi"]);
     let head = format!(
         "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {JSON}\r\ncontent-length: 7000000\r\n\r\n"
     );
@@ -542,7 +542,7 @@ async fn announced_bodies_keep_nobody_out() {
         stream.flush().await.unwrap();
         announced.push(stream);
     }
-    while server.metric("opgate_in_flight ").await != Some(10.0) {}
+    while server.metric("opgate_requests_in_flight ").await != Some(10.0) {}
     let mut client = server.connect().await;
     assert_eq!(client.review(recorded("006")).await.unwrap().status, 200);
     // Two that really send come to more than there is.
@@ -550,7 +550,7 @@ async fn announced_bodies_keep_nobody_out() {
         stream.write_all(&vec![b' '; 5_000_000]).await.unwrap();
         stream.flush().await.unwrap();
     }
-    while server.metric("opgate_shed_total").await < Some(1.0) {}
+    while server.metric("opgate_requests_shed_total").await < Some(1.0) {}
 }
 
 /// Certificates of any kind of key, and a client that does not say which name it wants.

@@ -203,7 +203,7 @@ async fn server_trusts_the_olm_of_its_cluster_and_no_other() {
     let cluster = reviews::cluster();
     install_olm(&cluster, "operator-lifecycle-manager");
     cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
-    let server = reviews::serve(BINARY, &cluster, &["--reload", "20ms"]);
+    let server = reviews::serve(BINARY, &cluster, &["--reload-interval", "20ms"]);
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
     let mut client = server.connect().await;
     let mut says = async |user: &str| client.review(provides(user)).await.unwrap().message();
@@ -237,7 +237,7 @@ async fn update_of_openshift_is_taken_over_and_a_refusal_loosens_nothing() {
     let cluster = reviews::cluster();
     be_openshift(&cluster, "4.14.2");
     install_olm(&cluster, "openshift-operator-lifecycle-manager");
-    let server = reviews::serve(BINARY, &cluster, &["--reload", "20ms"]);
+    let server = reviews::serve(BINARY, &cluster, &["--reload-interval", "20ms"]);
     let first = trust(&server).await;
     assert_eq!((&first["profile"], &first["version"]), (&json!("ocp-4.12"), &json!("4.14.2")));
     assert_eq!(first["origin"], "cluster");
@@ -281,7 +281,7 @@ async fn fixed_profile_needs_no_permission() {
         config.to_str().unwrap(),
         "--kubeconfig",
         kubeconfig.to_str().unwrap(),
-        "--reload",
+        "--reload-interval",
         "20ms",
     ];
     let server = Server::start(BINARY, None, &arguments);

@@ -432,7 +432,7 @@ fn replayed(context: &[(&str, &str)]) -> (String, String) {
     command.args(["--log", "info", "replay", "--config", "opgate.yaml"]);
     for (name, text) in context {
         write(name, text);
-        command.args(["--context", name]);
+        command.args(["--cluster-state", name]);
     }
     let output = command.arg("review.json").output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

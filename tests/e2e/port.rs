@@ -245,7 +245,7 @@ fn a_server_that_asks_nobody_who_they_are_says_what_that_means() {
     let path = bundle.path();
     let client_ca = ["--client-ca", path.to_str().unwrap()];
     for (arguments, warned) in
-        [(live.to_vec(), 1), ([live, client_ca].concat(), 0), (vec!["--cluster", "none"], 0)]
+        [(live.to_vec(), 1), ([live, client_ca].concat(), 0), (vec!["--cluster-source", "none"], 0)]
     {
         let server = Server::start(BINARY, Some(&policies), &arguments);
         let warns = |text: &str| text.contains("anyone who reaches the webhook port");
@@ -277,7 +277,7 @@ async fn a_full_port_has_life_and_room() {
 /// Bodies that stop before their end, from another address, hold all that there is for bodies.
 #[tokio::test]
 async fn unfinished_bodies_of_others_refuse_no_review() {
-    let server = Server::start(BINARY, None, &["--max-body-memory", "32Mi"]);
+    let server = Server::start(BINARY, None, &["--max-request-memory", "32Mi"]);
     let connector =
         TlsConnector::from(Arc::new(testkit::client(&server.certificates.authority, &[])));
     let length = 6 << 20;
@@ -317,7 +317,7 @@ async fn unfinished_bodies_of_others_refuse_no_review() {
         assert!(["HTTP/1.1 503", "HTTP/1.1 408"].contains(&status.as_str()), "{status}");
     }
     assert!(ended("slow").await > 0.0);
-    assert_eq!(server.metric("opgate_in_flight ").await, Some(0.0));
+    assert_eq!(server.metric("opgate_requests_in_flight ").await, Some(0.0));
 }
 
 /// A server on its way out has to answer nobody.
@@ -353,7 +353,7 @@ fn an_error_says_once_what_went_wrong() {
     let certificates = Certificates::new();
     for (port, other) in [("--listen", "--ops-listen"), ("--ops-listen", "--listen")] {
         let output = std::process::Command::new(BINARY)
-            .args(["serve", "--cluster", "none", "--tls-dir"])
+            .args(["serve", "--cluster-source", "none", "--tls-dir"])
             .arg(certificates.folder.path())
             .args([other, "127.0.0.1:0"])
             .arg(port)
@@ -371,7 +371,7 @@ fn an_error_says_once_what_went_wrong() {
 async fn a_name_forges_no_key_in_the_text_log() {
     let certificates = Certificates::new();
     let mut child = std::process::Command::new(BINARY)
-        .args(["--log-format", "text", "serve", "--cluster", "none", "--tls-dir"])
+        .args(["--log-format", "text", "serve", "--cluster-source", "none", "--tls-dir"])
         .arg(certificates.folder.path())
         .args(["--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"])
         .stderr(std::process::Stdio::piped())

@@ -47,14 +47,14 @@ fn no_line_of_a_secret_is_printed() {
     // A manifest of a bundle, which is read with all others of it.
     write(&folder, "bundle-broken/manifests/secret.yaml", secret());
     write(&folder, "broken.yaml", secret() + "  [\n");
-    let shown = printed(&folder, &["--context", "catalog.yaml", "secret.yaml"]);
+    let shown = printed(&folder, &["--cluster-state", "catalog.yaml", "secret.yaml"]);
     assert!(shown.contains("secret.yaml:8:3: ") && shown.contains("CAT-21"), "{shown}");
     let shown = printed(&folder, &["line.json", "lines.json", "classless.yaml"]);
     assert!(shown.matches("RPK-12").count() >= 3, "{shown}");
     assert!(shown.contains("5 | spec:"), "lines of other objects are shown: {shown}");
     for format in FORMATS {
         let all = ["secret.yaml", "line.json", "lines.json", "bundle-broken", "broken.yaml"];
-        let mut arguments = vec!["--context", "catalog.yaml", "-v", "--output", format];
+        let mut arguments = vec!["--cluster-state", "catalog.yaml", "-v", "--output", format];
         if matches!(format, "json" | "jsonl") {
             arguments.push("--explain");
         }

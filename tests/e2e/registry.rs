@@ -338,7 +338,7 @@ async fn a_server_follows_what_is_configured() {
     };
     let mut map = ConfigMap::new(&[("opgate.yaml", &text(&tag))]);
     let path = map.path("opgate.yaml");
-    let mut flags = vec!["--config", path.to_str().unwrap(), "--reload", "20ms"];
+    let mut flags = vec!["--config", path.to_str().unwrap(), "--reload-interval", "20ms"];
     flags.extend(how.iter().map(String::as_str));
     let server = Server::start(BINARY, None, &flags);
     let told = async || serde_json::from_str::<Value>(&server.get("/policies").await.1).unwrap();

@@ -28,8 +28,8 @@ fn in_mode(mode: &str) -> Value {
 fn serve(files: &ConfigMap, arguments: &[&str]) -> Server {
     let config = files.path("opgate.yaml");
     let mut all = vec!["--config", config.to_str().unwrap()];
-    if !arguments.contains(&"--reload") {
-        all.extend(["--reload", "20ms"]);
+    if !arguments.contains(&"--reload-interval") {
+        all.extend(["--reload-interval", "20ms"]);
     }
     all.extend(arguments);
     Server::start(BINARY, None, &all)
@@ -158,7 +158,7 @@ async fn what_is_broken_keeps_the_last_good_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_looks_at_once_at_a_file_that_was_edited() {
     let files = ConfigMap::new(&[("opgate.yaml", &configuration(&[in_mode("enforce")]))]);
-    let server = serve(&files, &["--reload", "1h"]);
+    let server = serve(&files, &["--reload-interval", "1h"]);
     let before = served(&server).await;
     let path = std::fs::canonicalize(files.path("opgate.yaml")).unwrap();
     let time = std::fs::metadata(&path).unwrap().modified().unwrap();
@@ -208,7 +208,7 @@ async fn a_policy_that_is_gone_still_answers_by_its_name() {
     let bundle = create_bundle("u", "b", &good_spec()).to_string();
     let answer = client.post("/validate/evil", JSON, bundle.clone()).await.unwrap();
     assert_eq!(answer.status, 500);
-    let faults = "opgate_faults_total{policy=\"evil\",cause=\"panic\"}";
+    let faults = "opgate_policy_errors_total{policy=\"evil\",cause=\"panic\"}";
     until("the metric", async || server.metric(faults).await == Some(1.0)).await;
     let before = served(&server).await;
     files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
@@ -230,7 +230,7 @@ async fn what_is_read_anew_is_listed_before_it_counts() {
     let cluster = cluster();
     cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
     let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin()]))]);
-    let server = reading(&files, &cluster, &["--reservation", "50ms"]);
+    let server = reading(&files, &cluster, &["--reservation-ttl", "50ms"]);
     ready(&server).await;
     let before = served(&server).await;
     let mut client = server.connect().await;
@@ -251,7 +251,7 @@ async fn what_is_read_anew_is_listed_before_it_counts() {
     })
     .await;
     // And back: what nobody needs is watched no more.
-    let objects = format!("opgate_context_objects{{resource=\"{GROUPS}\"}}");
+    let objects = format!("opgate_cluster_cache_objects{{resource=\"{GROUPS}\"}}");
     until("its series", async || server.metric(&objects).await == Some(1.0)).await;
     let before = served(&server).await;
     files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
@@ -265,7 +265,7 @@ async fn what_is_read_anew_is_listed_before_it_counts() {
 async fn what_both_sets_read_is_neither_listed_nor_watched_again() {
     let cluster = cluster();
     let mut files = ConfigMap::new(&[("opgate.yaml", &policies())]);
-    let server = reading(&files, &cluster, &["--reservation", "1h"]);
+    let server = reading(&files, &cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
     cluster.watching("operatorgroups", 1).await;
     let mut client = server.connect().await;
@@ -300,7 +300,7 @@ async fn the_files_of_a_cluster_come_with_the_configuration() {
     let first = group("a", "first", &["shared"], GOOSE);
     std::fs::write(&objects, list(std::slice::from_ref(&first)).to_string()).unwrap();
     let mut files = ConfigMap::new(&[("opgate.yaml", &policies())]);
-    let server = serve(&files, &["--context", context.path().to_str().unwrap()]);
+    let server = serve(&files, &["--cluster-state", context.path().to_str().unwrap()]);
     let mut client = server.connect().await;
     let new = create(&group("b", "new", &["shared"], GOOSE), Given::DryRun);
     let refused = client.review(new.clone()).await.unwrap().message();
@@ -315,7 +315,7 @@ async fn the_files_of_a_cluster_come_with_the_configuration() {
     std::fs::write(&objects, "{").unwrap();
     files.swap(&[("opgate.yaml", &policies())]);
     until("the trouble", async || {
-        trouble(&server).await.is_some_and(|error| error.starts_with("--context: "))
+        trouble(&server).await.is_some_and(|error| error.starts_with("--cluster-state: "))
     })
     .await;
     assert_eq!(client.review(new).await.unwrap().message(), "allowed");
@@ -326,7 +326,7 @@ async fn a_read_that_is_forbidden_keeps_the_last_good_one() {
     let cluster = cluster();
     cluster.forbid(OLM, "operatorgroups");
     let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin()]))]);
-    let arguments = ["--reservation", "50ms", "--sync-timeout", "1s"];
+    let arguments = ["--reservation-ttl", "50ms", "--sync-timeout", "1s"];
     let server = reading(&files, &cluster, &arguments);
     ready(&server).await;
     let before = served(&server).await;
@@ -355,11 +355,11 @@ async fn a_call_ends_with_the_set_with_which_it_began() {
     let bundle = create_bundle("u", "b", &good_spec()).to_string();
     let of_old = bundle.clone();
     let old = tokio::spawn(async move { client.review(of_old).await.unwrap() });
-    until("the call", async || server.metric("opgate_in_flight").await == Some(1.0)).await;
+    until("the call", async || server.metric("opgate_requests_in_flight").await == Some(1.0)).await;
     files.swap(&[("opgate.yaml", &configuration(&[builtin()]))]);
     changed(&server, &before).await;
     let retired = async || told(&server).await["configuration"]["retired"].as_u64().unwrap();
-    let was_running = server.metric("opgate_in_flight").await == Some(1.0);
+    let was_running = server.metric("opgate_requests_in_flight").await == Some(1.0);
     if was_running {
         assert_eq!(retired().await, 1);
     }
@@ -392,7 +392,7 @@ async fn no_call_fails_while_the_configuration_changes() {
         with("enforce", 2, &[file]),
     ];
     let mut files = ConfigMap::new(&[("opgate.yaml", &configurations[0])]);
-    let server = Arc::new(serve(&files, &["--cluster", "none"]));
+    let server = Arc::new(serve(&files, &["--cluster-source", "none"]));
     let (stop, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
@@ -437,7 +437,7 @@ async fn an_event_says_what_became_of_a_change() {
     cluster.install("events.k8s.io", "v1", "events", "Event", Scope::Namespaced);
     let good = configuration(&[in_mode("enforce")]);
     let mut files = ConfigMap::new(&[("opgate.yaml", &good)]);
-    let arguments = ["--installation", "opgate-system/opgate", "--replica", "opgate-1"];
+    let arguments = ["--installation", "opgate-system/opgate", "--pod-name", "opgate-1"];
     let server = reading(&files, &cluster, &arguments);
     let event = async |count: usize| {
         let is_event = |request: &str| request.starts_with("POST /apis/events.k8s.io/v1");

@@ -126,7 +126,7 @@ fn exported_object_makes_no_cluster_of_the_others() {
         let (_, found) = records(&folder, arguments);
         assert!(found.len() == 2 && !broken(&found), "{found:?}");
     }
-    let (_, found) = records(&folder, &["--as", "cluster", "apps"]);
+    let (_, found) = records(&folder, &["--input-type", "cluster", "apps"]);
     assert!(broken(&found), "{found:?}");
 }
 
@@ -142,7 +142,7 @@ fn limit_holds_for_each_bundle_and_is_one_error() {
     }
     let all = ["all-0", "all-1", "all-2", "all-3"];
     // One of them fits, all of them together do not.
-    let (code, found) = records(&folder, &[&["--max-read", "48Ki"][..], &all].concat());
+    let (code, found) = records(&folder, &[&["--max-input-size", "48Ki"][..], &all].concat());
     assert_eq!((code, found.len()), (0, 4), "{found:?}");
     let large = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\ndata: {{a: {}}}\n",
@@ -151,11 +151,11 @@ fn limit_holds_for_each_bundle_and_is_one_error() {
     for number in 0..3 {
         write(&folder, &format!("all-1/manifests/large-{number}.yaml"), &large);
     }
-    let output = check(&folder, &[&["--max-read", "48Ki", "-o", "jsonl"][..], &all].concat());
+    let output = check(&folder, &[&["--max-input-size", "48Ki", "-o", "jsonl"][..], &all].concat());
     assert_eq!(status(&output), 2, "{}", err(&output));
     let errors: Vec<_> =
         err(&output).lines().filter(|l| l.starts_with("error")).map(str::to_owned).collect();
-    assert_eq!(errors, ["error: all-1: more to read than 48Ki: allow more with --max-read"]);
+    assert_eq!(errors, ["error: all-1: more to read than 48Ki: allow more with --max-input-size"]);
     let records: Vec<Value> =
         out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let violations = records.iter().filter_map(|record| record["violations"].as_array());

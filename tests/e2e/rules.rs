@@ -230,7 +230,7 @@ fn denials_lead_to_the_pages_of_their_rules() {
     let folder = folder();
     let check = |config: Option<&str>, form: &str| {
         let config: Vec<_> = config.into_iter().flat_map(|file| ["--config", file]).collect();
-        let arguments = [&["check", "plain", "--as", "plain", "--output", form], &config[..]];
+        let arguments = [&["check", "plain", "--input-type", "plain", "--output", form], &config[..]];
         let output = opgate(&folder, &arguments.concat());
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
         out(&output)

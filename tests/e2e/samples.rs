@@ -355,7 +355,7 @@ async fn secrets_that_are_forbidden_hold_up_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_value_of_a_secret_leaves_the_server() {
     let config = configuration(&[samples(&[], &json!({}))]);
-    let server = Server::start(BINARY, Some(&config), &["--cluster", "none", "--log", "debug"]);
+    let server = Server::start(BINARY, Some(&config), &["--cluster-source", "none", "--log", "debug"]);
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
     let encoded = "aHVudGVyMg==";
     let mut object = secret("n", "s");
@@ -392,7 +392,7 @@ async fn no_value_of_a_secret_leaves_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_writes_no_core_dumps() {
     let config = configuration(&[samples(&[], &json!({}))]);
-    let server = Server::start(BINARY, Some(&config), &["--cluster", "none"]);
+    let server = Server::start(BINARY, Some(&config), &["--cluster-source", "none"]);
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
     let limits = server.limits();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();

@@ -39,7 +39,7 @@ async fn refused_token_is_named_everywhere() {
     let (code, text) = server.get("/readyz?verbose").await;
     assert_eq!(code, 200, "what is known is not too old yet: {text}");
     assert!(!text.contains("grant"), "{text}");
-    let refused = format!("opgate_context_unauthorized{{resource=\"{GROUPS}\"}}");
+    let refused = format!("opgate_cluster_cache_unauthorized{{resource=\"{GROUPS}\"}}");
     assert_eq!(server.metric(&refused).await, Some(1.0));
     let policies: Value = serde_json::from_str(&server.get("/policies").await.1).unwrap();
     let mut known = policies["cluster"]["resources"].as_array().unwrap().iter();
@@ -73,7 +73,7 @@ async fn too_old(server: &Server) {
 async fn server_that_can_decide_nothing_is_not_ready() {
     let cluster = cluster();
     let start = |with_another| {
-        let arguments = ["--context-max-age", "1500ms"];
+        let arguments = ["--cluster-cache-max-age", "1500ms"];
         reviews::serve_with(BINARY, &cluster, &policies(with_another), &arguments)
     };
     let (blind, useful) = (start(false), start(true));
@@ -116,7 +116,7 @@ async fn new_token_in_the_file_is_used_at_once() {
     cluster.watching("operatorgroups", 1).await;
     cluster.disconnect();
     cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
-    let objects = format!("opgate_context_objects{{resource=\"{GROUPS}\"}}");
+    let objects = format!("opgate_cluster_cache_objects{{resource=\"{GROUPS}\"}}");
     until("the new group", async || server.metric(&objects).await == Some(1.0)).await;
     let refused = server.log().iter().any(|line| line.to_string().contains("does not accept"));
     assert!(!refused, "nobody has noticed: {:?}", server.log());
@@ -128,7 +128,7 @@ async fn server_says_in_its_lease_what_is_wrong() {
     let cluster = cluster();
     cluster.install("coordination.k8s.io", "v1", "leases", "Lease", Scope::Namespaced);
     cluster.forbid(OLM, "operatorgroups");
-    let installation = ["--installation", "opgate-system/opgate", "--replica", "one"];
+    let installation = ["--installation", "opgate-system/opgate", "--pod-name", "one"];
     let server = reviews::serve_with(BINARY, &cluster, &policies(false), &installation);
     let state = || {
         let (group, name) = ("coordination.k8s.io", "opgate-replica-one");

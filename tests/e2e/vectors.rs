@@ -1,5 +1,5 @@
 //! The cases of all policies through their components: once with the cluster in files, as
-//! `opgate replay --context` has it, and once with the cluster behind an API server. The verdicts are
+//! `opgate replay --cluster-state` has it, and once with the cluster behind an API server. The verdicts are
 //! the ones that the policies' own tests expect.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,7 +17,7 @@ use crate::BINARY;
 const ACCOUNTS: &str = "v1/serviceaccounts";
 
 /// Short, so that what is not stored is known soon.
-const HASTY: [&str; 2] = ["--reservation", "300ms"];
+const HASTY: [&str; 2] = ["--reservation-ttl", "300ms"];
 
 fn serve(cluster: &FakeCluster, arguments: &[&str]) -> Server {
     reviews::serve(BINARY, cluster, arguments)
@@ -33,7 +33,7 @@ async fn ready(server: &Server) {
 }
 
 async fn objects(server: &Server, resource: &str, count: u32) {
-    let name = format!("opgate_context_objects{{resource=\"{resource}\"}}");
+    let name = format!("opgate_cluster_cache_objects{{resource=\"{resource}\"}}");
     until(&name, async || server.metric(&name).await == Some(count.into())).await;
 }
 
@@ -103,13 +103,13 @@ async fn objects_beyond_the_bound_fail_questions_about_them_and_no_others() {
     cluster.apply("", "v1", "serviceaccounts", account("a", "small", 2));
     let server = serve(&cluster, &["--max-cluster-memory", "4Mi", "--poll-interval", "1s"]);
     ready(&server).await;
-    let by_name = format!("opgate_context_kept_by_name{{resource=\"{ACCOUNTS}\"}}");
+    let by_name = format!("opgate_cluster_cache_name_only_objects{{resource=\"{ACCOUNTS}\"}}");
     until("accounts", async || server.metric(&by_name).await.is_some_and(|n| n > 20.0)).await;
     // And what comes later.
     cluster.apply("", "v1", "serviceaccounts", account("b", "later", 2_000));
     cluster.apply("", "v1", "serviceaccounts", account("a", "second", 2));
     until("the last one", async || decide(&server, names("a", "second")).await == "allowed").await;
-    let used = server.metric("opgate_context_memory_bytes").await.unwrap();
+    let used = server.metric("opgate_cluster_cache_memory_bytes").await.unwrap();
     assert!(used < f64::from(2 << 20), "{used}");
     assert_eq!(decide(&server, names("a", "small")).await, "allowed");
     assert_eq!(decide(&server, names("a", "x")).await, "ServiceAccount x not found");
@@ -162,7 +162,7 @@ async fn a_server_that_hangs_up_is_not_asked_without_a_pause() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_not_stored_hides_nothing_that_is() {
     let cluster = reviews::cluster();
-    let server = serve(&cluster, &["--reservation", "1h"]);
+    let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
     let stored = group("a", "first", &["shared"], GOOSE);
     store(&cluster, &stored);
@@ -201,7 +201,7 @@ async fn a_request_that_is_not_stored_refuses_nobody_once_that_is_known() {
         assert_eq!(decide(&server, dry).await, "allowed", "asked directly, and not there");
     }
     // While it could still be stored, it counts.
-    let slow = serve(&cluster, &["--reservation", "1h"]);
+    let slow = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&slow).await;
     objects(&slow, GROUPS, 1).await;
     assert_eq!(decide(&slow, reviews::update(&cluster, &greedy)).await, "allowed");
@@ -232,12 +232,12 @@ async fn what_was_stored_a_moment_ago_is_there_for_who_needs_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_nothing_and_what_is_only_tried_is_not_reserved() {
     let cluster = reviews::cluster();
-    let server = serve(&cluster, &["--reservation", "1h"]);
+    let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
     let mut group = group("a", "first", &["a"], "");
     store(&cluster, &group);
     objects(&server, GROUPS, 1).await;
-    let reserved = format!("opgate_context_reservations{{resource=\"{GROUPS}\"}}");
+    let reserved = format!("opgate_reservations{{resource=\"{GROUPS}\"}}");
     group["metadata"]["annotations"]["note"] = json!("nobody reads this");
     let update = reviews::update(&cluster, &group);
     assert_eq!(decide(&server, update).await, "allowed");
@@ -252,7 +252,7 @@ async fn what_changes_nothing_and_what_is_only_tried_is_not_reserved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_nobody_knows_reserve_only_so_much() {
     let cluster = reviews::cluster();
-    let server = serve(&cluster, &["--reservation", "1h"]);
+    let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
     let mut client = server.connect().await;
     let mut allowed = 0;
@@ -281,7 +281,7 @@ async fn callers_that_nobody_knows_reserve_only_so_much() {
 async fn of_many_that_exclude_each_other_one_is_stored() {
     for arguments in [&[][..], &["--consistent-reads"]] {
         let cluster = reviews::cluster();
-        let mut all = vec!["--queue", "100000"];
+        let mut all = vec!["--max-queued-calls", "100000"];
         all.extend(arguments);
         let server = serve(&cluster, &all);
         ready(&server).await;
@@ -325,7 +325,7 @@ async fn of_many_subscriptions_for_a_package_one_is_stored() {
         own["status"] = json!({"namespaces": ["a"]});
         store(&cluster, &own);
         let policies = configuration(&[json!({"name": "subscription", "limits": {"time": "20s"}})]);
-        let mut all = vec!["--queue", "100000"];
+        let mut all = vec!["--max-queued-calls", "100000"];
         all.extend(arguments);
         let server = reviews::serve_with(BINARY, &cluster, &policies, &all);
         ready(&server).await;
@@ -358,7 +358,7 @@ async fn consistent_reads_are_shared() {
     for number in 0..500 {
         store(&cluster, &group(&format!("n{number}"), "g", &["elsewhere"], "Other.v1.com"));
     }
-    let server = serve(&cluster, &["--consistent-reads", "--queue", "100000"]);
+    let server = serve(&cluster, &["--consistent-reads", "--max-queued-calls", "100000"]);
     ready(&server).await;
     objects(&server, GROUPS, 500).await;
     let before = cluster.requests().len();
@@ -384,7 +384,7 @@ async fn consistent_reads_are_shared() {
 async fn a_watch_that_fails_is_not_trusted() {
     let cluster = reviews::cluster();
     let server = serve(&cluster, &[]);
-    let strict = serve(&cluster, &["--interrupted", "fail"]);
+    let strict = serve(&cluster, &["--on-watch-failure", "fail"]);
     for server in [&server, &strict] {
         ready(server).await;
     }
@@ -397,7 +397,7 @@ async fn a_watch_that_fails_is_not_trusted() {
             text.contains(&format!("[!]{GROUPS} interrupted for"))
         })
         .await;
-        let metric = format!("opgate_context_interrupted{{resource=\"{GROUPS}\"}}");
+        let metric = format!("opgate_cluster_cache_watch_failing{{resource=\"{GROUPS}\"}}");
         assert_eq!(server.metric(&metric).await, Some(1.0));
     }
     store(&cluster, &group("a", "unseen", &["shared"], GOOSE));

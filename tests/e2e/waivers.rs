@@ -56,45 +56,45 @@ fn a_level_hides_what_is_below_and_counts_it() {
     write(&folder, "x/a.yaml", tagged("a"));
     write(&folder, "x/b.yaml", tagged("b"));
     write(&folder, "x/c.yaml", CLASSLESS);
-    let hidden = "2 warnings hidden; --level warn shows them";
+    let hidden = "2 warnings hidden; --min-effect warn shows them";
     for (level, expected, last) in [
         ("deny", &["RPK-12"][..], &[hidden, "0 ok, 2 warned, 1 denied, 0 failed"][..]),
         ("warn", &["RPK-17", "RPK-17", "RPK-12"], &["0 ok, 2 warned, 1 denied, 0 failed"]),
         ("audit", &["RPK-17", "RPK-17", "RPK-12"], &["0 ok, 2 warned, 1 denied, 0 failed"]),
     ] {
-        let output = check(&folder, &["--level", level, "x"]);
+        let output = check(&folder, &["--min-effect", level, "x"]);
         assert_eq!(
             (status(&output), last_lines(&output)),
             (1, last.iter().map(|l| (*l).to_owned()).collect()),
             "{level}"
         );
         assert_eq!(out(&output).contains("RPK-17"), expected.len() > 1, "{level}");
-        let (code, found) = records(&folder, &["--level", level, "x"]);
+        let (code, found) = records(&folder, &["--min-effect", level, "x"]);
         assert_eq!(
             (code, found.iter().flat_map(rules).collect::<Vec<_>>()),
             (1, expected.to_vec())
         );
         // The log of SARIF has the pages of all rules.
         for (form, text) in [("sarif", "\"ruleId\": \"RPK-17\""), ("junit", "RPK-17")] {
-            let output = check(&folder, &["--level", level, "--output", form, "x"]);
+            let output = check(&folder, &["--min-effect", level, "--output", form, "x"]);
             assert_eq!(out(&output).contains(text), expected.len() > 1, "{level} {form}");
             assert_eq!(last_lines(&output), last[..last.len() - 1], "{level} {form}");
         }
     }
     configuration(&folder, &json!([{"name": "bundle-immutability", "mode": "audit"}]));
-    let output = check(&folder, &["--config", "opgate.yaml", "--level", "warn", "x/c.yaml"]);
-    let last = ["1 audit finding hidden; --level audit shows them", "1 ok, 0 denied, 0 failed"];
+    let output = check(&folder, &["--config", "opgate.yaml", "--min-effect", "warn", "x/c.yaml"]);
+    let last = ["1 audit finding hidden; --min-effect audit shows them", "1 ok, 0 denied, 0 failed"];
     assert_eq!(
         (out(&output), last_lines(&output)),
         (String::new(), last.map(str::to_owned).to_vec())
     );
-    assert_eq!(status(&check(&folder, &["--level", "error", "x"])), 2);
+    assert_eq!(status(&check(&folder, &["--min-effect", "error", "x"])), 2);
     let review =
         concat!(env!("CARGO_MANIFEST_DIR"), "/reviews/006-create-bundles-combo-tag-ref.json");
     for (level, shown, last) in
-        [("warn", true, ""), ("deny", false, "1 warning hidden; --level warn shows them\n")]
+        [("warn", true, ""), ("deny", false, "1 warning hidden; --min-effect warn shows them\n")]
     {
-        let replay = ["replay", "--level", level, review];
+        let replay = ["replay", "--min-effect", level, review];
         let output = command(folder.path(), &replay).output().unwrap();
         assert_eq!((status(&output), out(&output).contains("RPK-17")), (0, shown), "{level}");
         assert_eq!(err(&output), format!("{last}0 allowed, 1 warned, 0 denied, 0 failed\n"));
@@ -113,7 +113,7 @@ fn a_pipeline_says_what_it_fails_on() {
         (&["tagged.yaml"][..], 0),
         (&["--fail-on", "deny", "tagged.yaml"], 0),
         (&["--fail-on", "warn", "tagged.yaml"], 1),
-        (&["--fail-on", "warn", "--level", "deny", "tagged.yaml"], 1),
+        (&["--fail-on", "warn", "--min-effect", "deny", "tagged.yaml"], 1),
         (&["--fail-on", "warn", "good.yaml"], 0),
         (&["--fail-on", "deny", "classless.yaml"], 1),
         (&["--config", "strict.yaml", "tagged.yaml"], 1),
@@ -127,7 +127,7 @@ fn a_pipeline_says_what_it_fails_on() {
         assert!(found.iter().all(|record| record["ok"] == (code == 0)), "{found:?}");
     }
     // A failure says what it is about, also if that is not shown.
-    let arguments = ["--fail-on", "warn", "--level", "deny", "--output", "junit", "tagged.yaml"];
+    let arguments = ["--fail-on", "warn", "--min-effect", "deny", "--output", "junit", "tagged.yaml"];
     let junit = out(&check(&folder, &arguments));
     elements(&junit);
     assert!(junit.contains("<failure message=\"1 warning hidden; "), "{junit}");
@@ -275,8 +275,8 @@ fn waived_warnings_do_not_count() {
     waivers(&folder, "x", &["RPK-17"]);
     for (arguments, shown) in [
         (&["--fail-on", "warn", "x"][..], true),
-        (&["--fail-on", "warn", "--level", "warn", "x"], true),
-        (&["--fail-on", "warn", "--level", "deny", "x"], false),
+        (&["--fail-on", "warn", "--min-effect", "warn", "x"], true),
+        (&["--fail-on", "warn", "--min-effect", "deny", "x"], false),
     ] {
         let output = check(&folder, arguments);
         assert_eq!(status(&output), 0, "{}", all(&output));
@@ -288,7 +288,7 @@ fn waived_warnings_do_not_count() {
     waivers(&folder, "x", &["RPK-12"]);
     assert_eq!(status(&check(&folder, &["x"])), 0);
     assert_eq!(status(&check(&folder, &["--fail-on", "warn", "x"])), 1);
-    let output = check(&folder, &["--level", "deny", "x"]);
+    let output = check(&folder, &["--min-effect", "deny", "x"]);
     assert!(out(&output).contains("waived RPK-12 (1 finding)"), "{}", out(&output));
 }
 
@@ -369,7 +369,7 @@ fn waivers_end_at_their_folder() {
     write(&folder, "old/a.yaml", GOOD);
     write(&folder, "new/a.yaml", CLASSLESS.replace("classless", "good"));
     waivers(&folder, "old", &["RPK-01", "RPK-12"]);
-    assert_eq!(denied(&["--since", "old", "new"]).0, 1);
+    assert_eq!(denied(&["--baseline", "old", "new"]).0, 1);
 }
 
 /// The file is about the folder, not in it.
@@ -386,7 +386,7 @@ fn a_file_of_waivers_changes_nothing_else() {
     let mut after = records(&folder, &paths);
     assert_eq!(after, before);
     for (path, kind) in paths.iter().zip(["bundle", "plain", "catalog", "manifest"]) {
-        after = records(&folder, &["--as", kind, path]);
+        after = records(&folder, &["--input-type", kind, path]);
         assert_eq!(after.0, 0, "{path}: {after:?}");
     }
     let opm = "catalog-valid/.opgate.yaml: opm takes it for a blob: list it in .indexignore";
@@ -399,7 +399,7 @@ fn a_file_of_waivers_changes_nothing_else() {
         write(&folder, "nothing/values.yaml", "a: 1\n");
         let output = check(&folder, &["nothing"]);
         assert_eq!(status(&output), 2);
-        assert!(err(&output).contains("say what it is with --as"), "{}", err(&output));
+        assert!(err(&output).contains("say what it is with --input-type"), "{}", err(&output));
     }
 }
 

@@ -35,7 +35,7 @@ def check_mistakes(opgate, folder, source, builds, env):
         source.write_text(text)
         for command in builds:
             run(f"{name}: {' '.join(command)}", command, folder, env)
-        check = [opgate, "check", "--config", "opgate.yaml", "--context", "namespace.yaml", "pod.yaml"]
+        check = [opgate, "check", "--config", "opgate.yaml", "--cluster-state", "namespace.yaml", "pod.yaml"]
         done = run(f"{name}: opgate check", check, folder, env, status=3)
         # C has no lines in a release build.
         place = [] if source.suffix == ".c" else [f"{source.name}:"]

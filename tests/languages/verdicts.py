@@ -87,7 +87,7 @@ def collect(opgate, component, text, folder, env):
     (out / "inspect.json").write_text(described + "\n")
     for name, (changes, cluster) in CONFIGURATIONS.items():
         (folder / "opgate.yaml").write_text(configuration(text, changes))
-        context = ["--context", cluster] if cluster else []
+        context = ["--cluster-state", cluster] if cluster else []
         arguments = ["replay", "--config", "opgate.yaml", "--output", "jsonl", *context, "reviews.jsonl"]
         done = ask(f"replay with {name}", arguments)
         if done.returncode not in (0, 1):

@@ -330,7 +330,7 @@ impl Server {
         // The cluster in which the tests may run is none of theirs.
         command.env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBECONFIG");
         command.args(["--log-format", "json", "serve", "--listen", "127.0.0.1:0"]);
-        command.args(["--ops-listen", "127.0.0.1:0", "--tls-reload", "20ms"]);
+        command.args(["--ops-listen", "127.0.0.1:0", "--tls-reload-interval", "20ms"]);
         if !arguments.contains(&"self-managed") {
             command.arg("--tls-dir").arg(certificates.folder.path());
         }

@@ -140,7 +140,7 @@ export class Review {
   /** Whether the object is a manifest that `opgate check` reads of a file. */
   isOfAFile() {
     const { username, groups } = this.request.user;
-    return username === CHECK_USER && !groups.includes('opgate:stored');
+    return username === CHECK_USER && !groups.includes('opgate:audit');
   }
 
   /** Whether the object is a manifest of a bundle in files. */
@@ -152,6 +152,6 @@ export class Review {
   /** Whether an audit asks about an object that a cluster holds: nobody knows who wrote it. */
   isStored() {
     const { username, groups } = this.request.user;
-    return username === CHECK_USER && groups.includes('opgate:stored');
+    return username === CHECK_USER && groups.includes('opgate:audit');
   }
 }

@@ -570,7 +570,7 @@ mod tests {
             ("me", "", things(), Level::Warn),
             ("me", "opgate:bundle", things(), Level::Warn),
             ("opgate:check", "", things(), Level::Warn),
-            ("opgate:check", "opgate:stored", things(), Level::Warn),
+            ("opgate:check", "opgate:audit", things(), Level::Warn),
             ("opgate:check", "opgate:bundle", things(), Level::Deny),
             ("opgate:check", "", files("registrybundles"), Level::Deny),
             ("opgate:check", "", files("filebasedcatalogs"), Level::Deny),

@@ -122,7 +122,7 @@ impl<'r> Review<'r> {
     }
 
     /// Whether the object is a manifest in a file: `opgate check` made the request, and not in an audit
-    /// of what a cluster holds (group `opgate:stored`).
+    /// of what a cluster holds (group `opgate:audit`).
     #[must_use]
     pub fn is_of_a_file(&self) -> bool {
         !matches!(self.input_type(), InputType::Review | InputType::Cluster)
@@ -136,7 +136,7 @@ impl<'r> Review<'r> {
     }
 
     /// Whether the object is one that a cluster holds, and nobody knows who wrote it: an audit of
-    /// `opgate check` asks as a member of the group `opgate:stored`. A rule that judges the user who
+    /// `opgate check` asks as a member of the group `opgate:audit`. A rule that judges the user who
     /// sent the request has nothing to judge.
     #[must_use]
     pub fn is_stored(&self) -> bool {
@@ -158,7 +158,7 @@ impl<'r> Review<'r> {
         let is_member = |name: &str| user.groups.iter().any(|group| group == name);
         match user.username == CHECK_USER {
             false => InputType::Review,
-            true if is_member("opgate:stored") => InputType::Cluster,
+            true if is_member("opgate:audit") => InputType::Cluster,
             true if is_member("opgate:bundle") => InputType::Bundle,
             true => InputType::Manifest,
         }

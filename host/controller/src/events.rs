@@ -75,7 +75,7 @@ impl Events {
     }
 
     /// Writes an event, unless the last one with this reason said the same. `reason` is one word in capitals
-    /// (`ConfigurationKept`), `action` what the server did (`Reload`).
+    /// (`ConfigurationReloadFailed`), `action` what the server did (`Reload`).
     pub async fn tell(
         &self,
         severity: Severity,
@@ -185,14 +185,14 @@ mod tests {
         let server = Fake::default();
         let events = events(&server);
         let kept = |note: &str| {
-            now(events.tell(Severity::Warning, "ConfigurationKept", "Reload", note));
+            now(events.tell(Severity::Warning, "ConfigurationReloadFailed", "Reload", note));
         };
         kept("line 3 is wrong");
         kept("line 3 is wrong");
         assert_eq!(written(&server), 1);
         kept("line 4 is wrong");
         assert_eq!(written(&server), 2);
-        now(events.tell(Severity::Normal, "ConfigurationReplaced", "Reload", "sha256:1"));
+        now(events.tell(Severity::Normal, "ConfigurationReloaded", "Reload", "sha256:1"));
         kept("line 4 is wrong");
         assert_eq!(written(&server), 4);
         let (_, kind, name) = server.writes().remove(0);
@@ -214,14 +214,14 @@ mod tests {
         let events = events(&server);
         for number in 0..100 {
             let note = format!("line {number}");
-            now(events.tell(Severity::Warning, "ConfigurationKept", "Reload", &note));
+            now(events.tell(Severity::Warning, "ConfigurationReloadFailed", "Reload", &note));
         }
         assert_eq!(written(&server), A_MINUTE);
         let mut state = State::default();
         let start = Instant::now();
         let admitted = (0..600).filter(|second| {
             let note = second.to_string();
-            state.admits("ConfigurationKept", &note, start + Duration::from_secs(*second))
+            state.admits("ConfigurationReloadFailed", &note, start + Duration::from_secs(*second))
         });
         assert_eq!(admitted.count(), 10 * A_MINUTE);
     }
@@ -231,8 +231,8 @@ mod tests {
         let server = Fake::default();
         server.forbid(Kind::Event, true);
         let events = events(&server);
-        now(events.tell(Severity::Warning, "ConfigurationKept", "Reload", "x"));
-        now(events.tell(Severity::Warning, "ConfigurationKept", "Reload", "y"));
+        now(events.tell(Severity::Warning, "ConfigurationReloadFailed", "Reload", "x"));
+        now(events.tell(Severity::Warning, "ConfigurationReloadFailed", "Reload", "y"));
         assert_eq!(written(&server), 0);
     }
 }

@@ -114,7 +114,7 @@ impl Fault {
             Self::Panic(_) => "panic",
             Self::Pointer(..) => "pointer",
             Self::Trap(_) => "trap",
-            Self::NotCurrent(_) | Self::Listing(_) | Self::Wanted(_) => "context",
+            Self::NotCurrent(_) | Self::Listing(_) | Self::Wanted(_) => "cluster_cache",
             Self::Answer(_) | Self::Flood(_) => "answer",
         }
     }

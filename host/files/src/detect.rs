@@ -20,7 +20,7 @@ use super::{dump, template, unique};
 use opgate_input::read::{At, Reader};
 
 /// The kinds that were searched for.
-const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema), no project (watches.yaml) and no manifest (apiVersion and kind) found in it; say what it is with --as";
+const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema), no project (watches.yaml) and no manifest (apiVersion and kind) found in it; say what it is with --input-type";
 
 /// Detects what there is to check at a path, or below it.
 ///
@@ -87,7 +87,7 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
         "{shown}: empty: it should hold manifests (apiVersion, kind, metadata) or AdmissionReviews"
     );
     anyhow::bail!(template::complaint(&read).unwrap_or_else(|| format!(
-        "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema) nor a watches.yaml; say what it is with --as"
+        "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema) nor a watches.yaml; say what it is with --input-type"
     )))
 }
 

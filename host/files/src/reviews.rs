@@ -68,7 +68,7 @@ impl Subject {
 }
 
 impl Subject {
-    /// What it was taken for, as `--as` names it; `review` for an AdmissionReview.
+    /// What it was taken for, as `--input-type` names it; `review` for an AdmissionReview.
     pub fn taken_for(&self) -> &'static str {
         let Some(request) = self.requests.first() else { return "" };
         match (&request.object, self.kind.as_str()) {
@@ -226,7 +226,7 @@ impl Request {
         let [group, version, kind, resource] = [group, version, kind, resource].map(|t| quoted(t));
         // Only an object in a bundle has a prefix.
         let groups = match (self.is_stored, self.prefix.is_empty()) {
-            (true, _) => r#","groups":["opgate:stored"]"#,
+            (true, _) => r#","groups":["opgate:audit"]"#,
             (false, true) => "",
             (false, false) => r#","groups":["opgate:bundle"]"#,
         };

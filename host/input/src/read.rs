@@ -1,4 +1,4 @@
-//! Reads files that are not trusted, for `check`, `replay`, `--context` and `--since`. Nothing else
+//! Reads files that are not trusted, for `check`, `replay`, `--cluster-state` and `--baseline`. Nothing else
 //! does.
 //!
 //! ```text
@@ -82,7 +82,7 @@ impl Reader {
     pub fn ensure_complete(&self) -> io::Result<()> {
         if self.is_exceeded.load(Ordering::Relaxed) {
             return Err(io::Error::other(format!(
-                "more to read than {}: allow more with --max-read",
+                "more to read than {}: allow more with --max-input-size",
                 units::bytes(self.most)
             )));
         }
@@ -109,7 +109,7 @@ impl Reader {
     fn too_much(&self) -> String {
         self.is_exceeded.store(true, Ordering::Relaxed);
         format!(
-            "with it there is more to read than {}: name less, or allow more with --max-read",
+            "with it there is more to read than {}: name less, or allow more with --max-input-size",
             units::bytes(self.most)
         )
     }

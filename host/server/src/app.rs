@@ -371,7 +371,7 @@ impl App {
     /// The answer if memory has run out.
     fn full(&self) -> Response {
         self.shed(&format!(
-            "opgate: no room for the review in the {} bytes for requests (--max-body-memory)",
+            "opgate: no room for the review in the {} bytes for requests (--max-request-memory)",
             self.memory.limit()
         ))
     }
@@ -443,7 +443,7 @@ impl App {
             Ended::Evicted => {
                 self.discard(headers, body);
                 self.shed(
-                    "the body was still arriving when others needed its memory (--max-body-memory): send it again",
+                    "the body was still arriving when others needed its memory (--max-request-memory): send it again",
                 )
             }
             Ended::Full => {

@@ -96,7 +96,7 @@ pub struct Options {
     /// The time for which the server accepts connections after the signal to stop.
     pub drain_delay: Duration,
     /// The time for which it then waits for current requests.
-    pub grace: Duration,
+    pub grace_period: Duration,
     /// The interval at which the files of certificates are checked.
     pub reload_interval: Duration,
     /// The clients that may connect to the webhook port; all if this is `None`.
@@ -125,7 +125,7 @@ impl Default for Options {
             body_limit: 7 << 20,
             body_memory: requests,
             drain_delay: Duration::from_secs(15),
-            grace: Duration::from_secs(10),
+            grace_period: Duration::from_secs(10),
             reload_interval: Duration::from_secs(5),
             clients: None,
             max_connections: connections,
@@ -331,7 +331,7 @@ impl Server {
         accepting.stop().await;
         // There is no other owner: the task that accepted connections has ended.
         if let Some(port) = Arc::into_inner(port)
-            && tokio::time::timeout(options.grace, port.close()).await.is_err()
+            && tokio::time::timeout(options.grace_period, port.close()).await.is_err()
         {
             tracing::warn!("some connections did not end in time");
         }

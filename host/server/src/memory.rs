@@ -1,7 +1,7 @@
 //! The memory of the server that requests hold.
 //!
 //! ```text
-//! --max-body-memory ◀── small requests
+//! --max-request-memory ◀── small requests
 //!      (whole)      ◀── large (3/4) ◀── requests with large bodies, each its share
 //!
 //! a request's account ◀── body ◀── index and nodes of its documents ◀── what policies get of it

@@ -64,7 +64,7 @@ struct Reason {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Note {
     policy: String,
-    note: String,
+    key: String,
 }
 
 /// Maximum number of different notes of a policy that are counted by name. A policy decides what it
@@ -205,7 +205,7 @@ impl ConfigurationMetrics {
         registry.register("configuration_stale", text, self.stale.clone());
         let text = "When the configuration that serves was loaded, in seconds since 1970";
         let loaded = self.loaded.clone();
-        registry.register_with_unit("configuration_loaded", text, Unit::Seconds, loaded);
+        registry.register_with_unit("configuration_loaded_timestamp", text, Unit::Seconds, loaded);
     }
 
     fn serves(&self, digest: &str, since: SystemTime) {
@@ -244,40 +244,40 @@ struct ClusterMetrics {
 impl ClusterMetrics {
     fn register(&self, registry: &mut Registry) {
         let text = "Whether policies get an answer about a resource of the cluster";
-        registry.register("context_current", text, self.current.clone());
-        registry.register("context_objects", "Objects that are kept", self.objects.clone());
+        registry.register("cluster_cache_ready", text, self.current.clone());
+        registry.register("cluster_cache_objects", "Objects that are kept", self.objects.clone());
         let text = "Bytes of the objects that are kept";
-        registry.register_with_unit("context_size", text, Unit::Bytes, self.bytes.clone());
+        registry.register_with_unit("cluster_cache_size", text, Unit::Bytes, self.bytes.clone());
         let text = "When an object was last heard of, in seconds since 1970";
         registry.register_with_unit(
-            "context_last_event",
+            "cluster_cache_last_event_timestamp",
             text,
             Unit::Seconds,
             self.last_event.clone(),
         );
         let text = "Time since the API server was last heard of about a resource";
-        registry.register_with_unit("context_age", text, Unit::Seconds, self.age.clone());
+        registry.register_with_unit("cluster_cache_age", text, Unit::Seconds, self.age.clone());
         let text = "Whether a resource is listed at intervals, because it cannot be watched";
-        registry.register("context_polled", text, self.polled.clone());
+        registry.register("cluster_cache_polled", text, self.polled.clone());
         let text = "Whether the watch of a resource has failed for longer than some seconds";
-        registry.register("context_interrupted", text, self.interrupted.clone());
+        registry.register("cluster_cache_watch_failing", text, self.interrupted.clone());
         let text = "Objects that cannot be read";
-        registry.register("context_unreadable", text, self.unreadable.clone());
+        registry.register("cluster_cache_unreadable_objects", text, self.unreadable.clone());
         let text = "Objects of which only the names are kept, because there is no memory for them";
-        registry.register("context_kept_by_name", text, self.by_name.clone());
+        registry.register("cluster_cache_name_only_objects", text, self.by_name.clone());
         let text = "Memory of the objects that are kept, of all resources";
         let memory = self.memory.clone();
-        registry.register_with_unit("context_memory", text, Unit::Bytes, memory);
+        registry.register_with_unit("cluster_cache_memory", text, Unit::Bytes, memory);
         let text = "Maximum memory of the objects that are kept";
         let memory_limit = self.memory_limit.clone();
-        registry.register_with_unit("context_memory_limit", text, Unit::Bytes, memory_limit);
+        registry.register_with_unit("cluster_cache_memory_limit", text, Unit::Bytes, memory_limit);
         let text = "Requests that were allowed and are not known to be stored";
-        registry.register("context_reservations", text, self.reservations.clone());
+        registry.register("reservations", text, self.reservations.clone());
         let text =
             "Share of the reservations that it may have that the tenant with most of them uses";
-        registry.register("context_reservation_ratio", text, self.reservation_ratio.clone());
+        registry.register("reservation_ratio", text, self.reservation_ratio.clone());
         let text = "Whether the API server refuses the token of this server for a resource";
-        registry.register("context_unauthorized", text, self.unauthorized.clone());
+        registry.register("cluster_cache_unauthorized", text, self.unauthorized.clone());
     }
 
     fn update(&self, cluster: &Cluster) {
@@ -377,7 +377,7 @@ impl Metrics {
         let up = Family::<Named, Gauge>::default();
         registry.register("policy_up", "Whether a configured policy serves", up.clone());
         let faults = Series::<Class>::default();
-        registry.register("faults", "Calls of a policy without a verdict", faults.family());
+        registry.register("policy_errors", "Policy evaluations that ended in a policy error", faults.family());
         let violations = Series::<Broken>::default();
         registry.register("violations", "Rules broken, by what that did", violations.family());
         let dropped = Series::<Left>::default();
@@ -385,9 +385,9 @@ impl Metrics {
         registry.register("rules_dropped", text, dropped.family());
         let notes = Series::<Note>::default();
         let text = "Audit annotations that policies write, by their key";
-        registry.register("notes", text, notes.family());
+        registry.register("audit_annotations", text, notes.family());
         let shed = Counter::default();
-        registry.register("shed", "Requests answered with 503", shed.clone());
+        registry.register("requests_shed", "Requests answered with 503", shed.clone());
         let bodies_ended = Family::<Reason, Counter>::default();
         let text = "Bodies that were ended while they arrived, by reason";
         registry.register("bodies_ended", text, bodies_ended.clone());
@@ -395,7 +395,7 @@ impl Metrics {
             drop(bodies_ended.get_or_create(&Reason { reason }));
         }
         let in_flight = Gauge::default();
-        registry.register("in_flight", "Requests being served", in_flight.clone());
+        registry.register("requests_in_flight", "Requests being served", in_flight.clone());
         let connections = Gauge::default();
         registry.register("connections", "Open connections", connections.clone());
         let evicted = Counter::default();
@@ -437,7 +437,7 @@ impl Metrics {
         let not_after = Gauge::default();
         let text = "When the serving certificate ends, in seconds since 1970";
         registry.register_with_unit(
-            "certificate_not_after",
+            "certificate_expiration_timestamp",
             text,
             Unit::Seconds,
             not_after.clone(),
@@ -562,7 +562,7 @@ impl Metrics {
         // Notes of the host have the name of the policy alone.
         let notes = decision.audit_annotations.keys().filter_map(|key| key.split_once('.'));
         for (policy, note) in notes {
-            let labels = Note { policy: policy.to_owned(), note: self.name(policy, note) };
+            let labels = Note { policy: policy.to_owned(), key: self.name(policy, note) };
             self.notes.count(labels);
         }
     }
@@ -646,9 +646,9 @@ mod tests {
             metrics.decided(&decision);
         }
         let text = String::from_utf8(metrics.text(set.cluster()).to_vec()).unwrap();
-        let lines = text.lines().filter(|line| line.starts_with("opgate_notes_total{"));
+        let lines = text.lines().filter(|line| line.starts_with("opgate_audit_annotations_total{"));
         assert_eq!(lines.count(), NOTES + 1);
-        let other = r#"opgate_notes_total{policy="foreign",note="other"} 84"#;
+        let other = r#"opgate_audit_annotations_total{policy="foreign",key="other"} 84"#;
         assert!(text.contains(other), "{text}");
     }
 }

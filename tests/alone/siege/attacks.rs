@@ -269,7 +269,7 @@ async fn known(ops: SocketAddr, resource: &str) -> Option<u32> {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.ok()?;
     let lines = text.lines().filter(|line| {
-        let is_count = ["opgate_context_objects", "opgate_context_kept_by_name"]
+        let is_count = ["opgate_cluster_cache_objects", "opgate_cluster_cache_name_only_objects"]
             .iter()
             .any(|name| line.starts_with(name));
         is_count && line.contains(resource)

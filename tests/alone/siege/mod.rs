@@ -90,7 +90,7 @@ impl Siege {
         let mut arguments = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
         if cgroup.is_none() {
             // What it would choose by itself in 128 MiB.
-            arguments.extend(["--max-body-memory", "32Mi", "--max-connections", "512"]);
+            arguments.extend(["--max-request-memory", "32Mi", "--max-connections", "512"]);
         }
         // A colon does nothing.
         let enter = cgroup.as_ref().map_or_else(|| ":".to_owned(), Cgroup::enter);

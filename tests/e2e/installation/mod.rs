@@ -29,7 +29,7 @@ const VARIANTS: &[&[&str]] = &[
     &[],
     &["--certificates", "cert-manager", "--with", "monitoring"],
     &["--certificates", "files", "--replicas", "1", "--priority-class", ""],
-    &["--certificates", "files", "--registration", "by-hand", "--pull-secret", "registry"],
+    &["--certificates", "files", "--registration", "manual", "--pull-secret", "registry"],
     &["--installation", "guard/gate", "--label", "team=a", "--api-server", "10.0.0.0/24"],
     &["--api-server", "any", "--with", "monitoring"],
 ];
@@ -446,10 +446,10 @@ fn roles_in_namespaces_of_others_come_last_or_not_at_all() {
     let with = [&config[..], &["--with", "rukpak"]].concat();
     assert_eq!(foreign(&config), [""; 0]);
     assert_eq!(foreign(&with), roles);
-    assert_eq!(foreign(&[&with[..], &["--absent", "rukpak-system"]].concat()), [""; 0]);
+    assert_eq!(foreign(&[&with[..], &["--skip-roles-in", "rukpak-system"]].concat()), [""; 0]);
     let output = opgate(&[&["manifests", "all"], &with[..]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("--absent rukpak-system"), "{said}");
+    assert!(said.contains("--skip-roles-in rukpak-system"), "{said}");
 }
 
 /// The configuration that is given is the one that is mounted, byte by byte, and its roles are printed.

@@ -15,15 +15,15 @@ rule! {
     /// until one of these settings is there; an empty list allows nobody. A level in `rules` does
     /// not replace them: with it alone the rule finds nothing.
     ///
-    /// The rule never refuses RukPak's users (`identities.rukpak`, or those of the profile:
+    /// The rule never rejects RukPak's users (`identities.rukpak`, or those of the profile:
     /// `core-admin` and `helm-provisioner-admin` of `openshift-rukpak`, or of `rukpak-system` under
     /// `upstream`) and service accounts of the namespaces in `rukpak.controllerNamespaces`. Where
     /// these namespaces are set, RukPak's users count only if `identities.rukpak` is set, or if the
-    /// server has found RukPak in the cluster. The garbage collector and the namespace controller of
-    /// Kubernetes and `system:kube-controller-manager` may update and delete, not create. The
+    /// server has found RukPak in the cluster. The garbage collector and the namespace controller
+    /// of Kubernetes and `system:kube-controller-manager` may update and delete, not create. The
     /// setting `exempt` does not apply, and what an UPDATE changes makes no difference. Writes of
-    /// the status are not judged, and neither are the objects of a cluster that `opgate check` finds
-    /// there: nobody knows who wrote them.
+    /// the status are not judged, and neither are the objects of a cluster that `opgate check`
+    /// finds there: nobody knows who wrote them.
     ///
     /// # Why
     ///

@@ -39,7 +39,7 @@ rule! {
     /// # Why
     ///
     /// A Bundle stands for one piece of content, and whoever refers to it relies on that. RukPak
-    /// unpacks it as it was created, and its webhook refuses changes; see OpenShift 4.12,
+    /// unpacks it as it was created, and its webhook rejects changes; see OpenShift 4.12,
     /// Operators, *Bundle immutability*.
     ///
     /// # Repair

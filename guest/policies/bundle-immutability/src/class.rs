@@ -103,7 +103,7 @@ rule! {
     /// # Why
     ///
     /// The class is the ID of a provisioner, and IDs have this form. The CRD of RukPak v0.16.0
-    /// demands the same, so that the Kubernetes API server refuses such an object as well. This
+    /// demands the same, so that the Kubernetes API server rejects such an object as well. This
     /// rule also finds it in files, before a cluster sees them.
     ///
     /// # Repair

@@ -41,7 +41,7 @@ rule! {
     /// # Why
     ///
     /// A Bundle may be created before its ConfigMaps (RPK-07). What comes later must not change
-    /// either. The webhook of RukPak v0.16.0 refuses such a ConfigMap.
+    /// either. The webhook of RukPak v0.16.0 rejects such a ConfigMap.
     ///
     /// # Repair
     ///
@@ -123,7 +123,7 @@ rule! {
     /// # Why
     ///
     /// RukPak reads the ConfigMap whenever it unpacks the Bundle. Once it is gone, that fails. The
-    /// webhook of RukPak v0.16.0 refuses the deletion.
+    /// webhook of RukPak v0.16.0 rejects the deletion.
     ///
     /// # Repair
     ///

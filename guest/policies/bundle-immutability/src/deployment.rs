@@ -159,7 +159,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// RukPak generates a Bundle from the template. Where that Bundle is refused, nothing new is
+    /// RukPak generates a Bundle from the template. Where that Bundle is rejected, nothing new is
     /// installed, and only the condition `HasValidBundle` of the BundleDeployment says why.
     /// OpenShift 4.12, Operators, *BundleDeployment* describes the embedded spec.
     ///

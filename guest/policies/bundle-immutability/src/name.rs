@@ -16,7 +16,7 @@ rule! {
     /// # Why
     ///
     /// RukPak names related objects after the Bundle, with up to 11 characters more. The CRD of
-    /// RukPak v0.16.0 demands the same, so that the Kubernetes API server refuses such an object as
+    /// RukPak v0.16.0 demands the same, so that the Kubernetes API server rejects such an object as
     /// well. This rule also finds it in files, before a cluster sees them.
     ///
     /// # Repair
@@ -60,7 +60,7 @@ rule! {
     ///
     /// A generated Bundle has the name of its BundleDeployment and 7 characters more, and at most
     /// 52 (RPK-14). The CRD of RukPak v0.16.0 demands the same, so that the Kubernetes API server
-    /// refuses such an object as well. This rule also finds it in files, before a cluster sees
+    /// rejects such an object as well. This rule also finds it in files, before a cluster sees
     /// them. Later versions of RukPak allow 52.
     ///
     /// # Repair

@@ -14,7 +14,7 @@ const NAMESPACE: &str = "openshift-marketplace";
 const CONFIG: &str = "/spec/grpcPodConfig";
 const FIELD: &str = "spec.grpcPodConfig";
 
-/// Those who write the default sources: the Marketplace Operator and the Cluster Version Operator.
+/// Users that write the default sources: the Marketplace Operator and the Cluster Version Operator.
 const MANAGERS: [&str; 2] = [
     "system:serviceaccount:openshift-marketplace:marketplace-operator",
     "system:serviceaccount:openshift-cluster-version:default",
@@ -27,19 +27,19 @@ rule! {
     /// `spec.grpcPodConfig`, unless the OperatorHub `cluster` disables the source: in an entry of
     /// `spec.sources`, or with `spec.disableAllDefaultSources` and no entry. The default sources
     /// are those of the setting `catalog.defaults`: `redhat-operators`, `certified-operators`,
-    /// `redhat-marketplace` and `community-operators`. Other fields, as `spec.image`, do not count.
-    /// The Marketplace Operator and the Cluster Version Operator are not judged. The rule reads
-    /// OperatorHubs.
+    /// `redhat-marketplace` and `community-operators`. The rule ignores other fields, such as
+    /// `spec.image`. It exempts requests of the Marketplace Operator and the Cluster Version
+    /// Operator. The rule reads OperatorHubs.
     ///
     /// # Why
     ///
-    /// The Marketplace Operator takes the change back (OpenShift 4.15, Operators, *Catalog source
-    /// pod scheduling*).
+    /// The Marketplace Operator reverts the change (OpenShift 4.15, Operators, *Catalog source pod
+    /// scheduling*).
     ///
     /// # Repair
     ///
-    /// Disable the default source in the OperatorHub `cluster`, and create a CatalogSource of your
-    /// own with the same image.
+    /// Disable the default source in the OperatorHub `cluster`, and create your own CatalogSource
+    /// with the same image.
     ///
     /// # Accepted
     ///

@@ -14,20 +14,20 @@ const SHOWN: usize = 256;
 rule! {
     /// the image of a CatalogSource is a reference to an image
     ///
-    /// `spec.image`, if it is a text that is not empty, is a reference to an image: `[host/]path[:tag][@digest]`,
-    /// without a scheme, spaces and upper case in the path. Sources of type `configmap` and
-    /// `internal` have no image and are not evaluated. An UPDATE is evaluated where it changes the
-    /// image or the type.
+    /// `spec.image`, if it is a non-empty string, is a reference to an image:
+    /// `[host/]path[:tag][@digest]`, without a scheme, spaces or upper case in the path. The rule
+    /// does not evaluate sources of type `configmap` and `internal`, which have no image. It
+    /// evaluates an UPDATE only if it changes the image or the type.
     ///
     /// # Why
     ///
     /// OLM copies the value into the pod of the catalog (operator-lifecycle-manager
     /// `pkg/controller/registry/reconciler`). The kubelet cannot pull it, the pod stays in
-    /// `InvalidImageName`, and the catalog offers nothing.
+    /// `InvalidImageName`, and the catalog provides nothing.
     ///
     /// # Repair
     ///
-    /// Write the reference as `podman pull` takes it, such as
+    /// Write the reference as `podman pull` accepts it, such as
     /// `quay.io/example-org/example-catalog:v1`. Replace placeholders, and remove `https://` and
     /// `docker://`.
     ///
@@ -52,7 +52,7 @@ rule! {
 }
 
 pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
-    // CAT-03 has what is no text.
+    // CAT-03 reports a value that is not a string.
     let image = source.text(IMAGE);
     if image.is_empty() || source.is_config_map() || !source.touches(&[IMAGE, TYPE]) {
         return;

@@ -13,7 +13,7 @@
 //! Secret ─────────▶ registries   the registries of a pull secret
 //! ```
 //!
-//! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.
+//! `targets` declares the evaluated resources, `reads` the cluster objects that the policy queries.
 
 mod defaults;
 mod image;

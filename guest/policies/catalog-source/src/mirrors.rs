@@ -1,4 +1,4 @@
-//! Where the image of a catalog is, in a restricted network.
+//! The registry of a catalog's image in a restricted network.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
@@ -15,8 +15,8 @@ rule! {
     ///
     /// `spec.image`, and the annotation `olm.catalogImageTemplate`, begin with a registry of the
     /// setting `restrictedNetwork.mirrors` (`mirror.example.com:5000`) or with a repository of it
-    /// (`mirror.example.com:5000/olm`). The port counts, the case of letters does not. The rule is
-    /// off until the setting is there. An UPDATE is judged where it changes the image or the
+    /// (`mirror.example.com:5000/olm`). The port must match; the comparison ignores case. The rule
+    /// is off until you set it. The rule evaluates an UPDATE only if it changes the image or the
     /// annotation.
     ///
     /// # Why
@@ -26,7 +26,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Mirror the catalog, and name the image of the mirror.
+    /// Mirror the catalog, and set the image of the mirror.
     ///
     /// # Accepted
     ///

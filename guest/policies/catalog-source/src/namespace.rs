@@ -1,4 +1,4 @@
-//! The level of pod security in the namespace of a catalog.
+//! The pod security level in the namespace of a catalog.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
@@ -16,11 +16,11 @@ rule! {
     ///
     /// The namespace of a CatalogSource that runs as legacy does not have the label
     /// `pod-security.kubernetes.io/enforce: restricted`. A source runs as legacy if it has a pod
-    /// (of type `configmap` or `internal`, or of type `grpc` with an image, a template of one, or
+    /// (of type `configmap` or `internal`, or of type `grpc` with an image, an image template, or
     /// no address) and `spec.grpcPodConfig.securityContextConfig` is `legacy` or absent. In profile
-    /// `upstream` an absent value does not count: OLM then follows the level of the namespace.
-    /// Namespaces without the label, and with another level, are never reported. An UPDATE is
-    /// judged where it changes one of the fields named. The rule reads Namespaces.
+    /// `upstream` an absent value does not count: OLM then follows the level of the namespace. The
+    /// rule accepts a namespace without the label, or with another level. It evaluates an UPDATE
+    /// only if it changes one of these fields. The rule reads Namespaces.
     ///
     /// # Why
     ///

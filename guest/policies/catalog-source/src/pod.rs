@@ -1,4 +1,4 @@
-//! `spec.grpcPodConfig`: how the pod of a catalog runs.
+//! `spec.grpcPodConfig`: the configuration of a catalog's pod.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, rule, rules};
@@ -22,13 +22,13 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
 rule! {
     /// the security context of a catalog's pod is legacy or restricted
     ///
-    /// `spec.grpcPodConfig.securityContextConfig`, if it is set, is `legacy` or `restricted`,
-    /// letter by letter. An UPDATE is judged where it changes the field.
+    /// `spec.grpcPodConfig.securityContextConfig`, if it is set, is exactly `legacy` or
+    /// `restricted`. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
-    /// There are these two (OpenShift 4.12, Operators, *Catalog source*), and the schema of
-    /// CatalogSources admits no other value.
+    /// OpenShift documents these two values (OpenShift 4.12, Operators, *Catalog source*), and the
+    /// schema of CatalogSources accepts no other value.
     ///
     /// # Repair
     ///
@@ -59,18 +59,19 @@ rule! {
     /// a restricted catalog is not in the namespace default
     ///
     /// A CatalogSource with `spec.grpcPodConfig.securityContextConfig: restricted` is not in the
-    /// namespace `default`. The rule warns, and denies with the setting
-    /// `catalog.restrictedInDefault: deny`. An UPDATE is judged where it changes the field.
+    /// namespace `default`. The rule warns; the setting `catalog.restrictedInDefault: deny` makes
+    /// it deny. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
-    /// OpenShift does not apply its security context constraints in the namespace `default`, so
-    /// that the restricted context does not work there (OpenShift 4.12, Operators, *operator-sdk
-    /// run bundle*, option `--security-context-config`).
+    /// OpenShift does not apply its security context constraints in the namespace `default`, so the
+    /// restricted context does not work there (OpenShift 4.12, Operators, *operator-sdk run
+    /// bundle*, option `--security-context-config`).
     ///
     /// # Repair
     ///
-    /// Create the catalog in another namespace: in `openshift-marketplace` for the whole cluster.
+    /// Create the catalog in another namespace. For a catalog of the whole cluster, use
+    /// `openshift-marketplace`.
     ///
     /// # Accepted
     ///
@@ -113,21 +114,22 @@ fn security(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// a catalog says whether its pod runs as legacy
+    /// a catalog sets the security context of its pod
     ///
-    /// A CatalogSource of type `grpc` with an image, or a template of one, sets
-    /// `spec.grpcPodConfig.securityContextConfig`. The rule is off by default: whether a catalog
-    /// can run with restricted permissions is in its image, not in the object. An UPDATE is judged
-    /// where it changes `spec.sourceType`, the image, the template or the field.
+    /// A CatalogSource of type `grpc` with an image, or an image template, sets
+    /// `spec.grpcPodConfig.securityContextConfig`. The rule is off by default: the image, not the
+    /// object, determines whether a catalog can run with restricted permissions. The rule evaluates
+    /// an UPDATE only if it changes `spec.sourceType`, the image, the template or the field.
     ///
     /// # Why
     ///
-    /// Without the field the default counts, and a future default of `restricted` is announced
-    /// (OpenShift 4.12, Operators, *Catalog sources and pod security admission*).
+    /// Without the field the default applies, and OpenShift announces a future default of
+    /// `restricted` (OpenShift 4.12, Operators, *Catalog sources and pod security admission*).
     ///
     /// # Repair
     ///
-    /// Set `legacy` for a catalog in the SQLite format that an old opm built, else `restricted`.
+    /// Set `legacy` for a catalog in the SQLite format that an old opm built, otherwise
+    /// `restricted`.
     ///
     /// # Accepted
     ///
@@ -159,21 +161,21 @@ fn unset(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// settings of a catalog's pod are there for a source with an image
+    /// only a catalog with an image has settings for its pod
     ///
     /// `nodeSelector`, `priorityClassName` and `tolerations` of `spec.grpcPodConfig` are set only
-    /// where `spec.sourceType` is `grpc`, with `spec.image` or the annotation
-    /// `olm.catalogImageTemplate`. An UPDATE is judged where it changes the type, the image, the
-    /// template or the setting.
+    /// if `spec.sourceType` is `grpc` and the source has `spec.image` or the annotation
+    /// `olm.catalogImageTemplate`. The rule evaluates an UPDATE only if it changes the type, the
+    /// image, the template or the setting.
     ///
     /// # Why
     ///
-    /// Only for such a source OLM creates the pod that these fields are about (OpenShift 4.12,
+    /// OLM creates the pod that these fields configure only for such a source (OpenShift 4.12,
     /// Operators, *Catalog source pod scheduling*).
     ///
     /// # Repair
     ///
-    /// Remove the fields, or name the image of the catalog.
+    /// Remove the fields, or set the image of the catalog.
     ///
     /// # Accepted
     ///

@@ -1,4 +1,4 @@
-//! The update strategy of a catalog: how often OLM looks for a newer image.
+//! The update strategy of a catalog: the interval at which OLM checks for a newer image.
 
 use opgate_sdk::{Kind, Report, go, rule, rules};
 
@@ -19,11 +19,11 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// the poll interval of a catalog is a duration of Go
+    /// the poll interval of a catalog is a Go duration
     ///
-    /// `spec.updateStrategy.registryPoll.interval` is a duration as Go reads it: `30m`, `1h30m`,
-    /// `15m0s`. A missing interval is an empty text, which is none. An UPDATE is judged where it
-    /// changes the field.
+    /// `spec.updateStrategy.registryPoll.interval` is a Go duration: `30m`, `1h30m`, `15m0s`. A
+    /// missing interval counts as an empty string, which is not a duration. The rule evaluates an
+    /// UPDATE only if it changes the field.
     ///
     /// # Why
     ///
@@ -32,7 +32,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Write numbers with their units, without spaces: `h`, `m` and `s`. There is no unit for days.
+    /// Write numbers with their units `h`, `m` and `s`, without spaces. Go has no unit for days.
     ///
     /// # Accepted
     ///
@@ -66,17 +66,17 @@ fn interval(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// an update strategy of a catalog says how to poll
+    /// an update strategy of a catalog has a registry poll
     ///
-    /// `spec.updateStrategy`, if it is set, has an object `registryPoll`. `null` is not one. An
-    /// UPDATE is judged where it changes `spec.updateStrategy`.
+    /// `spec.updateStrategy`, if it is set, has an object `registryPoll`, which is not `null`. The
+    /// rule evaluates an UPDATE only if it changes `spec.updateStrategy`.
     ///
     /// # Why
     ///
-    /// The schema of CatalogSources admits an empty `updateStrategy`, but the type that OLM decodes
-    /// it into reads `registryPoll` without looking whether it is there
-    /// (operator-framework/api `pkg/operators/v1alpha1/catalogsource_types.go`): whoever lists
-    /// CatalogSources with that type crashes.
+    /// The schema of CatalogSources accepts an empty `updateStrategy`. The type into which OLM
+    /// decodes it reads `registryPoll` without checking that it exists (operator-framework/api
+    /// `pkg/operators/v1alpha1/catalogsource_types.go`): a client that lists CatalogSources with
+    /// that type crashes.
     ///
     /// # Repair
     ///

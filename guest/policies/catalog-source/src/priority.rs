@@ -10,7 +10,7 @@ use crate::targets::CATALOG_SOURCE;
 rules![CAT_09, CAT_10];
 
 pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
-    // A value of another type is none that the schema admits.
+    // The schema accepts no value of another type.
     if source.kind(PRIORITY_CLASS) == Kind::Text {
         exists(source, report);
         overridden(source, report);
@@ -21,18 +21,19 @@ rule! {
     /// the priority class of a catalog's pod exists
     ///
     /// `spec.grpcPodConfig.priorityClassName` is empty, `system-cluster-critical`,
-    /// `system-node-critical`, or the name of a PriorityClass of the cluster. An UPDATE is judged
-    /// where it changes the field. Without a cluster the rule is not evaluated for other names.
+    /// `system-node-critical`, or the name of a PriorityClass of the cluster. The rule evaluates an
+    /// UPDATE only if it changes the field. Without cluster state, the policy skips the rule for
+    /// other names.
     ///
     /// # Why
     ///
-    /// Kubernetes refuses a pod whose priority class is not there, and the catalog never starts
+    /// Kubernetes rejects a pod whose priority class does not exist, and the catalog never starts
     /// (OpenShift 4.12, Operators, *Overriding the priority class name for catalog source pods*).
     ///
     /// # Repair
     ///
-    /// Create the PriorityClass first, or use one of those that Kubernetes provides. An empty text
-    /// gives the pod the default priority.
+    /// Create the PriorityClass first, or use one that Kubernetes provides. An empty string gives
+    /// the pod the default priority.
     ///
     /// # Accepted
     ///
@@ -71,11 +72,11 @@ fn exists(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// a catalog names its priority class once
+    /// a catalog sets its priority class once
     ///
-    /// The annotation `operatorframework.io/priorityclass` is not there beside a
-    /// `spec.grpcPodConfig.priorityClassName` with another value. An empty annotation is none. An
-    /// UPDATE is judged where it changes one of the two.
+    /// If `spec.grpcPodConfig.priorityClassName` is set, the annotation
+    /// `operatorframework.io/priorityclass` is absent, empty or has the same value. The rule
+    /// evaluates an UPDATE only if it changes one of the two.
     ///
     /// # Why
     ///
@@ -85,7 +86,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Remove the annotation, which is the older way.
+    /// Remove the annotation. It is the older way to set the priority class.
     ///
     /// # Accepted
     ///

@@ -1,11 +1,11 @@
-//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
-//! nothing is watched for rules that are off.
+//! The cluster objects that the policy reads. Each rule declares which of these it needs, so that
+//! opgate watches nothing for rules that are off.
 
 use opgate_sdk::{ClusterRead, Index};
 
 use crate::targets::{OLM, SECRETS_NAMESPACE};
 
-/// `PriorityClass`es, of which only the names count.
+/// `PriorityClass`es. The rules read only their names.
 pub(crate) static PRIORITY_CLASSES: ClusterRead = ClusterRead {
     group: "scheduling.k8s.io",
     version: "v1",
@@ -13,12 +13,12 @@ pub(crate) static PRIORITY_CLASSES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// Namespaces, of which only the labels count.
+/// Namespaces. The rules read only their labels.
 pub(crate) static NAMESPACES: ClusterRead =
     ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };
 
-/// Secrets of one namespace. Of their data, only the names of the keys are kept. A server
-/// reads them if the namespace is named.
+/// Secrets of one namespace. Of their data, the query returns only the names of the keys. A server
+/// reads Secrets only if the setting names the namespace.
 pub(crate) static SECRETS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "secrets",
@@ -29,7 +29,7 @@ pub(crate) static SECRETS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// CatalogSources: which Secrets they name. They matter where Secrets are judged.
+/// CatalogSources and the names of their Secrets, for the rule that evaluates Secrets.
 pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1alpha1",
@@ -39,7 +39,7 @@ pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// `OperatorHub`s: which default sources are disabled.
+/// `OperatorHub`s and the default sources that they disable.
 pub(crate) static OPERATOR_HUBS: ClusterRead = ClusterRead {
     group: "config.openshift.io",
     version: "v1",

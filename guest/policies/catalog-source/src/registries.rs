@@ -4,7 +4,7 @@
 //! data ─▶ base64 ─▶ JSON ─▶ names of the members of `auths` ─▶ hosts
 //! ```
 //!
-//! Nothing but the hosts leaves this module.
+//! Only the hosts leave this module.
 
 use std::collections::BTreeSet;
 
@@ -20,34 +20,34 @@ rules![CAT_21];
 
 const TYPE: &str = "/type";
 const DATA: &str = "/data/.dockerconfigjson";
-/// What somebody writes into a manifest in the place of base64. The API server moves it to `data`.
+/// The field for plain text in a manifest. The API server moves its entries to `data`, in base64.
 const STRING_DATA: &str = "/stringData/.dockerconfigjson";
-/// Hosts that a message names, and bytes of each: no domain is longer.
+/// Maximum number of hosts in a message, and maximum bytes of each: no domain is longer.
 const NAMED: usize = 16;
 const SHOWN: usize = 253;
 
 rule! {
     /// a pull secret of a catalog has credentials for one registry
     ///
-    /// A Secret of type `kubernetes.io/dockerconfigjson` that `spec.secrets` of a CatalogSource of
+    /// A Secret of type `kubernetes.io/dockerconfigjson` that `spec.secrets` of a CatalogSource in
     /// its namespace names holds credentials for one host. Several repositories of a host count
-    /// once, and so do `https://quay.io` and `quay.io`. An UPDATE is judged where it changes the
-    /// type or the credentials. Of the data, only the names under `auths` are looked at, and only
-    /// their hosts are ever shown.
+    /// once, and so do `https://quay.io` and `quay.io`. The rule evaluates an UPDATE only if it
+    /// changes the type or the credentials. The rule reads only the names under `auths`, and shows
+    /// only their hosts.
     ///
-    /// In files, every Secret is judged. The webhook gets no requests for the rule unless the setting
-    /// `catalog.secretsNamespace` is there, and then those for Secrets of this namespace. Without
-    /// the CatalogSources of the cluster, or of the context, the rule is not evaluated.
+    /// `opgate check` evaluates every Secret in files. The webhook gets requests for the rule only
+    /// if you set `catalog.secretsNamespace`, and then only for Secrets of this namespace. If the
+    /// cluster state has no CatalogSources, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// OpenShift merges the Secrets of a catalog into one file. With one registry in each, the
-    /// credentials of one can be replaced without touching the others (OpenShift 4.12, Operators,
-    /// *Accessing images for Operators from private registries*).
+    /// OpenShift merges the Secrets of a catalog into one file. With one registry in each Secret,
+    /// you can replace the credentials of one registry without changing the others (OpenShift 4.12,
+    /// Operators, *Accessing images for Operators from private registries*).
     ///
     /// # Repair
     ///
-    /// Make a Secret for each registry, and name all of them in `spec.secrets`.
+    /// Create a Secret for each registry, and list all of them in `spec.secrets`.
     ///
     /// # Accepted
     ///
@@ -66,7 +66,7 @@ rule! {
     }
 }
 
-/// A Secret of the namespace that a setting names. Of files, every Secret is judged already.
+/// A Secret of the namespace that a setting names. Another target covers every Secret in files.
 pub(crate) fn in_requests(review: &Review<'_>, report: &mut Report<'_>) {
     if review.settings.boolean("/files") != Some(true) {
         judge(review, report);
@@ -116,10 +116,10 @@ fn decoded(secret: &Document) -> BTreeSet<String> {
     }
 }
 
-/// The hosts in a configuration of Docker. What is not one has none.
+/// The hosts in a Docker configuration. An invalid entry has none.
 fn hosts(configuration: &[u8]) -> BTreeSet<String> {
     let mut hosts = BTreeSet::new();
-    // The error of a text that is no JSON says nothing of hosts.
+    // The error for invalid JSON contains no hosts.
     let _ = json::each_child(configuration, |child| {
         if child.is_named("auths") {
             let _ = json::each_child(child.raw, |entry| {
@@ -131,8 +131,8 @@ fn hosts(configuration: &[u8]) -> BTreeSet<String> {
     hosts
 }
 
-/// The host of a registry, with its port. None if the name has none, or one that cannot be one:
-/// somebody may have put something else there.
+/// The host of a registry, with its port. None if the name has no valid host: the value may be
+/// something else, such as a password.
 fn host(name: &str) -> Option<String> {
     let rest = name.split_once("://").map_or(name, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();

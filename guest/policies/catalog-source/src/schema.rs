@@ -1,4 +1,4 @@
-//! What the schema of CatalogSources says, as far as files need it or it says too little.
+//! Requirements of the schema of CatalogSources: for files, and where the schema is incomplete.
 
 use opgate_sdk::{Kind, Report, printed, rule, rules};
 
@@ -18,20 +18,20 @@ rule! {
     /// priority, icon and extractContent of a CatalogSource have the types that OLM reads
     ///
     /// `spec.priority`, if it is set, is an integer from -2147483648 to 2147483647. `spec.icon`, if
-    /// it is set, has the texts `base64data` and `mediatype`.
-    /// `spec.grpcPodConfig.extractContent`, if it is set, has the text `catalogDir`. An UPDATE is
-    /// judged where it changes the field.
+    /// it is set, has the strings `base64data` and `mediatype`.
+    /// `spec.grpcPodConfig.extractContent`, if it is set, has the string `catalogDir`. The rule
+    /// evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
-    /// The schema of CatalogSources refuses other types; of the range of the priority, it only
-    /// speaks.
+    /// The schema of CatalogSources rejects other types. It documents the range of the priority,
+    /// but does not enforce it.
     ///
     /// # Repair
     ///
-    /// Write the priority as a whole number without quotes, `base64data`, `mediatype` and
-    /// `catalogDir` as texts. The message names the field. Remove an icon that has only one of its
-    /// two members.
+    /// Write the priority as a whole number without quotes, and `base64data`, `mediatype` and
+    /// `catalogDir` as strings. The message names the field. Remove an icon that has only one of
+    /// its two members.
     ///
     /// # Accepted
     ///
@@ -73,7 +73,7 @@ fn priority(source: &Source<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Judges an object whose members must be texts.
+/// Checks an object whose members must be strings.
 fn members(source: &Source<'_>, object: Field, members: &[Field], report: &mut Report<'_>) {
     if !source.has(object) || !source.touches(&[object]) {
         return;
@@ -106,18 +106,17 @@ fn add(field: Field, why: &str, report: &mut Report<'_>) {
 rule! {
     /// the name of a CatalogSource has no slash
     ///
-    /// `metadata.name` of a CatalogSource that is created has no `/`.
+    /// On CREATE, `metadata.name` of a CatalogSource has no `/`.
     ///
     /// # Why
     ///
-    /// The command that mirrors a catalog writes a manifest whose name is that of the image. If the
-    /// content was on the local file system, the name has slashes, and `oc create` answers
-    /// `invalid resource name` (OpenShift 4.12, Operators, *Creating a catalog from an index
-    /// image*).
+    /// The command that mirrors a catalog writes a manifest named after the image. If the content
+    /// was on the local file system, the name has slashes, and `oc create` fails with `invalid
+    /// resource name` (OpenShift 4.12, Operators, *Creating a catalog from an index image*).
     ///
     /// # Repair
     ///
-    /// Remove the characters from the name before you create the object.
+    /// Remove the slashes from the name before you create the object.
     ///
     /// # Accepted
     ///

@@ -13,30 +13,30 @@ rules![CAT_20];
 
 const LIST: &str = "/spec/secrets";
 const FIELD: &str = "spec.secrets";
-/// Names that are looked up. Nobody has so many, and each is a question to the cluster.
+/// Maximum number of names to look up. No catalog has this many, and each name costs one query.
 const MOST: u32 = 1_024;
 
 rule! {
     /// the pull secrets of a catalog exist
     ///
-    /// Each name in `spec.secrets` is that of a Secret of the CatalogSource's namespace, of type
-    /// `kubernetes.io/dockerconfigjson` with the key `.dockerconfigjson`, or of type
-    /// `kubernetes.io/dockercfg` with the key `.dockercfg`. Only types and names of keys are looked
-    /// at. On UPDATE, names that the list had before are not judged.
+    /// Each name in `spec.secrets` is that of a Secret in the namespace of the CatalogSource, of
+    /// type `kubernetes.io/dockerconfigjson` with the key `.dockerconfigjson`, or of type
+    /// `kubernetes.io/dockercfg` with the key `.dockercfg`. The rule reads only types and names of
+    /// keys. On UPDATE, the rule does not evaluate names that the list had before.
     ///
-    /// Secrets of one namespace are read: that of the setting `catalog.secretsNamespace`, by
-    /// default `openshift-marketplace`. In a server the setting must be there. Without a cluster
-    /// the rule is not evaluated.
+    /// The rule reads the Secrets of one namespace, the setting `catalog.secretsNamespace` (default
+    /// `openshift-marketplace`). A server reads them only if you set it. Without cluster state, the
+    /// policy skips the rule.
     ///
     /// # Gap
     ///
-    /// For catalogs in other namespaces the rule is not evaluated. The kubelet finds out when it
-    /// pulls the image of the catalog.
+    /// The policy skips the rule for catalogs in other namespaces. There, the kubelet reports a
+    /// missing Secret when it pulls the image of the catalog.
     ///
     /// # Why
     ///
-    /// Without them neither the catalog nor the bundles that it lists can be pulled (OpenShift 4.12,
-    /// Operators, *Accessing images for Operators from private registries*).
+    /// Without the Secrets, the kubelet can pull neither the catalog nor the bundles that it lists
+    /// (OpenShift 4.12, Operators, *Accessing images for Operators from private registries*).
     ///
     /// # Repair
     ///
@@ -95,7 +95,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The names in the list; none for what is no text.
+/// The names in the list. An entry that is not a string has none.
 fn names(source: &Document) -> Vec<Option<String>> {
     let rows = source.rows(LIST, &[""]);
     rows.iter().map(|row| row.text(0).map(str::to_owned)).collect()

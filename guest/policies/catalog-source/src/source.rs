@@ -1,10 +1,10 @@
-//! A CatalogSource: the fields for which the rules ask, read in one call of the host.
+//! The fields of a CatalogSource that the rules use, read in one host call.
 
 use std::borrow::Cow;
 
 use opgate_sdk::{Document, Kind, Review, Row, Rows, Shape, printed};
 
-/// A field, by its place in the list.
+/// A field, by its index in the list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field(usize);
 
@@ -43,7 +43,7 @@ impl Field {
         POINTERS.get(self.0).copied().unwrap_or_default()
     }
 
-    /// As Kubernetes writes it.
+    /// Returns the field path as Kubernetes writes it.
     pub(crate) fn name(self) -> String {
         match self.pointer().strip_prefix("/metadata/annotations/") {
             Some(key) => format!("metadata.annotations[{}]", key.replace("~1", "/")),
@@ -74,17 +74,17 @@ impl<'r> Source<'r> {
         self.row().map_or(Kind::Missing, |row| row.kind(field.0))
     }
 
-    /// Whether there is a value other than `null`.
+    /// Whether the field has a value other than `null`.
     pub(crate) fn has(&self, field: Field) -> bool {
         !matches!(self.kind(field), Kind::Missing | Kind::Null)
     }
 
-    /// The text of a field, empty if there is none.
+    /// The string in a field, empty if there is none.
     pub(crate) fn text(&self, field: Field) -> &str {
         self.row().and_then(|row| row.text(field.0)).unwrap_or_default()
     }
 
-    /// The value of a field for a message, whatever it is.
+    /// The value of a field of any type, for a message.
     pub(crate) fn printed(&self, field: Field) -> Cow<'_, str> {
         match self.kind(field) {
             Kind::Text => self.text(field).into(),
@@ -96,17 +96,18 @@ impl<'r> Source<'r> {
         self.text(TYPE) == "grpc"
     }
 
-    /// Whether the source serves the content of a config map.
+    /// Whether the source serves the content of a ConfigMap.
     pub(crate) fn is_config_map(&self) -> bool {
         matches!(self.text(TYPE), "configmap" | "internal")
     }
 
-    /// Whether an image is named, or a template of one.
+    /// Whether the source has an image or an image template.
     pub(crate) fn has_image(&self) -> bool {
         [IMAGE, TEMPLATE].into_iter().any(|field| !self.text(field).is_empty())
     }
 
-    /// Whether a rule that inspects these fields judges the source: on UPDATE, one of them changes.
+    /// Whether a rule that inspects these fields evaluates the source: on UPDATE, one of them
+    /// changes.
     pub(crate) fn touches(&self, fields: &[Field]) -> bool {
         fields.iter().any(|field| self.review.touches(self.object, field.pointer(), &Shape::Scalar))
     }

@@ -1,10 +1,10 @@
-//! The kinds of objects that the policy judges.
+//! The resources that the policy evaluates.
 
 use opgate_sdk::{Setting, Target};
 
 pub(crate) const OLM: &str = "operators.coreos.com";
 
-/// The namespace whose pull secrets are judged.
+/// The namespace whose pull secrets the policy evaluates.
 pub(crate) const SECRETS_NAMESPACE: Setting =
     Setting { pointer: "/catalog/secretsNamespace", default: "openshift-marketplace" };
 
@@ -16,7 +16,7 @@ pub(crate) static CATALOG_SOURCE: Target = Target {
     ..Target::EMPTY
 };
 
-/// An API server sends Secrets of one namespace, and only if that is named.
+/// An API server sends Secrets of one namespace, and only if the setting names it.
 pub(crate) static SECRET: Target = Target {
     namespace: Some(SECRETS_NAMESPACE),
     conditions: &[(
@@ -27,7 +27,7 @@ pub(crate) static SECRET: Target = Target {
     ..ADVISED
 };
 
-/// Secrets of any namespace, which `opgate check` reads of files: the host sets `files` for it.
+/// Secrets of any namespace, which `opgate check` reads from files: the host sets `files` for it.
 pub(crate) static SECRET_IN_FILES: Target = Target { enabled_by: &["/files"], ..ADVISED };
 
 /// Advisory: the rule only warns.

@@ -32,8 +32,8 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The template with numbers in the places of the variables: which ones makes no difference to
-/// whether it is a reference.
+/// The template with numbers in place of the variables. The numbers do not affect whether the
+/// result is a reference.
 pub(crate) fn resolved(template: &str) -> String {
     VARIABLES.iter().fold(template.to_owned(), |text, variable| text.replace(variable, "1"))
 }
@@ -59,8 +59,9 @@ rule! {
     /// If `spec.image` and `spec.address` are empty, the annotation `olm.catalogImageTemplate`
     /// becomes a reference to an image when `{kube_major_version}`, `{kube_minor_version}` and
     /// `{kube_patch_version}` are replaced by numbers. There are no other variables, and no brace
-    /// may remain. Sources of type `configmap` or `internal` have no image and are not judged. An
-    /// UPDATE is judged where it changes the annotation, the image or the address.
+    /// may remain. The rule does not evaluate sources of type `configmap` or `internal`, which have
+    /// no image. It evaluates an UPDATE only if it changes the annotation, the image or the
+    /// address.
     ///
     /// # Why
     ///
@@ -70,7 +71,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Use the variables named above. Versions of OpenShift cannot be used in templates.
+    /// Use the variables listed above. Templates have no variables for versions of OpenShift.
     ///
     /// # Accepted
     ///
@@ -106,22 +107,22 @@ fn resolves(template: &str, source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// the template beside a catalog's image follows the version of Kubernetes
+    /// the template of a catalog with an image follows the version of Kubernetes
     ///
     /// If `spec.image` is set, an annotation `olm.catalogImageTemplate` has at least one of the
     /// variables `{kube_major_version}`, `{kube_minor_version}` and `{kube_patch_version}`, has no
     /// other variable in braces, and becomes a reference to an image when they are replaced by
-    /// numbers. An UPDATE is judged where it changes the annotation or the image.
+    /// numbers. The rule evaluates an UPDATE only if it changes the annotation or the image.
     ///
     /// # Why
     ///
     /// A template without a variable never changes, and OLM falls back to `spec.image` if it cannot
-    /// resolve one (OpenShift 4.12, Operators, *Image template for custom catalog sources*). In
-    /// both cases the catalog stays behind when the cluster is updated.
+    /// resolve a template (OpenShift 4.12, Operators, *Image template for custom catalog sources*).
+    /// In both cases the catalog does not follow updates of the cluster.
     ///
     /// # Repair
     ///
-    /// Use the variables named above, or remove the annotation.
+    /// Use the variables listed above, or remove the annotation.
     ///
     /// # Accepted
     ///
@@ -165,21 +166,20 @@ fn falls_back(template: &str, source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// a catalog has an image or a template of one, not both
+    /// a catalog has an image or an image template, not both
     ///
-    /// `spec.image` is not set beside the annotation `olm.catalogImageTemplate`. The rule is off by
-    /// default. Requests of OLM are not judged. An UPDATE is judged where it changes one of the
-    /// two.
+    /// A CatalogSource has `spec.image` or the annotation `olm.catalogImageTemplate`, not both. The
+    /// rule is off by default. It does not evaluate requests of OLM. It evaluates an UPDATE only if
+    /// it changes one of the two.
     ///
     /// # Why
     ///
-    /// OLM overwrites `spec.image` with what the template resolves to (OpenShift 4.12, Operators,
-    /// *Image template for custom catalog sources*): a value that somebody sets by hand is lost.
+    /// OLM overwrites `spec.image` with the resolved template (OpenShift 4.12, Operators, *Image
+    /// template for custom catalog sources*): a value that you set manually is lost.
     ///
     /// # Repair
     ///
-    /// Leave `spec.image` out, unless it is meant as a fallback for a template that cannot be
-    /// resolved.
+    /// Omit `spec.image`, unless it is the fallback for a template that cannot be resolved.
     ///
     /// # Accepted
     ///

@@ -1,4 +1,4 @@
-//! The types of sources, and what each of them needs.
+//! The types of sources, and the fields that each type requires.
 
 use opgate_sdk::{Report, rule, rules};
 
@@ -22,18 +22,18 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
 rule! {
     /// the type of a CatalogSource is grpc, configmap or internal
     ///
-    /// `spec.sourceType`, if it is set, is `grpc`, `configmap` or `internal`, letter by letter.
-    /// `internal` is the old name of `configmap`. An empty text is none of them. A source without
-    /// the field is left to CAT-02. An UPDATE is judged where it changes the field.
+    /// `spec.sourceType`, if it is set, is exactly `grpc`, `configmap` or `internal`. `internal` is
+    /// the old name of `configmap`. An empty string is invalid. CAT-02 covers a source without the
+    /// field. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
-    /// OLM has no other types: it sets the reason `SpecInvalidError` and does nothing more for the
+    /// OLM has no other types: it sets the reason `SpecInvalidError` and stops processing the
     /// source (operator-lifecycle-manager `pkg/controller/operators/catalog/operator.go`).
     ///
     /// # Repair
     ///
-    /// Use `grpc` with `spec.image`, which is right for nearly all catalogs.
+    /// Use `grpc` with `spec.image`, which is correct for nearly all catalogs.
     ///
     /// # Accepted
     ///
@@ -64,18 +64,18 @@ fn unknown(source: &Source<'_>, report: &mut Report<'_>) {
 rule! {
     /// a CatalogSource has a type
     ///
-    /// `spec.sourceType` is set. An UPDATE is judged where it removes the field.
+    /// `spec.sourceType` is set. The rule evaluates an UPDATE only if it removes the field.
     ///
     /// # Why
     ///
     /// The CustomResourceDefinition of CatalogSources requires the field, and OLM does nothing for
-    /// a source without it. A documented example with a template of the image leaves it out
-    /// (OpenShift 4.12, Operators, *Image template for custom catalog sources*); therefore the rule
-    /// only warns.
+    /// a source without it. A documented example with an image template omits the field (OpenShift
+    /// 4.12, Operators, *Image template for custom catalog sources*); therefore the rule only
+    /// warns.
     ///
     /// # Repair
     ///
-    /// Add `sourceType: grpc` for an image or a template of one.
+    /// Add `sourceType: grpc` for an image or an image template.
     ///
     /// # Accepted
     ///
@@ -103,21 +103,23 @@ fn missing(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// a CatalogSource of type grpc has an image, a template of one, or an address
+    /// a CatalogSource of type grpc has an image, an image template, or an address
     ///
     /// With `spec.sourceType: grpc`, one of `spec.image`, `spec.address` and the annotation
-    /// `olm.catalogImageTemplate` is a text that is not empty. Sources of other types, and those
-    /// without a type, are not judged. An UPDATE is judged where it changes one of these fields.
+    /// `olm.catalogImageTemplate` is a non-empty string. The rule does not evaluate sources of
+    /// other types, or without a type. It evaluates an UPDATE only if it changes one of these
+    /// fields.
     ///
     /// # Why
     ///
-    /// OLM has nothing to start and nothing to connect to, and sets the reason `SpecInvalidError`
-    /// (operator-lifecycle-manager `pkg/controller/operators/catalog/operator.go`). With the
-    /// annotation it writes `spec.image` itself.
+    /// OLM has no image to start and no address to connect to, and sets the reason
+    /// `SpecInvalidError` (operator-lifecycle-manager
+    /// `pkg/controller/operators/catalog/operator.go`). With the annotation, OLM writes
+    /// `spec.image` itself.
     ///
     /// # Repair
     ///
-    /// Name the image of the catalog in `spec.image`.
+    /// Set the image of the catalog in `spec.image`.
     ///
     /// # Accepted
     ///
@@ -144,18 +146,18 @@ rule! {
 rule! {
     /// a CatalogSource does not use an address
     ///
-    /// A source of type `grpc` has no `spec.address`. An UPDATE is judged where it changes
-    /// `spec.sourceType` or `spec.address`.
+    /// A source of type `grpc` has no `spec.address`. The rule evaluates an UPDATE only if it
+    /// changes `spec.sourceType` or `spec.address`.
     ///
     /// # Why
     ///
-    /// With an address, OLM connects to a registry that somebody else runs: it does not start,
-    /// update or restart it (OpenShift 4.12, Operators, *Catalog source*). Beside `spec.image`, the
-    /// address has no effect.
+    /// With an address, OLM connects to a registry that it does not manage: it does not start,
+    /// update or restart it (OpenShift 4.12, Operators, *Catalog source*). Together with
+    /// `spec.image`, the address has no effect.
     ///
     /// # Repair
     ///
-    /// Build an image of the catalog and name it in `spec.image`.
+    /// Build an image of the catalog and set it in `spec.image`.
     ///
     /// # Accepted
     ///
@@ -189,10 +191,10 @@ fn grpc(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// a CatalogSource of type configmap or internal names a config map
+    /// a CatalogSource of type configmap or internal names a ConfigMap
     ///
-    /// With `spec.sourceType: configmap` or `internal`, `spec.configMap` is a text that is not
-    /// empty. An UPDATE is judged where it changes one of the two fields.
+    /// With `spec.sourceType: configmap` or `internal`, `spec.configMap` is a non-empty string. The
+    /// rule evaluates an UPDATE only if it changes one of the two fields.
     ///
     /// # Why
     ///
@@ -201,8 +203,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Name a config map of the source's namespace in `spec.configMap`, or use the type `grpc` with
-    /// an image.
+    /// Set `spec.configMap` to the name of a ConfigMap in the namespace of the source, or use the
+    /// type `grpc` with an image.
     ///
     /// # Accepted
     ///

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! Runs the cases of the rules, and tests what no case can express.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ fn case(rule: &str, name: &str) -> Option<Case> {
     CASES.iter().find(|case| case.rule == rule && case.name == name).cloned()
 }
 
-/// Names and values that the rules ask for.
+/// Names and values that the rules query.
 const WORDS: [&str; 28] = [
     "grpc",
     "configmap",
@@ -52,7 +52,7 @@ fn any_value_in_any_place_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
-/// An API server admits a list of any length.
+/// An API server accepts a list of any length.
 #[test]
 fn a_list_of_very_many_secrets_is_not_evaluated() {
     let mut case = case("CAT-20", "a Secret that is not there").expect("a case");
@@ -66,7 +66,7 @@ fn a_list_of_very_many_secrets_is_not_evaluated() {
     }
 }
 
-/// Nothing of the credentials is shown, wherever they stand.
+/// Messages show no part of the credentials, wherever they occur.
 #[test]
 fn messages_have_hosts_only() {
     let mut case = case("CAT-21", "a manifest with plain text").expect("a case");

@@ -100,7 +100,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Write JSON of the right shape, or remove the annotation. If OLM itself is refused, add its
+    /// Write JSON of the right shape, or remove the annotation. If OLM itself is rejected, add its
     /// user to `identities.olm`, or set the profile of the cluster.
     ///
     /// # Accepted

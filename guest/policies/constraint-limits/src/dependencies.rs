@@ -46,7 +46,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// Without a name OLM does not know what to install, and operator-registry refuses the bundle
+    /// Without a name OLM does not know what to install, and operator-registry rejects the bundle
     /// with the same words. OpenShift 4.12, Operators, *Dependencies*: the information must include
     /// the name of the package.
     ///
@@ -82,11 +82,11 @@ rule! {
     ///
     /// In the files in `metadata/` of a bundle, every item of `dependencies` whose type is
     /// `olm.package` has `value.version`: an exact version or a semver range (CON-09 says which).
-    /// It is a string; a version that YAML takes for a number is refused.
+    /// It is a string; a version that YAML takes for a number is rejected.
     ///
     /// # Why
     ///
-    /// OLM selects the package by the range, and operator-registry refuses the bundle with the same
+    /// OLM selects the package by the range, and operator-registry rejects the bundle with the same
     /// words. OpenShift 4.12, Operators, *Dependencies*: the information must include the version.
     ///
     /// # Repair
@@ -153,7 +153,7 @@ rule! {
     /// # Why
     ///
     /// The three fields name one API; with one missing OLM finds no Operator that provides it, and
-    /// operator-registry refuses the bundle with the same words. OpenShift 4.12, Operators,
+    /// operator-registry rejects the bundle with the same words. OpenShift 4.12, Operators,
     /// *Dependencies*, describes the type by group, version and kind.
     ///
     /// # Repair
@@ -213,7 +213,7 @@ rule! {
     /// # Why
     ///
     /// The validation of bundles in operator-registry reads such a dependency as CEL and nothing
-    /// else, so that it refuses `gvk`, `package` and compound constraints. OpenShift 4.12,
+    /// else, so that it rejects `gvk`, `package` and compound constraints. OpenShift 4.12,
     /// Operators, *Dependencies*, allows them, which is why the rule is off.
     ///
     /// # Repair

@@ -8,7 +8,7 @@ use opgate_sdk::{Document, Report, Review, Rule};
 use crate::checks::{CON_01, rule_of};
 
 /// Bytes of a text that holds constraints. An API server takes no request of more than 3 MiB, so a
-/// longer one comes from a file and is of no use; it is refused unread, which takes microseconds.
+/// longer one comes from a file and is of no use; it is rejected unread, which takes microseconds.
 const LONGEST: u32 = 3 << 20;
 
 /// Base64 that is decoded for one catalog. Memory is not given back in a call, and a package may hold

@@ -69,7 +69,7 @@ fn very_many_findings_of_one_constraint_are_counted_too() {
     assert!(last.starts_with("8872 more findings of this rule are left out; "), "{last}");
 }
 
-/// A list whose constraints take much memory is not read to its end once it is refused.
+/// A list whose constraints take much memory is not read to its end once it is rejected.
 #[test]
 fn a_large_list_is_read_in_part() {
     let large = json!({"all": {"constraints": vec![json!({"x": 1}); 6_000]}}).to_string();

@@ -25,7 +25,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// The API server refuses the CRD when it is created, so an install of the Operator fails.
+    /// The API server rejects the CRD when it is created, so an install of the Operator fails.
     ///
     /// # Repair
     ///

@@ -38,7 +38,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// The API server refuses such a CRD, so no request has it. In a bundle it would be noticed
+    /// The API server rejects such a CRD, so no request has it. In a bundle it would be noticed
     /// when the Operator is installed; the bundle validator of operator-framework/api finds it
     /// before.
     ///
@@ -113,7 +113,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// The API server refuses the CRD when it is created, so an install of the Operator fails.
+    /// The API server rejects the CRD when it is created, so an install of the Operator fails.
     ///
     /// # Repair
     ///
@@ -250,9 +250,10 @@ rule! {
     ///
     /// # Why
     ///
-    /// The field is there for CRDs of `apiextensions.k8s.io/v1beta1`, where its default was `true`. The API server
-    /// refuses a new CRD with it, so an install of the Operator fails. `operator-sdk bundle validate` refuses
-    /// bundles with such CRDs of `v1beta1` as well: Kubernetes 1.22 and later serve only `v1`.
+    /// The field is there for CRDs of `apiextensions.k8s.io/v1beta1`, where its default was `true`.
+    /// The API server rejects a new CRD with it, so an install of the Operator fails. `operator-sdk
+    /// bundle validate` rejects bundles with such CRDs of `v1beta1` as well: Kubernetes 1.22 and
+    /// later serve only `v1`.
     ///
     /// # Repair
     ///
@@ -300,12 +301,12 @@ fn check_pruning(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
 rule! {
     /// a CRD that a conversion webhook converts prunes unknown fields
     ///
-    /// `spec.preserveUnknownFields` of a CRD is not `true` while an installed
-    /// ClusterServiceVersion of the cluster names the CRD in `conversionCRDs` of a webhook
-    /// definition of type `ConversionWebhook`. Copies do not count, and neither does what is being
-    /// deleted or has the phase `Replacing` or `Deleting`. An UPDATE is judged where it changes the
-    /// field. Requests for the subresource `status` are not judged. The rule reads CSVs. CSV-95
-    /// finds the same when the ClusterServiceVersion comes second, and CRD-31 refuses the field in every file.
+    /// `spec.preserveUnknownFields` of a CRD is not `true` while an installed ClusterServiceVersion
+    /// of the cluster names the CRD in `conversionCRDs` of a webhook definition of type
+    /// `ConversionWebhook`. Copies do not count, and neither does what is being deleted or has the
+    /// phase `Replacing` or `Deleting`. An UPDATE is judged where it changes the field. Requests
+    /// for the subresource `status` are not judged. The rule reads CSVs. CSV-95 finds the same when
+    /// the ClusterServiceVersion comes second, and CRD-31 rejects the field in every file.
     ///
     /// # Why
     ///

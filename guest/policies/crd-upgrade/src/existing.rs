@@ -48,7 +48,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// An object that the new schema refuses can no longer be changed, and the Operator that made
+    /// An object that the new schema rejects can no longer be changed, and the Operator that made
     /// it may be another one. OLM documents this as a condition of the upgrade, and stops it
     /// (OpenShift 4.12, Operators, *CRD upgrades*).
     ///
@@ -163,7 +163,7 @@ pub(crate) fn bounded<'v, T>(
     versions.get(..VERSIONS).unwrap_or(versions)
 }
 
-/// An object that a schema refuses.
+/// An object that a schema rejects.
 pub(crate) struct Broken {
     pub(crate) object: Document,
     /// The version in which it was read. Files show it in the version in which it is written.
@@ -200,7 +200,7 @@ pub(crate) struct Listing<'r> {
 }
 
 impl Listing<'_> {
-    /// The first object, read in a version, that the schema of a version refuses. The report says
+    /// The first object, read in a version, that the schema of a version rejects. The report says
     /// what was not looked at.
     pub(crate) fn first_broken(
         &self,

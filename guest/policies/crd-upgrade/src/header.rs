@@ -26,9 +26,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// The API server finds the definition of a resource by this name, and refuses any other
+    /// The API server finds the definition of a resource by this name, and rejects any other
     /// (OpenShift 4.12, Operators, *Creating a custom resource definition*). In a file, nothing
-    /// refuses it before the file is applied.
+    /// rejects it before the file is applied.
     ///
     /// # Repair
     ///
@@ -129,7 +129,7 @@ rule! {
     /// # Why
     ///
     /// The API server knows no other scope (OpenShift 4.12, Operators, *Creating a custom resource
-    /// definition*). In a file, nothing refuses it before the file is applied.
+    /// definition*). In a file, nothing rejects it before the file is applied.
     ///
     /// # Repair
     ///
@@ -185,7 +185,7 @@ rule! {
     ///
     /// Two vendors that choose a short name choose the same one, and then only one of them can be
     /// installed (OpenShift 4.12, Operators, *Creating a custom resource definition*). The API
-    /// server refuses a group without a dot as well.
+    /// server rejects a group without a dot as well.
     ///
     /// # Repair
     ///

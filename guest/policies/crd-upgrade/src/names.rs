@@ -29,7 +29,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// The API server refuses the CRD when it is created, so an install of the Operator fails.
+    /// The API server rejects the CRD when it is created, so an install of the Operator fails.
     ///
     /// # Repair
     ///
@@ -114,8 +114,8 @@ rule! {
     ///
     /// # Why
     ///
-    /// These groups belong to the Kubernetes project. The API server refuses the CRD when it is created, so an
-    /// install of the Operator fails.
+    /// These groups belong to the Kubernetes project. The API server rejects the CRD when it is
+    /// created, so an install of the Operator fails.
     ///
     /// # Repair
     ///

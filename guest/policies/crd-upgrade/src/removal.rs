@@ -178,7 +178,7 @@ rule! {
     /// # Why
     ///
     /// Objects that are stored in the version cannot be read any more: the data is lost. OLM stops
-    /// the upgrade, and the API server refuses the update (OpenShift 4.12, Operators, *Deprecating
+    /// the upgrade, and the API server rejects the update (OpenShift 4.12, Operators, *Deprecating
     /// or removing a version of a custom resource definition*).
     ///
     /// # Repair

@@ -30,7 +30,7 @@ rule! {
     ///   versions that stay and were served are valid by the schemas of the added ones.
     ///
     /// A CRD that is created and exists already is judged by its stored versions only; the API
-    /// server refuses it anyway. The rule reads CRDs and the custom resources, and is not evaluated
+    /// server rejects it anyway. The rule reads CRDs and the custom resources, and is not evaluated
     /// where the right to list them is missing.
     ///
     /// # Gap
@@ -39,7 +39,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// RukPak's webhook `crdvalidator` refuses the same: nobody could change the objects any more,
+    /// RukPak's webhook `crdvalidator` rejects the same: nobody could change the objects any more,
     /// or read them (RukPak v0.16.0 `internal/crd/crd.go`).
     ///
     /// # Repair
@@ -145,7 +145,7 @@ fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
     Some(("spec.versions".to_owned(), why))
 }
 
-/// The first object that a changed or an added schema refuses.
+/// The first object that a changed or an added schema rejects.
 fn broken(
     review: &Review<'_>,
     crd: &Crd<'_>,

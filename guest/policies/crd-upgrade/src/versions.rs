@@ -37,7 +37,7 @@ rule! {
     /// # Why
     ///
     /// The version is a part of the path of each object (OpenShift 4.12, Operators, *Creating a
-    /// custom resource definition*). The API server refuses other names; in a file, nothing does
+    /// custom resource definition*). The API server rejects other names; in a file, nothing does
     /// before the file is applied.
     ///
     /// # Repair
@@ -125,7 +125,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// The API server stores all objects of a CRD in one version, and refuses the CRD otherwise
+    /// The API server stores all objects of a CRD in one version, and rejects the CRD otherwise
     /// (OpenShift 4.12, Operators, *Adding a new version of a custom resource definition*). The
     /// bundle validator of operator-framework/api checks the same in files.
     ///

@@ -38,7 +38,7 @@ const TRIES: u32 = 100_000;
 rule! {
     /// every published bundle has an update path to a channel head
     ///
-    /// An UPDATE compares the catalog with the published one (`opgate check --since`). Of a package
+    /// An UPDATE compares the catalog with the published one (`opgate check --baseline`). Of a package
     /// that is still there, every published bundle is a head, or heads lead to it by `replaces` and
     /// `skips`, or its version is in `skipRange` of a head. Of a channel without a head, every
     /// entry counts as one. A package may be removed as a whole.
@@ -80,7 +80,7 @@ rule! {
 rule! {
     /// a published bundle does not change
     ///
-    /// An UPDATE compares the catalog with the published one (`opgate check --since`). `image`,
+    /// An UPDATE compares the catalog with the published one (`opgate check --baseline`). `image`,
     /// `properties` and `relatedImages` of a bundle of the same name stay the same. The order of
     /// both lists does not count, up to 100,000 comparisons of items in vain. New channels and new
     /// edges are accepted, and so is a bundle that is gone (see FBC-45). The rule is declared as a

@@ -164,7 +164,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// `opm validate` refuses duplicate packages, and blobs that a removed package leaves behind
+    /// `opm validate` rejects duplicate packages, and blobs that a removed package leaves behind
     /// (OpenShift 4.12, Operators, *File-based catalogs* and *Updating or filtering a file-based
     /// catalog image*).
     ///

@@ -97,7 +97,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// An empty channel offers nothing to install, and `opm validate` refuses it (OpenShift 4.12,
+    /// An empty channel offers nothing to install, and `opm validate` rejects it (OpenShift 4.12,
     /// Operators, *Creating a file-based catalog image*).
     ///
     /// # Repair
@@ -132,7 +132,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// Two entries of one bundle could contradict each other. `opm validate` refuses them
+    /// Two entries of one bundle could contradict each other. `opm validate` rejects them
     /// (OpenShift 4.12, Operators, *olm.channel schema*).
     ///
     /// # Repair
@@ -219,7 +219,7 @@ rule! {
     /// Each entry of a channel has `name`, a non-empty string. `replaces` and `skipRange`, where
     /// given, are non-empty strings; `skips`, where given, is a list of non-empty strings. `null`
     /// counts as not given, except for `name`. The names are spelt exactly like this, so `Replaces`
-    /// is refused.
+    /// is rejected.
     ///
     /// # Why
     ///
@@ -259,7 +259,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// OLM cannot tell which versions the entry skips, and `opm validate` refuses it (OpenShift
+    /// OLM cannot tell which versions the entry skips, and `opm validate` rejects it (OpenShift
     /// 4.12, Operators, *olm.channel schema*).
     ///
     /// # Repair

@@ -28,7 +28,7 @@ rule! {
     /// # Why
     ///
     /// Deprecations belong to exactly one package (OpenShift 4.15, Operators, *olm.deprecations
-    /// schema*), and `opm validate` refuses those of a package that is not there.
+    /// schema*), and `opm validate` rejects those of a package that is not there.
     ///
     /// # Repair
     ///
@@ -145,7 +145,7 @@ rule! {
     /// # Why
     ///
     /// OLM knows conditions for these three only (OpenShift 4.15, Operators, *olm.deprecations
-    /// schema*), and one message for each. `opm validate` refuses others.
+    /// schema*), and one message for each. `opm validate` rejects others.
     ///
     /// # Repair
     ///
@@ -180,7 +180,7 @@ rule! {
     /// # Why
     ///
     /// `package` of the blob names the package already (OpenShift 4.15, Operators,
-    /// *olm.deprecations schema*), and `opm validate` refuses a second name.
+    /// *olm.deprecations schema*), and `opm validate` rejects a second name.
     ///
     /// # Repair
     ///
@@ -213,7 +213,7 @@ rule! {
     /// # Why
     ///
     /// OLM shows the message on the Subscription, where it tells users what to do (OpenShift 4.15,
-    /// Operators, *olm.deprecations schema*). `opm validate` refuses an entry without one.
+    /// Operators, *olm.deprecations schema*). `opm validate` rejects an entry without one.
     ///
     /// # Repair
     ///
@@ -315,7 +315,7 @@ rule! {
     /// # Why
     ///
     /// The package of a deprecations blob must be unique in the catalog (OpenShift 4.15, Operators,
-    /// *olm.deprecations schema*), and `opm validate` refuses a second one.
+    /// *olm.deprecations schema*), and `opm validate` rejects a second one.
     ///
     /// # Repair
     ///
@@ -360,7 +360,7 @@ rule! {
     /// # Why
     ///
     /// The name is required (OpenShift 4.15, Operators, *olm.deprecations schema*). A deprecation
-    /// of something that does not exist reaches nobody, and `opm validate` refuses it.
+    /// of something that does not exist reaches nobody, and `opm validate` rejects it.
     ///
     /// # Repair
     ///

@@ -26,7 +26,7 @@ rule! {
     ///
     /// `opm` tries to load every file and fails if one does not load (OpenShift 4.12, Operators,
     /// *File-based catalogs, Directory structure*). It finds the keys of a blob in any case. Other
-    /// tools refuse a key that stands twice, or take the first one.
+    /// tools reject a key that stands twice, or take the first one.
     ///
     /// # Repair
     ///
@@ -103,7 +103,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// `opm` takes an empty document for a blob without schema and refuses the catalog
+    /// `opm` takes an empty document for a blob without schema and rejects the catalog
     /// (operator-registry).
     ///
     /// # Repair

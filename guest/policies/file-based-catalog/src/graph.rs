@@ -134,7 +134,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// A bundle would be older and newer than another at the same time; `opm validate` refuses such
+    /// A bundle would be older and newer than another at the same time; `opm validate` rejects such
     /// a channel (operator-registry).
     ///
     /// # Repair
@@ -176,7 +176,7 @@ rule! {
     /// # Why
     ///
     /// Users who have a stranded bundle get no more updates (OpenShift 4.12, Operators, *Updating
-    /// or filtering a file-based catalog image*); `opm validate` refuses the channel.
+    /// or filtering a file-based catalog image*); `opm validate` rejects the channel.
     ///
     /// # Repair
     ///

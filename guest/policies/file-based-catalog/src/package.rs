@@ -26,7 +26,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// `opm validate` refuses other names (operator-registry; OpenShift 4.12, Operators,
+    /// `opm validate` rejects other names (operator-registry; OpenShift 4.12, Operators,
     /// *olm.package schema*).
     ///
     /// # Repair
@@ -62,7 +62,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// `opm validate` refuses a package without a default channel, and the schema requires it
+    /// `opm validate` rejects a package without a default channel, and the schema requires it
     /// (OpenShift 4.12, Operators, *olm.package schema*). `opm init` leaves it empty unless told.
     ///
     /// # Repair

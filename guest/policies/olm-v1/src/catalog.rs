@@ -20,7 +20,7 @@ rule! {
     /// the source of a Catalog of OLM 1.0 is an image
     ///
     /// `spec.source.type` of a Catalog of the group `catalogd.operatorframework.io` is `image`,
-    /// letter by letter. An UPDATE is judged where it changes the field.
+    /// letter by letter. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
@@ -65,10 +65,10 @@ rule! {
     /// a Catalog of OLM 1.0 names an image
     ///
     /// `spec.source.image.ref` is a text that is not empty, with the form of a reference to an
-    /// image: a registry, a repository in lower case, a tag or a digest. Whether the digits of the
-    /// digest are complete is not judged. If `spec.source.type` is another one than `image` and
-    /// there is no `spec.source.image`, OL1-13 says so instead. An UPDATE is judged where it changes
-    /// the type or the reference.
+    /// image: a registry, a repository in lower case, a tag or a digest. The rule does not evaluate
+    /// Whether the digits of the digest are complete. If `spec.source.type` is another one than
+    /// `image` and there is no `spec.source.image`, OL1-13 says so instead. The rule evaluates an
+    /// UPDATE only if it changes the type or the reference.
     ///
     /// # Why
     ///

@@ -28,10 +28,10 @@ rule! {
     ///
     /// One of the catalogs in the context has the package `spec.packageName`, with a bundle that is
     /// in the channel `spec.channel` and whose version satisfies `spec.version`, as far as these
-    /// are set. The rule is off by default, and is evaluated by `opgate check --context`, with the
-    /// folders of the catalogs (file-based catalogs) in the context: no API server shows what is in
-    /// them. Constraints that OLM does not read are left to OL1-03. An UPDATE is judged where it
-    /// changes one of the three fields.
+    /// are set. The rule is off by default, and is evaluated by `opgate check --cluster-state`,
+    /// with the folders of the catalogs (file-based catalogs) in the context: no API server shows
+    /// what is in them. Constraints that OLM does not read are left to OL1-03. The rule evaluates
+    /// an UPDATE only if it changes one of the three fields.
     ///
     /// # Gap
     ///
@@ -77,7 +77,7 @@ rule! {
     /// Of the catalogs in the context, one has the package `spec.packageName`, and none but this
     /// has a bundle with the name of one that the Operator selects: in the channel `spec.channel`,
     /// with a version that satisfies `spec.version`. The rule is off by default, and is evaluated
-    /// as OL1-10. An UPDATE is judged where it changes one of the three fields.
+    /// as OL1-10. The rule evaluates an UPDATE only if it changes one of the three fields.
     ///
     /// # Gap
     ///

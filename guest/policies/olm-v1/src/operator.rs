@@ -34,7 +34,7 @@ rule! {
     ///
     /// `spec.packageName` of an Operator of the group `operators.operatorframework.io` is a text
     /// that is not empty. The kind Operator of `operators.coreos.com` is another one and not
-    /// judged. An UPDATE is judged where it changes the field.
+    /// judged. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
@@ -69,8 +69,8 @@ rule! {
     ///
     /// `spec.packageName` has at most 48 characters and matches `^[a-z0-9]+(-[a-z0-9]+)*$`.
     /// `spec.channel`, if it is set, has at most 48 characters and matches
-    /// `^[a-z0-9]+([\.-][a-z0-9]+)*$`. A number is no text: write `'1.11'`. An UPDATE is judged
-    /// where it changes the field.
+    /// `^[a-z0-9]+([\.-][a-z0-9]+)*$`. A number is no text: write `'1.11'`. The rule evaluates an
+    /// UPDATE only if it changes the field.
     ///
     /// # Why
     ///
@@ -148,7 +148,8 @@ rule! {
     /// the policy for upgrades of an Operator of OLM 1.0 is Enforce or Ignore
     ///
     /// `spec.upgradeConstraintPolicy`, if it is set, is `Enforce` or `Ignore`, letter by letter.
-    /// Without the field, `Enforce` counts. An UPDATE is judged where it changes the field.
+    /// Without the field, `Enforce` counts. The rule evaluates an UPDATE only if it changes the
+    /// field.
     ///
     /// # Why
     ///

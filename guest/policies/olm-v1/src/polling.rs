@@ -36,7 +36,7 @@ rule! {
     ///
     /// `spec.source.image.pollInterval`, if it is set, is a duration of Go with the units `h`, `m`
     /// and `s` and without a sign: `24h`, `1h30m`, `1.5h`. Zero (`0s`, `0`) turns polling off. An
-    /// empty text is none. An UPDATE is judged where it changes the field.
+    /// empty text is none. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
@@ -86,8 +86,8 @@ rule! {
     /// a Catalog of OLM 1.0 with a digest has no poll interval
     ///
     /// If `spec.source.image.ref` has a digest (`@sha256:`), `spec.source.image.pollInterval` is
-    /// not set. An empty text counts as not set. An UPDATE is judged where it changes one of the
-    /// two fields.
+    /// not set. An empty text counts as not set. The rule evaluates an UPDATE only if it changes
+    /// one of the two fields.
     ///
     /// # Why
     ///

@@ -39,7 +39,8 @@ rule! {
     /// If the registry of `spec.source.image.ref` is one of the setting
     /// `catalogd.secureRegistries`, by default `registry.redhat.io`, `spec.source.image.pullSecret`
     /// is a text that is not empty. The case of letters does not count, and neither does a port
-    /// that the setting does not name. An UPDATE is judged where it changes one of the two fields.
+    /// that the setting does not name. The rule evaluates an UPDATE only if it changes one of the
+    /// two fields.
     ///
     /// # Why
     ///
@@ -97,7 +98,7 @@ rule! {
     /// the pull secret of a Catalog of OLM 1.0 is the name of a Secret
     ///
     /// `spec.source.image.pullSecret`, if it is set, is a DNS-1123 subdomain, without a namespace
-    /// before it. An UPDATE is judged where it changes the field.
+    /// before it. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
@@ -135,8 +136,9 @@ rule! {
     /// (setting `catalogd.namespace`, by default `openshift-catalogd`), of type
     /// `kubernetes.io/dockerconfigjson` with the key `.dockerconfigjson`, or of type
     /// `kubernetes.io/dockercfg` with the key `.dockercfg`. Only types and names of keys are looked
-    /// at. In a server, the setting must be there. What cannot be a name is left to OL1-16. An
-    /// UPDATE is judged where it changes the field. Without a cluster the rule is not evaluated.
+    /// at. In a server, the setting must be there. What cannot be a name is left to OL1-16. The
+    /// rule evaluates an UPDATE only if it changes the field. Without cluster state, the policy
+    /// skips the rule.
     ///
     /// # Why
     ///

@@ -178,8 +178,8 @@ rule! {
     /// within `0.0.*`. An UPDATE from a range or to one, of the same package, does not lead to a
     /// range or version whose highest major number is lower than that of the one before: which
     /// version is installed is not known. Ranges that merely span several major versions, as
-    /// `>1.11.1`, are fine, and so is a first `spec.version`. An UPDATE is judged where it changes
-    /// `spec.version` or the policy.
+    /// `>1.11.1`, are fine, and so is a first `spec.version`. The rule evaluates an UPDATE only if
+    /// it changes `spec.version` or the policy.
     ///
     /// # Why
     ///

@@ -21,8 +21,8 @@ rule! {
     /// with spaces or commas between them, joined by `||`. The operators are `=`, `!=`, `>`, `<`,
     /// `>=`, `<=`, `~` and `^`, and also `=>`, `=<` and `~>`. A version may have a `v` before it,
     /// may leave out its last numbers, and may have `x`, `X` or `*` for any of them. Numbers have
-    /// no leading zeroes, and there are no ranges with a hyphen. An empty text is none. An UPDATE
-    /// is judged where it changes the field.
+    /// no leading zeroes, and there are no ranges with a hyphen. An empty text is none. The rule
+    /// evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///

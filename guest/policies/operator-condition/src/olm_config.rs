@@ -72,8 +72,9 @@ rule! {
     ///
     /// `spec.features.disableCopiedCSVs` is a boolean. `spec.features.packageServerSyncInterval` is
     /// a string of one or more numbers with the unit `s`, `m` or `h`, without spaces and signs:
-    /// `^([0-9]+(\.[0-9]+)?(s|m|h))+$`. Both may be absent or `null`. An UPDATE is judged by the
-    /// fields that it changes. Requests for the subresource `status` are not judged.
+    /// `^([0-9]+(\.[0-9]+)?(s|m|h))+$`. Both may be absent or `null`. On UPDATE, the rule evaluates
+    /// only the fields that the request changes. The rule does not evaluate requests for the
+    /// subresource `status`.
     ///
     /// # Why
     ///
@@ -113,8 +114,8 @@ rule! {
 rule! {
     /// copied ClusterServiceVersions stay enabled, so that users see their Operators
     ///
-    /// `spec.features.disableCopiedCSVs` is not `true`. An UPDATE is judged where it changes the
-    /// field. Requests for the subresource `status` are not judged.
+    /// `spec.features.disableCopiedCSVs` is not `true`. The rule evaluates an UPDATE only if it
+    /// changes the field. The rule does not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///

@@ -73,8 +73,8 @@ rule! {
     ///
     /// `spec.disableAllDefaultSources` is a boolean. Each entry of `spec.sources` is an object
     /// whose `disabled` is a boolean and whose `name` is a string. All of these may be absent (but
-    /// see CND-15 for the name). An UPDATE is judged by the fields that it changes. Requests for the subresource `status` are
-    /// not judged.
+    /// see CND-15 for the name). On UPDATE, the rule evaluates only the fields that the request
+    /// changes. The rule does not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///
@@ -117,8 +117,8 @@ rule! {
     ///
     /// `name` of each entry of `spec.sources` is one of the setting `catalog.defaults`: by default
     /// `redhat-operators`, `certified-operators`, `redhat-marketplace` and `community-operators`.
-    /// An UPDATE is judged where it changes `spec.sources`. Requests for the subresource `status`
-    /// are not judged.
+    /// The rule evaluates an UPDATE only if it changes `spec.sources`. The rule does not evaluate
+    /// requests for the subresource `status`.
     ///
     /// # Why
     ///
@@ -238,8 +238,8 @@ rule! {
     /// a cluster in a restricted network disables the default catalog sources
     ///
     /// `spec.disableAllDefaultSources` is `true`. The rule is off until the setting
-    /// `restrictedNetwork.enabled` is `true`. An UPDATE is judged where it changes the field.
-    /// Requests for the subresource `status` are not judged.
+    /// `restrictedNetwork.enabled` is `true`. The rule evaluates an UPDATE only if it changes the
+    /// field. The rule does not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///

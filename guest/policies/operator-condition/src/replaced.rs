@@ -120,8 +120,8 @@ rule! {
     /// OperatorCondition, or such an entry, an Operator is upgradeable.
     ///
     /// Copies are exempt where OLM writes them (`identities.olm` or the profile), or where the
-    /// original is in the namespace that the marks name and replaces the same versions. Without a
-    /// cluster the rule is not evaluated.
+    /// original is in the namespace that the marks name and replaces the same versions. Without
+    /// cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
@@ -162,8 +162,8 @@ rule! {
     ///
     /// An UPDATE of `clusterserviceversions/status` does not change `status.phase` from `Pending`
     /// to another value while the installed version that `spec.replaces` names is not upgradeable.
-    /// CND-06 says what decides that, and which copies are exempt. Without a cluster the rule is
-    /// not evaluated. The rule is off unless the configuration gives it a level.
+    /// CND-06 says what decides that, and which copies are exempt. Without cluster state, the
+    /// policy skips the rule. The rule is off unless the configuration gives it a level.
     ///
     /// # Why
     ///

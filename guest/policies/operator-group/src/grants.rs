@@ -1,4 +1,4 @@
-//! What ServiceAccounts may do. [`rbac`] works out what roles and bindings grant.
+//! the permissions of ServiceAccounts. [`rbac`] works out what roles and bindings grant.
 
 use opgate_sdk::{Document, Report, Review, Rule, Shape, rule, rules};
 
@@ -21,10 +21,10 @@ rule! {
     /// `apiservices` of `apiregistration.k8s.io` or `customresourcedefinitions` of
     /// `apiextensions.k8s.io`, wildcards included. The account counts by itself, as the user
     /// `system:serviceaccount:NAMESPACE:NAME`, and in the groups `system:serviceaccounts`,
-    /// `system:serviceaccounts:NAMESPACE` and `system:authenticated`. An UPDATE is judged where it
-    /// sets another account. The rule reads ClusterRoles and ClusterRoleBindings, not Roles and
-    /// RoleBindings. What takes more than 500,000 steps to compare is not evaluated, or refused
-    /// where `rules` says `deny`.
+    /// `system:serviceaccounts:NAMESPACE` and `system:authenticated`. The rule evaluates an UPDATE
+    /// only if it sets another account. The rule reads ClusterRoles and ClusterRoleBindings, not
+    /// Roles and RoleBindings. What takes more than 500,000 steps to compare is not evaluated, or
+    /// refused where `rules` says `deny`.
     ///
     /// # Why
     ///
@@ -133,11 +133,12 @@ rule! {
     ///
     /// Where the only OperatorGroup of a CSV's namespace names a ServiceAccount, that account has
     /// every right that the CSV asks for: those in `spec.install.spec.permissions` in the
-    /// namespace, those in `clusterPermissions` in the whole cluster. An UPDATE is judged by the
-    /// policy rules that it adds, or by all where it drops or changes a mark of a copy (see
-    /// OPG-20). A copy is exempt only where one of OLM's identities writes it. The rule is off
-    /// until `rules` gives it a level. It reads OperatorGroups, roles and bindings. What takes more
-    /// than 500,000 steps to compare is not evaluated, or refused where that level is `deny`.
+    /// namespace, those in `clusterPermissions` in the whole cluster. On UPDATE, the rule evaluates
+    /// only the policy rules that the request adds, or by all where it drops or changes a mark of a
+    /// copy (see OPG-20). A copy is exempt only where one of OLM's identities writes it. The rule
+    /// is off until `rules` gives it a level. It reads OperatorGroups, roles and bindings. What
+    /// takes more than 500,000 steps to compare is not evaluated, or refused where that level is
+    /// `deny`.
     ///
     /// # Why
     ///
@@ -276,9 +277,9 @@ rule! {
     /// No Role or ClusterRole allows `create`, `update`, `patch` or `*` on `operatorgroups` of
     /// `operators.coreos.com`, wildcards included. A rule with `resourceNames` counts for `update`
     /// and `patch`, and what a ClusterRole aggregates counts when the controller writes it into
-    /// `rules`. An UPDATE is judged by the rights that it adds. The rule is off until `rules` of
-    /// the policy gives it a level. A role that takes more than 500,000 steps to compare is not
-    /// evaluated, or refused where that level is `deny`.
+    /// `rules`. On UPDATE, the rule evaluates only the rights that the request adds. The rule is
+    /// off until `rules` of the policy gives it a level. A role that takes more than 500,000 steps
+    /// to compare is not evaluated, or refused where that level is `deny`.
     ///
     /// # Why
     ///

@@ -16,7 +16,7 @@ rule! {
     ///
     /// The folder of the bundle has a directory `manifests` at its top. A file of that name does
     /// not count, nor does a symbolic link. Other entries beside it make no difference. On UPDATE
-    /// the rule judges the bundle in full.
+    /// the rule evaluates the whole bundle.
     ///
     /// # Why
     ///
@@ -58,11 +58,11 @@ rule! {
     /// The files directly in `manifests/` hold at least one object. Empty documents, comments and a
     /// list without items are no objects. The rule says nothing where `manifests/` is missing
     /// (PBF-01), and where a file that cannot be read or a subdirectory may hold objects: PBF-04
-    /// and PBF-03 report these. On UPDATE the rule judges the bundle in full.
+    /// and PBF-03 report these. On UPDATE the rule evaluates the whole bundle.
     ///
     /// # Why
     ///
-    /// A bundle without objects installs nothing. The plain provisioner refuses it; see OpenShift
+    /// A bundle without objects installs nothing. The plain provisioner rejects it; see OpenShift
     /// 4.12, Operators, *Plain bundle spec*.
     ///
     /// # Repair
@@ -140,8 +140,8 @@ rule! {
     /// manifests/ has no subdirectories
     ///
     /// There is no directory in `manifests/`, not even an empty one. The rule reports each one
-    /// directly below it once, and what is in it is not judged. On UPDATE the rule judges the bundle
-    /// in full.
+    /// directly below it once, and what is in it is not judged. On UPDATE the rule evaluates the
+    /// whole bundle.
     ///
     /// # Why
     ///

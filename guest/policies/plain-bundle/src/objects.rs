@@ -15,8 +15,8 @@ rule! {
     /// Each file directly in `manifests/` is named `*.yaml`, `*.yml` or `*.json` and can be parsed,
     /// and each document in it is an object. A file can hold several documents. `apiVersion`,
     /// `kind` and `metadata.name` of an object have no template action: no `{{`. In other fields
-    /// `{{` is data. A key that is in a mapping twice is a warning, because the provisioner reads the
-    /// last one. On UPDATE the rule judges the bundle in full.
+    /// `{{` is data. A key that is in a mapping twice is a warning, because the provisioner reads
+    /// the last one. On UPDATE the rule evaluates the whole bundle.
     ///
     /// # Why
     ///
@@ -27,8 +27,8 @@ rule! {
     /// # Repair
     ///
     /// Move other files, such as a README, out of `manifests/`. Render templates before you build
-    /// the bundle. Correct the place that the message names in a file that cannot be parsed, and remove
-    /// all but one of the values of a key.
+    /// the bundle. Correct the location that the message names in a file that cannot be parsed, and
+    /// remove all but one of the values of a key.
     ///
     /// # Accepted
     ///
@@ -117,7 +117,7 @@ rule! {
     /// with a `kind` that ends with `List` and with `items`, stands for its items and needs neither
     /// `apiVersion` nor a name itself. Items of a typed list such as `ConfigMapList` take
     /// `apiVersion` and `kind` from the list; items of a `List` have their own. On UPDATE the rule
-    /// judges the bundle in full.
+    /// evaluates the whole bundle.
     ///
     /// # Why
     ///

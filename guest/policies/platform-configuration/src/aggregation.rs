@@ -15,14 +15,14 @@ rules![MSC_01];
 rule! {
     /// a verb of the role view or edit is also granted to the roles above it
     ///
-    /// Each verb that a ClusterRole with the label
-    /// `rbac.authorization.k8s.io/aggregate-to-view: "true"` grants on a resource is also granted,
-    /// on the same API group and resource, by roles with `aggregate-to-edit`, and by roles with
-    /// `aggregate-to-admin`. What a role for `edit` grants is also granted by roles for `admin`.
-    /// The role itself counts for each of its labels. Roles with an `aggregationRule` do not count,
-    /// because a controller writes their rules. Roles with a label `olm.opgroup.permissions/…`,
-    /// which OLM generates, are exempt. An UPDATE is judged where it changes the rules or these
-    /// labels. Without a cluster the rule is not evaluated.
+    /// Each verb that a ClusterRole with the label `rbac.authorization.k8s.io/aggregate-to-view:
+    /// "true"` grants on a resource is also granted, on the same API group and resource, by roles
+    /// with `aggregate-to-edit`, and by roles with `aggregate-to-admin`. What a role for `edit`
+    /// grants is also granted by roles for `admin`. The role itself counts for each of its labels.
+    /// Roles with an `aggregationRule` do not count, because a controller writes their rules. Roles
+    /// with a label `olm.opgroup.permissions/…`, which OLM generates, are exempt. The rule
+    /// evaluates an UPDATE only if it changes the rules or these labels. Without cluster state, the
+    /// policy skips the rule.
     ///
     /// # Why
     ///

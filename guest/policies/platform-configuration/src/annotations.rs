@@ -84,10 +84,11 @@ rule! {
     /// the reconcile period of a custom resource is a duration
     ///
     /// The annotation `ansible.operator-sdk/reconcile-period` is a duration as Go writes them, such
-    /// as `30s` or `1h30m`, or a number, which means seconds. A block `annotations` outside of
-    /// `metadata` has no effect and is not judged. In files, every object is judged. The webhook
-    /// gets no requests for the rule unless the setting `misc.customResources` names kinds, such as
-    /// `cache.example.com/memcacheds`. An UPDATE is judged where it changes the annotation.
+    /// as `30s` or `1h30m`, or a number, which means seconds. The rule does not evaluate a block
+    /// `annotations` outside of `metadata` has no effect and. In files, every object is judged. The
+    /// webhook gets no requests for the rule unless the setting `misc.customResources` names kinds,
+    /// such as `cache.example.com/memcacheds`. The rule evaluates an UPDATE only if it changes the
+    /// annotation.
     ///
     /// # Why
     ///
@@ -134,7 +135,8 @@ rule! {
     /// The annotations `ansible.operator-sdk/max-runner-artifacts` and
     /// `ansible.sdk.operatorframework.io/verbosity` are whole numbers that are not negative. In
     /// files, every object is judged. The webhook gets no requests for the rule unless the setting
-    /// `misc.customResources` names kinds. An UPDATE is judged by the annotations that it changes.
+    /// `misc.customResources` names kinds. On UPDATE, the rule evaluates only the annotations that
+    /// the request changes.
     ///
     /// # Why
     ///

@@ -24,8 +24,9 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 rule! {
     /// a CredentialsRequest is in the namespace of the Cloud Credential Operator
     ///
-    /// The namespace is `openshift-cloud-credential-operator`. A file that names no namespace is
-    /// not judged. The namespace of an object does not change, so an UPDATE is not judged.
+    /// The namespace is `openshift-cloud-credential-operator`. The rule does not evaluate a file
+    /// that names no namespace. The namespace of an object does not change, so an UPDATE is not
+    /// judged.
     ///
     /// # Why
     ///
@@ -65,8 +66,8 @@ rule! {
     /// `azureClientID`, `azureTenantID`, `azureRegion` and `azureSubscriptionID` of
     /// `spec.providerSpec`, and for `spec.cloudTokenPath`. Names in `providerSpec` are compared
     /// without case. A request whose `providerSpec.kind` is that of another cloud is not judged.
-    /// The rule is off until the setting is there. An UPDATE is judged by the fields that it
-    /// changes.
+    /// The rule is off until the setting is there. On UPDATE, the rule evaluates only the fields
+    /// that the request changes.
     ///
     /// # Why
     ///

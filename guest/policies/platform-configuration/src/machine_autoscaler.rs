@@ -12,7 +12,8 @@ const KIND: &str = "/spec/scaleTargetRef/kind";
 rule! {
     /// a MachineAutoscaler scales a MachineSet
     ///
-    /// `spec.scaleTargetRef.kind` is `MachineSet`. An UPDATE is judged where it changes the field.
+    /// `spec.scaleTargetRef.kind` is `MachineSet`. The rule evaluates an UPDATE only if it changes
+    /// the field.
     ///
     /// # Why
     ///

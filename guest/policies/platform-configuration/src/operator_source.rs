@@ -11,7 +11,8 @@ rule! {
     ///
     /// `spec.type` is `appregistry`, and `spec.endpoint` and `spec.registryNamespace` are not
     /// empty. The rule is on in the profile `ocp-4.5`, if the configuration names it, and where
-    /// `rules` gives it a level. An UPDATE is judged by the fields that it changes.
+    /// `rules` gives it a level. On UPDATE, the rule evaluates only the fields that the request
+    /// changes.
     ///
     /// # Why
     ///

@@ -11,8 +11,8 @@ rule! {
     /// the storage classes of the Cluster Storage Operator stay
     ///
     /// A StorageClass that the setting `misc.operatorStorageClasses` lists is not deleted. The rule
-    /// is off until the setting lists names or `rules` gives the rule a level. An UPDATE is not
-    /// judged.
+    /// is off until the setting lists names or `rules` gives the rule a level. The rule does not
+    /// evaluate an UPDATE.
     ///
     /// # Why
     ///

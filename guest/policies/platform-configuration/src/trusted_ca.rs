@@ -13,8 +13,8 @@ rule! {
     ///
     /// A new ConfigMap with the label `config.openshift.io/inject-trusted-cabundle: "true"` has
     /// nothing in `data` and `binaryData`. An UPDATE is not judged, because the Cluster Network
-    /// Operator itself writes the content. For the same reason, an object with a `resourceVersion`,
-    /// as a cluster prints it, is not judged.
+    /// Operator itself writes the content. The rule does not evaluate For the same reason, an
+    /// object with a `resourceVersion`, as a cluster prints it,.
     ///
     /// # Why
     ///

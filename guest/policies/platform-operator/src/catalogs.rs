@@ -17,8 +17,8 @@ rule! {
     ///
     /// If a PlatformOperator is created, no CatalogSource of the namespaces in
     /// `subscription.globalNamespaces` (by default `openshift-marketplace` and `olm`) has another
-    /// name than `redhat-operators`. The message has the names of all of them. Without a cluster
-    /// the rule is not evaluated.
+    /// name than `redhat-operators`. The message has the names of all of them. Without cluster
+    /// state, the policy skips the rule.
     ///
     /// # Why
     ///
@@ -83,8 +83,9 @@ rule! {
     /// or if it has none and `spec.disableAllDefaultSources` is not `true`.
     ///
     /// An UPDATE of a CatalogSource is not judged, one of the OperatorHub by the sources that it
-    /// enables. With the setting `ratcheting` off, both are judged as they are. Requests for the
-    /// subresource `status` are not judged. Without a cluster the rule is not evaluated.
+    /// enables. With the setting `ratcheting` off, both are judged as they are. The rule does not
+    /// evaluate requests for the subresource `status`. Without cluster state, the policy skips the
+    /// rule.
     ///
     /// # Why
     ///

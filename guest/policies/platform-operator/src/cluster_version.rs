@@ -20,9 +20,10 @@ rule! {
     /// the oldest of the history; without a history, `status.desired.version`. The status counts as
     /// it was before the UPDATE. What is no version is left to OpenShift.
     ///
-    /// An UPDATE is judged where it changes `spec.desiredUpdate`. Requests for the subresource
-    /// `status` are not judged. The rule is not evaluated without a cluster, if the object does not
-    /// say which version the cluster has, and if the update names an image without a version.
+    /// The rule evaluates an UPDATE only if it changes `spec.desiredUpdate`. The rule does not
+    /// evaluate requests for the subresource `status`. The rule is not evaluated without a cluster,
+    /// if the object does not say which version the cluster has, and if the update names an image
+    /// without a version.
     ///
     /// # Gap
     ///

@@ -28,8 +28,8 @@ rule! {
     /// Once `spec.featureSet` of the FeatureGate `cluster` is `TechPreviewNoUpgrade`, an UPDATE
     /// keeps this value, letter by letter, and the object is not deleted. Changes of anything else
     /// are free, and so are FeatureGates with other names. An object that is being deleted is
-    /// judged like any other, and the setting `ratcheting` makes no difference. Requests for the
-    /// subresource `status` are not judged.
+    /// judged like any other, and the setting `ratcheting` makes no difference. The rule does not
+    /// evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///
@@ -68,8 +68,9 @@ fn kept(review: &Review<'_>, old: &Document, report: &mut Report<'_>) {
 rule! {
     /// production clusters do not have the feature set TechPreviewNoUpgrade
     ///
-    /// `spec.featureSet` of a FeatureGate is not `TechPreviewNoUpgrade`. An UPDATE is judged where
-    /// it changes the field. Requests for the subresource `status` are not judged.
+    /// `spec.featureSet` of a FeatureGate is not `TechPreviewNoUpgrade`. The rule evaluates an
+    /// UPDATE only if it changes the field. The rule does not evaluate requests for the subresource
+    /// `status`.
     ///
     /// # Why
     ///

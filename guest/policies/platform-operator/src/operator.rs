@@ -60,7 +60,7 @@ rule! {
     ///
     /// If a PlatformOperator is created, `spec.featureSet` of the FeatureGate `cluster` is
     /// `TechPreviewNoUpgrade`. A cluster without this FeatureGate has the feature set `""`. Without
-    /// a cluster the rule is not evaluated.
+    /// cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
@@ -115,8 +115,8 @@ fn feature_set(report: &mut Report<'_>) {
 rule! {
     /// a PlatformOperator names a package
     ///
-    /// `spec.package.name` is a string that is not empty. An UPDATE is judged where it changes the
-    /// field. Requests for the subresource `status` are not judged.
+    /// `spec.package.name` is a string that is not empty. The rule evaluates an UPDATE only if it
+    /// changes the field. The rule does not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///
@@ -161,8 +161,8 @@ rule! {
     /// a PlatformOperator names a package of the documented set
     ///
     /// `spec.package.name` is one of the setting `platform.packages`, by default the 25 packages of
-    /// OpenShift's table. An UPDATE is judged where it changes the field. Requests for the
-    /// subresource `status` are not judged.
+    /// OpenShift's table. The rule evaluates an UPDATE only if it changes the field. The rule does
+    /// not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///

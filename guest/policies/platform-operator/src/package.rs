@@ -68,8 +68,8 @@ rule! {
     /// The cluster has a PackageManifest with the name `spec.package.name` whose
     /// `status.catalogSource` is `redhat-operators`, in the namespace `openshift-marketplace`.
     /// PackageManifests of the same name from other catalog sources, or from other namespaces, do
-    /// not count. An UPDATE is judged where it changes `spec.package.name`. Without a cluster the
-    /// rule is not evaluated.
+    /// not count. The rule evaluates an UPDATE only if it changes `spec.package.name`. Without
+    /// cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
@@ -112,7 +112,7 @@ rule! {
     /// Install modes with `supported: false` do not count, and what is not listed is not supported.
     /// If the package names no default channel, its only channel counts. The PackageManifest is
     /// that of PLT-04; without one, or if it does not describe the head, the rule is not evaluated.
-    /// An UPDATE is judged where it changes `spec.package.name`.
+    /// The rule evaluates an UPDATE only if it changes `spec.package.name`.
     ///
     /// # Why
     ///
@@ -168,8 +168,8 @@ rule! {
     ///
     /// `apiservicedefinitions` of the head of the default channel has no entry in `owned` and none
     /// in `required`. The PackageManifest is that of PLT-04; without one, or if it does not
-    /// describe the head, the rule is not evaluated. An UPDATE is judged where it changes
-    /// `spec.package.name`.
+    /// describe the head, the rule is not evaluated. The rule evaluates an UPDATE only if it
+    /// changes `spec.package.name`.
     ///
     /// # Gap
     ///
@@ -226,7 +226,7 @@ rule! {
     ///
     /// `customresourcedefinitions.required` of the head of the default channel has no entry. The
     /// PackageManifest is that of PLT-04; without one, or if it does not describe the head, the
-    /// rule is not evaluated. An UPDATE is judged where it changes `spec.package.name`.
+    /// rule is not evaluated. The rule evaluates an UPDATE only if it changes `spec.package.name`.
     ///
     /// # Gap
     ///

@@ -30,7 +30,8 @@ rule! {
     /// `serviceAccountName` (`default` if it names none) grants the verb `use` on
     /// `securitycontextconstraints` of `security.openshift.io`; wildcards count. The field is the
     /// first one that needs more. That `spec.description` says why is asked for by CSV-10. Copies
-    /// that OLM made are exempt. On UPDATE, a deployment that was so before is not judged.
+    /// that OLM made are exempt. The rule does not evaluate On UPDATE, a deployment that was so
+    /// before.
     ///
     /// # Why
     ///

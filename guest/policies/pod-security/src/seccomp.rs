@@ -17,9 +17,9 @@ rule! {
     /// If the annotation `com.redhat.openshift.versions` in the metadata of a bundle includes v4.10
     /// or an earlier version (`v4.9`, which means that version and later ones, `=v4.10`,
     /// `v4.9-v4.12` or a list), the pod templates of the CSV in `manifests/` have no
-    /// `seccompProfile`, neither in the security context of the pod nor in that of a container.
-    /// Bundles without the annotation, or with one that cannot be read (RBF-21), are not judged.
-    /// Each template is reported once.
+    /// `seccompProfile`, neither in the security context of the pod nor in that of a container. The
+    /// rule does not evaluate Bundles without the annotation, or with one that cannot be read
+    /// (RBF-21),. Each template is reported once.
     ///
     /// # Why
     ///

@@ -166,7 +166,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// operator-registry refuses a bundle that lacks one of the five. The keys are explained in
+    /// operator-registry rejects a bundle that lacks one of the five. The keys are explained in
     /// OpenShift 4.12, Operators, *Bundle format*, Annotations.
     ///
     /// # Repair
@@ -209,7 +209,7 @@ rule! {
     /// # Why
     ///
     /// The media type says how to read the bundle: `registry+v1` means a ClusterServiceVersion with
-    /// its objects. operator-registry refuses any other value here. See OpenShift 4.12, Operators,
+    /// its objects. operator-registry rejects any other value here. See OpenShift 4.12, Operators,
     /// *Bundle format*, Annotations.
     ///
     /// # Repair

@@ -49,7 +49,7 @@ rule! {
     /// # Why
     ///
     /// OLM installs the CRDs from the bundle. Without the CRD the Operator cannot serve an API that
-    /// it claims to own. The registry refuses such a bundle, see OpenShift 4.12, Operators, *Bundle
+    /// it claims to own. The registry rejects such a bundle, see OpenShift 4.12, Operators, *Bundle
     /// format*.
     ///
     /// # Repair
@@ -146,7 +146,7 @@ rule! {
     /// # Why
     ///
     /// The cluster can have only one definition of an API version, and nothing says which of two is
-    /// meant. The validators of operator-framework/api refuse such a bundle.
+    /// meant. The validators of operator-framework/api reject such a bundle.
     ///
     /// # Repair
     ///

@@ -21,7 +21,7 @@ rule! {
     /// # Why
     ///
     /// A bundle is one version of an Operator, and its ClusterServiceVersion describes that
-    /// version. The registry refuses a bundle with none or several, see OpenShift 4.12, Operators,
+    /// version. The registry rejects a bundle with none or several, see OpenShift 4.12, Operators,
     /// *Bundle format*.
     ///
     /// # Repair
@@ -85,7 +85,7 @@ rule! {
     /// # Why
     ///
     /// OLM creates the ServiceAccounts that the deployments use. A second definition in the bundle
-    /// conflicts with it. The validators of operator-framework/api refuse such a bundle.
+    /// conflicts with it. The validators of operator-framework/api reject such a bundle.
     ///
     /// # Repair
     ///
@@ -152,9 +152,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// The catalog expects this name of a bundle with a release, and refuses another. A release
+    /// The catalog expects this name of a bundle with a release, and rejects another. A release
     /// cannot be combined with `olm.substitutesFor`, which replaces a bundle in another way. The
-    /// validators of operator-framework/api and operator-registry refuse such a bundle.
+    /// validators of operator-framework/api and operator-registry reject such a bundle.
     ///
     /// # Repair
     ///

@@ -96,9 +96,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// An unknown field is ignored without an error: a Subscription with `chanel` follows the default
-    /// channel, and a container with `livenesProbe` has no probe. `kubectl --validate=strict` refuses
-    /// such an object.
+    /// An unknown field is ignored without an error: a Subscription with `chanel` follows the
+    /// default channel, and a container with `livenesProbe` has no probe. `kubectl
+    /// --validate=strict` rejects such an object.
     ///
     /// # Repair
     ///

@@ -241,8 +241,8 @@ rule! {
     ///
     /// # Why
     ///
-    /// operator-registry decodes every file in `manifests/` as an object, and refuses what it
-    /// cannot decode. The Kubernetes API server refuses objects with invalid metadata when OLM
+    /// operator-registry decodes every file in `manifests/` as an object, and rejects what it
+    /// cannot decode. The Kubernetes API server rejects objects with invalid metadata when OLM
     /// creates them. See OpenShift 4.12, Operators, *Bundle format*, Manifests.
     ///
     /// # Repair

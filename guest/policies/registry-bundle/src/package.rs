@@ -210,7 +210,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// The registry loads all versions of the package, and refuses it where one of them is missing.
+    /// The registry loads all versions of the package, and rejects it where one of them is missing.
     /// The requirements are in OpenShift 4.5, Operators, *Package Manifest Format*.
     ///
     /// # Repair

@@ -32,9 +32,10 @@ rule! {
     ///
     /// # Why
     ///
-    /// OLM resolves dependencies with the properties of the bundle. It cannot use a property without a
-    /// type, or a constraint without a value; opm refuses the first in a catalog. See OpenShift 4.12, Operators, *Operator Lifecycle
-    /// Manager dependency resolution*, Operator properties.
+    /// OLM resolves dependencies with the properties of the bundle. It cannot use a property
+    /// without a type, or a constraint without a value; opm rejects the first in a catalog. See
+    /// OpenShift 4.12, Operators, *Operator Lifecycle Manager dependency resolution*, Operator
+    /// properties.
     ///
     /// # Repair
     ///

@@ -103,7 +103,7 @@ fn settings_that_change_a_rule_are_declared() {
     assert_eq!(enabled("RBF-27"), ["/bundle/optional"]);
 }
 
-/// What the schema refuses does not bring the policy down either.
+/// What the schema rejects does not bring the policy down either.
 #[test]
 fn no_value_in_the_settings_brings_it_down() {
     let settings = json!({"profile": "ocp-4.5", "bundle": {"redHatCatalog": true,

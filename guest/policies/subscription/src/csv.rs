@@ -19,7 +19,7 @@ rule! {
     /// `status.installedCSV` or `status.currentCSV`. A Subscription that is being deleted does not
     /// count. Copies (label `olm.copiedFrom`) are exempt, and so are requests of OLM
     /// (`identities.olm` or the profile) and of the controllers of Kubernetes that clean up.
-    /// Without a cluster the rule is not evaluated.
+    /// Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///

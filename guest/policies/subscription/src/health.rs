@@ -14,9 +14,9 @@ rule! {
     /// When a Subscription or an InstallPlan is created, `status.connectionState.lastObservedState`
     /// is `READY` for the CatalogSources of its namespace and of the namespaces in the setting
     /// `subscription.globalNamespaces`, by default `openshift-marketplace`, `olm`, and those of OLM
-    /// outside of OpenShift (SUB-02). One that OLM has not tried to reach yet has no such state, and
-    /// does not count. An UPDATE is not judged.
-    /// Without a cluster the rule is not evaluated.
+    /// outside of OpenShift (SUB-02). One that OLM has not tried to reach yet has no such state,
+    /// and does not count. The rule does not evaluate an UPDATE. Without cluster state, the policy
+    /// skips the rule.
     ///
     /// # Why
     ///

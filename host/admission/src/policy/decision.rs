@@ -30,7 +30,7 @@ const HEAD: usize = 4 << 10;
 const MAX_KEY: usize = 22;
 
 /// Key of the audit annotation with the rules that were skipped.
-const NOT_EVALUATED: &str = "not-evaluated";
+const SKIPPED_RULES: &str = "skipped-rules";
 
 /// The final effect of a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,7 +356,7 @@ impl Builder {
         self.decision.dropped.extend(dropped);
         if !skipped.is_empty() {
             let rules: Vec<_> = skipped.iter().map(|missing| missing.rule.as_str()).collect();
-            self.annotate(&format!("{}.{NOT_EVALUATED}", policy.name), &rules.join(" "));
+            self.annotate(&format!("{}.{SKIPPED_RULES}", policy.name), &rules.join(" "));
             self.decision.skipped.extend(skipped);
         }
         for (key, value) in annotations {

@@ -324,7 +324,7 @@ mod tests {
     fn name_and_groups_of_a_check_are_taken_from_others() {
         for (user, groups, expected) in [
             ("opgate:check", "opgate:bundle", ("opgate:check (claimed)", &[][..])),
-            ("opgate:check", "opgate:stored", ("opgate:check (claimed)", &[])),
+            ("opgate:check", "opgate:audit", ("opgate:check (claimed)", &[])),
             ("eve", "opgate:bundle", ("eve", &[])),
             ("opgate:checker", "dev", ("opgate:checker", &["dev"])),
         ] {

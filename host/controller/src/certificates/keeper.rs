@@ -80,18 +80,18 @@ impl Figures {
         let Figures { failures, trusted, skew, leaf_begins, authority_begins, authority_ends } =
             self.clone();
         let text = "Rounds in which the certificates could not be looked after";
-        registry.register("certificate_keeper_failures", text, failures);
+        registry.register("certificate_controller_errors", text, failures);
         let text =
             "Whether all webhooks of this installation trust the newest CA, as the leader sees it";
         registry.register("ca_trusted", text, trusted);
         let text = "How far the calendar of this replica is ahead of the API server's";
         registry.register_with_unit("clock_skew", text, Unit::Seconds, skew);
         let text = "When the serving certificate begins, in seconds since 1970";
-        registry.register_with_unit("certificate_not_before", text, Unit::Seconds, leaf_begins);
+        registry.register_with_unit("certificate_not_before_timestamp", text, Unit::Seconds, leaf_begins);
         let text = "When the CA of the serving certificate begins, in seconds since 1970";
-        registry.register_with_unit("ca_not_before", text, Unit::Seconds, authority_begins);
+        registry.register_with_unit("ca_not_before_timestamp", text, Unit::Seconds, authority_begins);
         let text = "When the CA of the serving certificate ends, in seconds since 1970";
-        registry.register_with_unit("ca_not_after", text, Unit::Seconds, authority_ends);
+        registry.register_with_unit("ca_expiration_timestamp", text, Unit::Seconds, authority_ends);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 use super::Standing;
 
@@ -26,12 +26,12 @@ impl Figures {
     pub fn register(&self, registry: &mut Registry) {
         let text = "Whether the registration differs from what this replica serves; absent if it is not known";
         registry.register("registration_stale", text, self.stale.clone());
-        let text = "When this replica last applied the registration, in seconds since 1970; 0 if it never did";
-        registry.register("registration_last_applied", text, self.applied.clone());
+        let text = "When this replica last applied the registration, Unix time; 0 if it never did";
+        registry.register_with_unit("registration_last_applied_timestamp", text, Unit::Seconds, self.applied.clone());
         let text = "Times that this replica applied the registration";
         registry.register("registration_applied", text, self.writes.clone());
         let text = "Times that it did because somebody else had changed it";
-        registry.register("registration_healed", text, self.healed.clone());
+        registry.register("registration_restored", text, self.healed.clone());
     }
 
     /// How it is; none if that is not known.

@@ -37,7 +37,7 @@ enum Command {
     #[command(after_help = NEXT)]
     Issue {
         /// Folder for the files
-        #[arg(long, value_name = "FOLDER")]
+        #[arg(long, value_name = "DIR")]
         out: PathBuf,
         /// Service to issue for, with all of its names; may be repeated
         #[arg(long, value_name = "NAMESPACE/NAME")]
@@ -79,7 +79,7 @@ enum Command {
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// Folder with tls.crt and tls.key
-    #[arg(long, value_name = "FOLDER", env = "OPGATE_TLS_DIR", conflicts_with_all = ["tls_cert", "tls_key"])]
+    #[arg(long, value_name = "DIR", env = "OPGATE_TLS_DIR", conflicts_with_all = ["tls_cert", "tls_key"])]
     tls_dir: Option<PathBuf>,
     /// Serving certificate and its chain, PEM
     #[arg(long, value_name = "FILE", env = "OPGATE_TLS_CERT", requires = "tls_key")]

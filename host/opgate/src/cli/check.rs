@@ -32,17 +32,17 @@ use opgate_files::{As, Found, parallel};
 const NEXT: &str = "\
 Examples:
   opgate check bundle                                  Find the errors of a bundle
-  opgate check --as catalog --since published catalog  Compare a catalog with the published one
-  opgate check --level deny bundle                     Show only what blocks
-  opgate check --context cluster.yaml bundle           Evaluate rules that need a cluster as well
-  opgate check --explain pod.yaml                      Which policies looked at it, and why not the others
+  opgate check --input-type catalog --baseline published catalog  Compare a catalog with the published one
+  opgate check --min-effect deny bundle                     Show only what blocks
+  opgate check --cluster-state cluster.yaml bundle           Evaluate rules that need a cluster as well
+  opgate check --explain pod.yaml                      Explain which policies matched, and why
   kustomize build config/default | opgate check -      Check manifests from standard input
-  opgate check --kubeconfig                            Find what a cluster holds that would be refused
-  opgate check cluster.yaml                            The same, of what `kubectl get -A -o yaml` printed
+  opgate check --cluster                               Check the objects of a running cluster
+  opgate check cluster.yaml                            Check the output of `kubectl get -A -o yaml`
 
-Exit status: 0 everything passes, 1 something is denied (with --fail-on warn, or if there is a
-warning; with --require-judged, also if nobody has judged something), 2 wrong usage or unreadable
-input, 3 a policy or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets
+Exit status: 0 everything passes, 1 a violation denies (with --fail-on warn: or warns; with
+--require-evaluated: or an object was not evaluated), 2 wrong usage or unreadable input, 3 a policy
+or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets
 their levels. docs/check.md has the details.";
 
 /// Arguments of `opgate check`.
@@ -51,52 +51,52 @@ their levels. docs/check.md has the details.";
 pub(super) struct Check {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Classify all paths as this [default: each path by its content]
-    #[arg(long = "as", value_name = "WHAT")]
-    kind: Option<As>,
-    /// Published version of PATH to compare with: also evaluates rules about changes
-    #[arg(long, value_name = "OLD")]
-    since: Option<PathBuf>,
+    /// Treat every PATH as this type [default: detect the type from the content]
+    #[arg(long, value_name = "TYPE")]
+    input_type: Option<As>,
+    /// Published version of PATH to compare with; also evaluates rules for changes
+    #[arg(long, value_name = "PATH")]
+    baseline: Option<PathBuf>,
     /// Files with objects of the cluster to install into, as `kubectl get -A -o yaml` prints them, its
     /// version, as `kubectl get --raw /version` does, or a catalog that it has; may be repeated
     #[arg(long, value_name = "PATH")]
-    context: Vec<PathBuf>,
-    /// Judge all objects of a running cluster, each in the context of the others, instead of files
-    /// [default: KUBECONFIG, or the file that kubectl uses]
-    #[arg(long, value_name = "FILE[:FILE]", num_args = 0..=1, default_missing_value = "",
-        conflicts_with_all = ["paths", "kind", "since", "context", "explain"])]
+    cluster_state: Vec<PathBuf>,
+    /// Evaluate all objects of a running cluster instead of files
+    #[arg(long, conflicts_with_all = ["paths", "input_type", "baseline", "cluster_state", "explain"])]
+    cluster: bool,
+    /// With --cluster: kubeconfig of the cluster [default: KUBECONFIG, or the file that kubectl uses]
+    #[arg(long, value_name = "FILE[:FILE]", conflicts_with = "paths")]
     kubeconfig: Option<OsString>,
-    /// Context of the kubeconfig [default: its current one]
+    /// With --cluster: context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME", conflicts_with = "paths")]
     kube_context: Option<String>,
-    /// Namespace of manifests that name none; with --kubeconfig, the only one whose objects are judged
+    /// Namespace of manifests that name none; with --cluster, the only namespace to evaluate
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
-    /// Lowest level of the findings to show; has no effect on the exit status
-    #[arg(long, value_name = "LEVEL", default_value = "audit")]
-    level: Level,
-    /// Lowest level of a finding for exit status 1 [default: deny, or warn with
+    /// Lowest effect of the violations to show; does not change the exit status
+    #[arg(long, value_name = "EFFECT", default_value = "audit")]
+    min_effect: Level,
+    /// Lowest effect of a violation for exit status 1 [default: deny, or warn with
     /// check.warningsAsErrors in the configuration]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "EFFECT")]
     fail_on: Option<FailOn>,
-    /// Do not waive what .opgate.yaml waives
+    /// Ignore waivers in .opgate.yaml
     #[arg(long)]
     no_waivers: bool,
-    /// Say of each object which policies looked at it and why not the others, which rules were evaluated,
-    /// how long that took, and what was read of the cluster
+    /// Explain each result: matched policies, evaluated and skipped rules, duration, and cluster
+    /// objects read
     #[arg(long)]
     explain: bool,
-    /// Exit status 1 if there is anything that nobody has judged: no policy looks at it, or none of the
-    /// rules about it was evaluated
+    /// Fail if an object was not evaluated: no policy matched it, or every rule was skipped
     #[arg(long)]
-    require_judged: bool,
+    require_evaluated: bool,
     #[command(flatten)]
     read: ReadArgs,
-    /// Bundles, catalogs, projects, folders with them, files or folders of manifests or of objects of a
-    /// cluster, or - for one file from standard input [default: with `kubectl opgate`, the cluster]
+    /// Bundles, catalogs, projects, directories with them, files or directories of manifests or of objects
+    /// of a cluster, or - for one file from standard input [default: with `kubectl opgate`, the cluster]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -106,40 +106,41 @@ const TIME: Duration = Duration::from_secs(10);
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if let Some(kubeconfig) = &self.kubeconfig {
-            return self.cluster(kubeconfig);
+        if self.cluster || (self.paths.is_empty() && is_plugin()) {
+            return self.check_cluster();
         }
-        if self.paths.is_empty() && is_plugin() {
-            return self.cluster(OsStr::new(""));
-        }
-        if self.paths.is_empty() {
-            let text = "no PATH: name bundles, catalogs or manifests, - for standard input, or a cluster with --kubeconfig";
+        if self.kubeconfig.is_some() || self.kube_context.is_some() {
+            let text = "--kubeconfig and --kube-context need --cluster, which evaluates the objects of a running cluster";
             return Err(Failure::usage(anyhow::anyhow!(text)));
         }
-        let Self { config, kind, since, context, output, level, .. } = &self;
-        if since.is_some() && self.paths.len() != 1 {
-            let text = "--since compares one path with its published version: name one path";
+        if self.paths.is_empty() {
+            let text = "no PATH: name bundles, catalogs or manifests, - for standard input, or use --cluster for a running cluster";
+            return Err(Failure::usage(anyhow::anyhow!(text)));
+        }
+        let Self { config, input_type, baseline, cluster_state, output, min_effect, .. } = &self;
+        if baseline.is_some() && self.paths.len() != 1 {
+            let text = "--baseline compares one path with its published version: name one path";
             return Err(Failure::usage(anyhow::anyhow!(text)));
         }
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = config.complete_set_of(&configuration, Source::Excerpt)?;
         let (rules, reader) = (Rules::of(&configuration, &set), self.read.unit_reader());
-        input::fill(set.cluster(), context, &self.read.reader())?;
+        input::fill(set.cluster(), cluster_state, &self.read.reader())?;
         let waivers = |folder: &Path| rules.waivers(folder, &reader.fresh());
-        let mut loaded = Loaded::of(&self.paths, *kind, since.as_deref(), &reader, &waivers);
+        let mut loaded = Loaded::of(&self.paths, *input_type, baseline.as_deref(), &reader, &waivers);
         let today = waived::today();
         let waivers = std::mem::take(&mut loaded.waivers).into_iter();
         let waivers = waivers.map(|waivers| waived::File::new(waivers, self.no_waivers, today));
-        let report = Report::start(*output, is_verbose(), *level, &configuration, &set);
+        let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
         let mut lines = Lines::new(*output == Format::Table, is_verbose() || self.explain);
         lines.found(&mut loaded);
         let mut findings = Findings::new(report, waivers.collect(), self.fails(&configuration));
-        findings.requires_judged = self.require_judged;
-        findings.has_context = !context.is_empty();
+        findings.requires_judged = self.require_evaluated;
+        findings.has_context = !cluster_state.is_empty();
         findings.stdin = loaded.stdin.take();
         let mut units = Units::new(&set, &reader);
-        units.since = since.as_deref();
+        units.since = baseline.as_deref();
         units.namespace = self.namespace.as_deref();
         units.explains = self.explain;
         audit::context(&mut loaded.dumps, &set, &self.read.reader());
@@ -169,15 +170,16 @@ impl Check {
         findings.end()
     }
 
-    /// Judges a running cluster.
-    fn cluster(&self, kubeconfig: &OsStr) -> Result<Outcome, Failure> {
+    /// Evaluates the objects of a running cluster.
+    fn check_cluster(&self) -> Result<Outcome, Failure> {
+        let kubeconfig = self.kubeconfig.as_deref().unwrap_or(OsStr::new(""));
         let mut configuration = self.config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = self.config.complete_set_of(&configuration, Source::Listed)?;
-        let Self { output, level, .. } = self;
-        let report = Report::start(*output, is_verbose(), *level, &configuration, &set);
+        let Self { output, min_effect, .. } = self;
+        let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
         let mut findings = Findings::new(report, Vec::new(), self.fails(&configuration));
-        findings.requires_judged = self.require_judged;
+        findings.requires_judged = self.require_evaluated;
         let context = self.kube_context.as_deref();
         let live = audit::Live { kubeconfig, context, namespace: self.namespace.as_deref() };
         audit::cluster(&live, &set, findings)

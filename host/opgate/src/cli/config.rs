@@ -73,12 +73,12 @@ struct Validate {
     #[arg(long)]
     load: bool,
     /// Folder for compiled policies [default: the user's cache folder]
-    #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
+    #[arg(long, value_name = "DIR", env = "OPGATE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
     registry: RegistryArgs,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "text")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
     /// Configurations
     #[arg(required = true, value_name = "FILE")]

@@ -48,7 +48,7 @@ struct Eval {
     #[arg(long, value_name = "FILE")]
     properties: PathBuf,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
 }
 

@@ -230,7 +230,7 @@ impl<'s> Findings<'s> {
             let rules: Vec<_> = rules.iter().map(String::as_str).collect();
             let rules = explained::some(&rules);
             let is_cluster = why == NO_CLUSTER && !self.is_audit && !self.has_context;
-            let with = if is_cluster { "; name files with --context" } else { "" };
+            let with = if is_cluster { "; name files with --cluster-state" } else { "" };
             tracing::warn!(rules, "not evaluated: {why}{with}");
         }
         if more > 0 {

@@ -134,7 +134,7 @@ struct ConfigArgs {
     #[arg(long, value_name = "FILE", env = "OPGATE_CONFIG")]
     config: Option<PathBuf>,
     /// Folder for compiled policies [default: the user's cache folder]
-    #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
+    #[arg(long, value_name = "DIR", env = "OPGATE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
     registry: RegistryArgs,
@@ -252,18 +252,18 @@ struct ReadArgs {
     /// Maximum bytes to read, including the JSON made from YAML: from all files together, or for
     /// `opgate check` from each bundle, catalog or file [default: 1Gi; 256Mi for `opgate check`]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
-    max_read: Option<usize>,
+    max_input_size: Option<usize>,
 }
 
 impl ReadArgs {
     /// For all files of a command.
     fn reader(&self) -> Reader {
-        Reader::new(self.max_read.unwrap_or(BUDGET))
+        Reader::new(self.max_input_size.unwrap_or(BUDGET))
     }
 
     /// For each of many things that are read one after another: see [`Reader::fresh`].
     fn unit_reader(&self) -> Reader {
-        Reader::new(self.max_read.unwrap_or(UNIT_BUDGET))
+        Reader::new(self.max_input_size.unwrap_or(UNIT_BUDGET))
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the paths of `opgate check` to what is judged.
 //!
 //! ```text
-//! PATH, - ─▶ files::detect, or --as ─┬▶ what is checked, passed over, or cannot be read
+//! PATH, - ─▶ files::detect, or --input-type ─┬▶ what is checked, passed over, or cannot be read
 //!                                    └▶ files::waivers
 //! ```
 
@@ -77,7 +77,7 @@ impl Loaded {
             match found {
                 Ok(Detection { found, .. }) if since.is_some() && found.len() > 1 => {
                     let shown = path.display();
-                    let why = "--since compares one bundle or catalog, and there are several: name one of them";
+                    let why = "--baseline compares one bundle or catalog, and there are several: name one of them";
                     loaded.fail(&shown.to_string(), &format!("{shown}: {why}"));
                 }
                 Ok(Detection { found, mut passed_over }) => {

@@ -31,7 +31,7 @@ pub(super) struct Pull {
     /// Where it is: `oci://HOST/REPOSITORY@sha256:…`, or `:TAG`
     reference: String,
     /// File for the component [default: the last part of the repository, ending in .component.wasm]
-    #[arg(long, value_name = "FILE", short_alias = 'o')]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Public keys (PEM), one of which must have signed it as cosign does
     #[arg(long, value_name = "FILE")]

@@ -26,13 +26,13 @@ use opgate_admission::review::{Review, ReviewError};
 /// What to try, and what the status says.
 const NEXT: &str = "\
 Examples:
-  opgate replay reviews                           Decide all reviews of a folder
-  opgate replay pod.yaml                          Decide the request that creates a Pod
-  opgate replay --explain pod.yaml                Which policies looked at it, and why not the others
-  opgate replay --context cluster.yaml reviews    Evaluate rules that need a cluster as well
+  opgate replay reviews                           Evaluate all reviews of a directory
+  opgate replay pod.yaml                          Evaluate the request that creates a Pod
+  opgate replay --explain pod.yaml                Explain which policies matched, and why
+  opgate replay --cluster-state cluster.yaml reviews    Evaluate rules that need a cluster as well
   opgate replay --config new.yaml reviews         Test a configuration before you roll it out
 
-Exit status: 0 everything is allowed, 1 something is denied (see --fail-on), 2 wrong usage or
+Exit status: 0 every review is allowed, 1 a review is denied (see --fail-on), 2 wrong usage or
 unreadable input, 3 a policy or the engine failed. docs/replay.md has the details.";
 
 /// Arguments of `opgate replay`.
@@ -43,31 +43,30 @@ pub(super) struct Replay {
     config: ConfigArgs,
     /// Files with the objects of a cluster, as `kubectl get -A -o yaml` prints them; may be repeated
     #[arg(long, value_name = "PATH")]
-    context: Vec<PathBuf>,
-    /// Apply each allowed review to the cluster of `--context` (or to an empty one), so that later
+    cluster_state: Vec<PathBuf>,
+    /// Apply each allowed review to the cluster of `--cluster-state` (or to an empty one), so that later
     /// reviews see it
     #[arg(long)]
-    evolve: bool,
+    apply_allowed: bool,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
-    /// Lowest level of the violations to show; has no effect on the exit status
-    #[arg(long, value_name = "LEVEL", default_value = "audit")]
-    level: Level,
-    /// Lowest level of a violation for exit status 1
-    #[arg(long, value_name = "LEVEL", default_value = "deny")]
+    /// Lowest effect of the violations to show; does not change the exit status
+    #[arg(long, value_name = "EFFECT", default_value = "audit")]
+    min_effect: Level,
+    /// Lowest effect of a violation for exit status 1
+    #[arg(long, value_name = "EFFECT", default_value = "deny")]
     fail_on: FailOn,
-    /// Say of each review which policies looked at it and why not the others, which rules were evaluated,
-    /// how long that took, and what was read of the cluster
+    /// Explain each result: matched policies, evaluated and skipped rules, duration, and cluster
+    /// objects read
     #[arg(long)]
     explain: bool,
-    /// Exit status 1 if there is a review that nobody has judged: no policy looks at it, or none of the
-    /// rules about it was evaluated
+    /// Fail if a review was not evaluated: no policy matched it, or every rule was skipped
     #[arg(long)]
-    require_judged: bool,
+    require_evaluated: bool,
     #[command(flatten)]
     read: ReadArgs,
-    /// Files with reviews or manifests (JSON, YAML, JSON Lines), folders, or - for standard input
+    /// Files with reviews or manifests (JSON, YAML, JSON Lines), directories, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -79,31 +78,31 @@ impl Replay {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let Self {
             config,
-            context,
-            evolve,
+            cluster_state,
+            apply_allowed,
             output,
-            level,
+            min_effect,
             fail_on,
             explain,
-            require_judged,
+            require_evaluated,
             read,
             paths,
         } = self;
         let reader = read.reader();
-        let source = if context.is_empty() && !evolve { Source::Absent } else { Source::Snapshot };
+        let source = if cluster_state.is_empty() && !apply_allowed { Source::Absent } else { Source::Snapshot };
         let configuration = config.configuration()?;
         let set = config.complete_set_of(&configuration, source)?;
         let (files, skipped) = input::files(&paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
-        input::fill(set.cluster(), &context, &reader)?;
+        input::fill(set.cluster(), &cluster_state, &reader)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let mut report = Report::start(output, level, &configuration, &set);
+        let mut report = Report::start(output, min_effect, &configuration, &set);
         let mut outcome = Outcome::Ok;
         let mut decisions = 0usize;
         let (mut giver, mut lines) = (Giver::default(), Lines::default());
-        let mut desk = Desk { set: &set, evolve, explain, left_out: BTreeSet::new() };
+        let mut desk = Desk { set: &set, apply_allowed, explain, left_out: BTreeSet::new() };
         for item in files.iter().flat_map(|file| input::read(file, &reader)) {
             let all = match giver.take(&item) {
                 Ok(all) => all,
@@ -131,7 +130,7 @@ impl Replay {
                 if fail_on == FailOn::Warn && record.warns() {
                     outcome = outcome.max(Outcome::Denied);
                 }
-                if require_judged && record.unjudged.is_some() {
+                if require_evaluated && record.unjudged.is_some() {
                     outcome = outcome.max(Outcome::Denied);
                 }
                 decisions += 1;
@@ -154,7 +153,7 @@ impl Replay {
         if !desk.left_out.is_empty() {
             let all: Vec<_> = desk.left_out.iter().map(String::as_str).collect();
             let rules = explained::some(&all);
-            let with = if source == Source::Absent { "; name files with --context" } else { "" };
+            let with = if source == Source::Absent { "; name files with --cluster-state" } else { "" };
             tracing::warn!(rules, "not evaluated: they need other objects of the cluster{with}");
         }
         if decisions == 0 && outcome == Outcome::Ok {
@@ -168,7 +167,7 @@ impl Replay {
 /// Decides one review after the other.
 struct Desk<'s> {
     set: &'s Set,
-    evolve: bool,
+    apply_allowed: bool,
     explain: bool,
     /// Rules that were not evaluated.
     left_out: BTreeSet<String>,
@@ -182,7 +181,7 @@ impl Desk<'_> {
         let decided = set.decide(&review, None, started + PATIENCE, &trace).await;
         let took = started.elapsed();
         let allowed = |d: &Decision| d.denial.is_none() && d.failure.is_none();
-        if self.evolve && decided.as_ref().is_ok_and(allowed) {
+        if self.apply_allowed && decided.as_ref().is_ok_and(allowed) {
             set.cluster().evolve(&review);
         }
         let (mut unjudged, decision) = (None, decided.as_ref().ok());

@@ -37,7 +37,7 @@ pub(super) struct Rules {
     #[command(flatten)]
     config: ConfigArgs,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
 }
 
@@ -56,7 +56,7 @@ enum Command {
         #[command(flatten)]
         config: ConfigArgs,
         /// The folder; files of the same names are replaced
-        #[arg(value_name = "FOLDER")]
+        #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
 }

@@ -49,7 +49,7 @@ pub(super) struct Completions {
 #[command(after_help = MAN)]
 pub(super) struct Man {
     /// The folder; files of the same names are replaced
-    #[arg(value_name = "FOLDER")]
+    #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Man {
 #[command(after_help = VERSION)]
 pub(super) struct Version {
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "text")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
 }
 

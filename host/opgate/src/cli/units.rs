@@ -7,7 +7,7 @@
 //!
 //! Manifests are read twice: a rule that looks for an object by its name finds it in the other files of the
 //! command, the Namespace of a Pod, for example. Files do not say which other objects a cluster has, so a rule
-//! that asks for all of a kind still needs `--context`.
+//! that asks for all of a kind still needs `--cluster-state`.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};

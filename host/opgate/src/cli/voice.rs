@@ -40,7 +40,7 @@ pub(super) struct Voice {
         long,
         global = true,
         env = "OPGATE_LOG_FORMAT",
-        value_name = "FORM",
+        value_name = "FORMAT",
         default_value = "text"
     )]
     log_format: LogFormat,

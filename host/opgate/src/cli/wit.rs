@@ -26,7 +26,7 @@ pub(super) struct Wit {
     registry: RegistryArgs,
     /// File for the contract: text, or an encoded package if the name ends in .wasm [default: text to
     /// standard output]
-    #[arg(long, value_name = "FILE", alias = "output", short_alias = 'o')]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Push the encoded package to a registry: `oci://HOST/REPOSITORY:TAG`
     #[arg(long, value_name = "REFERENCE", conflicts_with = "out")]

@@ -41,7 +41,7 @@ rule! {
     /// # Why
     ///
     /// Two sources leave open which one is meant, and none leaves nothing to unpack. The CRD of
-    /// RukPak v0.16.0 demands the same, so that the Kubernetes API server refuses such an object as
+    /// RukPak v0.16.0 demands the same, so that the Kubernetes API server rejects such an object as
     /// well. This rule also finds it in files, before a cluster sees them.
     ///
     /// # Repair
@@ -88,7 +88,7 @@ rule! {
     /// # Why
     ///
     /// Two references can name two commits, and none names no commit. The CRD of RukPak v0.16.0
-    /// demands the same, so that the Kubernetes API server refuses such an object as well. This
+    /// demands the same, so that the Kubernetes API server rejects such an object as well. This
     /// rule also finds it in files, before a cluster sees them. OpenShift 4.12, Operators, *Bundle
     /// immutability* shows a source with a tag alone.
     ///
@@ -143,7 +143,7 @@ rule! {
     /// # Why
     ///
     /// Without these fields the provisioner does not know what to fetch. The CRD of RukPak v0.16.0
-    /// demands the same, so that the Kubernetes API server refuses such an object as well. This
+    /// demands the same, so that the Kubernetes API server rejects such an object as well. This
     /// rule also finds it in files, before a cluster sees them. OpenShift 4.12, Operators, *Bundle*
     /// and *Bundle immutability* show sources with all their fields.
     ///

@@ -30,7 +30,7 @@ rule! {
     /// # Why
     ///
     /// The type says where the provisioner looks for the content. Without `image` there is nothing
-    /// to pull, and RukPak's webhook refuses the Bundle. OpenShift 4.12, Operators, *Bundle* shows
+    /// to pull, and RukPak's webhook rejects the Bundle. OpenShift 4.12, Operators, *Bundle* shows
     /// a Bundle of this type.
     ///
     /// # Repair
@@ -69,7 +69,7 @@ rule! {
     /// # Why
     ///
     /// The type says where the provisioner looks for the content. Without `git` there is no
-    /// repository to clone, and RukPak's webhook refuses the Bundle. OpenShift 4.12, Operators,
+    /// repository to clone, and RukPak's webhook rejects the Bundle. OpenShift 4.12, Operators,
     /// *Bundle immutability* shows a Bundle of this type.
     ///
     /// # Repair
@@ -108,7 +108,7 @@ rule! {
     /// # Why
     ///
     /// Without an entry there are no files to make a Bundle of. The webhook of RukPak v0.16.0
-    /// refuses such a Bundle.
+    /// rejects such a Bundle.
     ///
     /// # Repair
     ///
@@ -186,7 +186,7 @@ rule! {
     /// # Why
     ///
     /// A path that leads out of the repository names nothing that is in it. The webhook of RukPak
-    /// v0.16.0 refuses such a Bundle.
+    /// v0.16.0 rejects such a Bundle.
     ///
     /// # Repair
     ///
@@ -238,7 +238,7 @@ rule! {
     /// # Why
     ///
     /// The path says where in the bundle the files of the ConfigMap stand. A path that leads out of
-    /// the bundle puts them outside of it. The webhook of RukPak v0.16.0 refuses such a Bundle.
+    /// the bundle puts them outside of it. The webhook of RukPak v0.16.0 rejects such a Bundle.
     ///
     /// # Repair
     ///
@@ -299,7 +299,7 @@ rule! {
     /// # Why
     ///
     /// A Bundle does not change (RPK-01), and neither may what it is made of. The webhook of RukPak
-    /// v0.16.0 refuses such a Bundle.
+    /// v0.16.0 rejects such a Bundle.
     ///
     /// # Repair
     ///

@@ -12,7 +12,7 @@ rule! {
     /// `rule` of every `cel` is a CEL expression that is not empty and that compiles with the
     /// standard library, the function `semver_compare`, and one variable: `properties`, a list of
     /// maps with `type` and `value`. There is no variable with information about the cluster. The
-    /// parser and type checker are opgate's own: they also refuse expressions that nest more than
+    /// parser and type checker are opgate's own: they also reject expressions that nest more than
     /// 64 levels deep, protocol messages and optional values (`a.?b`).
     ///
     /// # Why
@@ -58,12 +58,12 @@ rule! {
     /// a CEL rule is of type bool
     ///
     /// The type checker finds exactly `bool` for `rule` of every `cel` that compiles (CON-11). A
-    /// value of a property is of any type, so that `properties[0].value` alone is refused as well,
+    /// value of a property is of any type, so that `properties[0].value` alone is rejected as well,
     /// whatever it is at run time.
     ///
     /// # Why
     ///
-    /// A constraint holds or it does not, and OLM refuses an expression of another type. OpenShift
+    /// A constraint holds or it does not, and OLM rejects an expression of another type. OpenShift
     /// 4.12, Operators, *Common Expression Language (CEL) constraints*: the rule determines whether
     /// an Operator satisfies the constraint.
     ///

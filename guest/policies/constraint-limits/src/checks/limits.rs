@@ -10,14 +10,14 @@ rule! {
     /// an olm.constraint has at most constraints.maxBytes bytes
     ///
     /// The raw JSON text of an `olm.constraint` value has at most `constraints.maxBytes` bytes
-    /// (65536 unless set), without the property around it; YAML counts as JSON without white space.
+    /// (default: 65536), without the property around it; YAML counts as JSON without white space.
     /// opgate finds constraints in the annotations `operatorframework.io/properties` and
     /// `olm.properties` of a ClusterServiceVersion, in `status.bundleLookups` of an `InstallPlan`,
     /// in ConfigMaps that hold a bundle or a catalog, in the files of a bundle, and in the
     /// `olm.bundle` blobs of a catalog. An UPDATE is judged by the annotations, lookups and
     /// ConfigMap keys that it changes, unless the setting `ratcheting` is off. Files are always
     /// judged as a whole. The size is checked first: no other rule reads a value that is too large.
-    /// The rule also refuses a text or value of more than 3 MiB unread, and content of a ConfigMap,
+    /// The rule also rejects a text or value of more than 3 MiB unread, and content of a ConfigMap,
     /// or an object in a catalog, that expands to more than `constraints.maxInflatedBytes`.
     ///
     /// # Why
@@ -54,7 +54,7 @@ rule! {
 rule! {
     /// compound constraints nest at most constraints.warnDepth levels deep
     ///
-    /// No more than `constraints.warnDepth` (10 unless set) of `all`, `any` and `not` stand inside
+    /// No more than `constraints.warnDepth` (default: 10) of `all`, `any` and `not` stand inside
     /// each other. The rule reports each `olm.constraint` once, at its deepest place.
     ///
     /// # Why
@@ -98,7 +98,7 @@ rule! {
     /// the JSON of a constraint nests at most constraints.maxDepth levels deep
     ///
     /// Objects and lists in the value of an `olm.constraint` nest at most `constraints.maxDepth`
-    /// (10000 unless set) levels deep, the value itself counted. One `all`, `any` or `not` takes
+    /// (default: 10000) levels deep, the value itself counted. One `all`, `any` or `not` takes
     /// three levels. No other rule reads a value that is deeper.
     ///
     /// # Why

@@ -54,10 +54,10 @@ rule! {
     /// reads it: comparators such as `>=1.0.0`, joined by spaces, with `||` between alternatives.
     /// The operators are `=`, `==`, `!`, `!=`, `>`, `>=`, `<`, `<=` and none; a version has three
     /// numbers, or an `x` in the place of the second or third. An empty or missing range, a `^` or
-    /// `~` before a whole version, a comma after a version, and a `v` before it are refused. Before
-    /// an `x` the library accepts them, and it drops a `-` or a comma that stands alone: CON-10
-    /// reports such ranges. CON-18 evaluates the ranges of `olm.package.required`, CON-20 those of
-    /// dependencies.
+    /// `~` before a whole version, a comma after a version, and a `v` before it are rejected.
+    /// Before an `x` the library accepts them, and it drops a `-` or a comma that stands alone:
+    /// CON-10 reports such ranges. CON-18 evaluates the ranges of `olm.package.required`, CON-20
+    /// those of dependencies.
     ///
     /// # Why
     ///

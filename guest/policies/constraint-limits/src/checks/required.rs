@@ -25,7 +25,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Correct the value at the place that the message names. To take any version, write
+    /// Correct the value at the location that the message names. To take any version, write
     /// `versionRange: '>=0.0.0'`.
     ///
     /// # Accepted

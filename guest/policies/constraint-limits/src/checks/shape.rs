@@ -12,9 +12,9 @@ rule! {
     /// The value of every `olm.constraint` (CON-01 says where) is one JSON object with nothing
     /// after it. Inside it, `gvk`, `package`, `cel`, `all`, `any` and `not` are objects, and
     /// `constraints` is a list of objects. A value that is missing, `null`, of another type or
-    /// broken JSON is refused; a nested `null` counts as not set. With `constraints.mode: upstream`
-    /// a value that is `null` is an empty constraint (CON-04), and what follows the value is
-    /// ignored.
+    /// broken JSON is rejected; a nested `null` counts as not set. With `constraints.mode:
+    /// upstream` a value that is `null` is an empty constraint (CON-04), and what follows the value
+    /// is ignored.
     ///
     /// # Why
     ///
@@ -60,11 +60,11 @@ rule! {
     /// `constraints`. In `package`, `name` and `version` are other spellings of the two keys,
     /// unless `constraints.packageKeys` is `code`. Keys are case-sensitive, and no key is set
     /// twice, in one spelling or in two. With `constraints.mode: upstream` case does not matter and
-    /// keys may repeat; unknown keys are still refused.
+    /// keys may repeat; unknown keys are still rejected.
     ///
     /// # Why
     ///
-    /// OLM refuses a constraint with a field that it does not know, and of a repeated field one
+    /// OLM rejects a constraint with a field that it does not know, and of a repeated field one
     /// value silently overwrites the other. OpenShift 4.12, Operators, *Generic constraints*, lists
     /// the types.
     ///

@@ -76,7 +76,7 @@ rule! {
     /// # Why
     ///
     /// The objects of a CRD are stored below their namespaces, or outside of any. After a change of
-    /// the scope no client finds them. The API server refuses the change as well, unless the old
+    /// the scope no client finds them. The API server rejects the change as well, unless the old
     /// CRD is not established.
     ///
     /// # Repair

@@ -65,9 +65,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// The API server refuses any other schema when the CRD is created, so an install of the Operator fails
-    /// (OpenShift 4.12, Operators, *Creating a custom resource definition*). `operator-sdk bundle validate` does
-    /// not report it: it leaves out what is about schemas.
+    /// The API server rejects any other schema when the CRD is created, so an install of the
+    /// Operator fails (OpenShift 4.12, Operators, *Creating a custom resource definition*).
+    /// `operator-sdk bundle validate` does not report it: it leaves out what is about schemas.
     ///
     /// # Repair
     ///

@@ -318,7 +318,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// `opm` decodes these properties, and refuses the whole catalog if one does not decode
+    /// `opm` decodes these properties, and rejects the whole catalog if one does not decode
     /// (operator-registry; OpenShift 4.12, Operators, *File-based catalogs, Properties*).
     ///
     /// # Repair

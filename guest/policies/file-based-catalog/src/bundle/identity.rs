@@ -72,7 +72,7 @@ rule! {
     /// # Why
     ///
     /// The property and the blob must mean the same package (OpenShift 4.12, Operators,
-    /// *olm.package property*); `opm validate` refuses the bundle otherwise.
+    /// *olm.package property*); `opm validate` rejects the bundle otherwise.
     ///
     /// # Repair
     ///
@@ -105,11 +105,11 @@ rule! {
     /// The value of the `olm.package` property is an object whose `version` is a string with a
     /// semantic version: three numbers without leading zeroes and without `v`, then prerelease and
     /// build metadata if any. `release`, where given, is a string too. YAML reads `2.7` as a
-    /// number, which is refused.
+    /// number, which is rejected.
     ///
     /// # Why
     ///
-    /// Ranges of versions are compared with it, and `opm validate` refuses others (OpenShift 4.12,
+    /// Ranges of versions are compared with it, and `opm validate` rejects others (OpenShift 4.12,
     /// Operators, *olm.package property*).
     ///
     /// # Repair
@@ -215,7 +215,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// Name, version and release must identify the same bundle; `opm validate` refuses others
+    /// Name, version and release must identify the same bundle; `opm validate` rejects others
     /// (operator-registry).
     ///
     /// # Repair

@@ -56,7 +56,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// Nobody can pull or mirror another reference, and `opm validate` refuses it
+    /// Nobody can pull or mirror another reference, and `opm validate` rejects it
     /// (operator-registry).
     ///
     /// # Repair

@@ -21,7 +21,7 @@ rule! {
     /// # Why
     ///
     /// Users subscribe to a channel of a package; without one, nothing can be installed, and `opm
-    /// validate` refuses the package (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
+    /// validate` rejects the package (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
     ///
     /// # Repair
     ///
@@ -107,7 +107,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// `opm validate` takes a default channel that is not declared for an empty channel and refuses
+    /// `opm validate` takes a default channel that is not declared for an empty channel and rejects
     /// it, with the message below (operator-registry).
     ///
     /// # Repair
@@ -205,7 +205,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// Nobody can install a bundle that is in no channel, and `opm validate` refuses it
+    /// Nobody can install a bundle that is in no channel, and `opm validate` rejects it
     /// (operator-registry).
     ///
     /// # Repair

@@ -20,7 +20,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// A subscription names one channel. `opm validate` refuses two of the same name
+    /// A subscription names one channel. `opm validate` rejects two of the same name
     /// (operator-registry).
     ///
     /// # Repair
@@ -73,7 +73,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// An entry of a channel would stand for two bundles; `opm validate` refuses duplicates
+    /// An entry of a channel would stand for two bundles; `opm validate` rejects duplicates
     /// (OpenShift 4.12, Operators, *File-based catalogs*).
     ///
     /// # Repair
@@ -126,7 +126,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// A version identifies one bundle of its package; `opm validate` refuses duplicates
+    /// A version identifies one bundle of its package; `opm validate` rejects duplicates
     /// (operator-registry).
     ///
     /// # Repair

@@ -97,7 +97,8 @@ rule! {
     /// one of the strings `True`, `False` and `Unknown`, and `type` is a string that is not empty.
     /// The arrays may be absent; they have at most 32,768 entries, which is more than fit into an
     /// object. The rule judges `v1` and `v2`, and also requests for the subresource `status`, of
-    /// which it reads `status.conditions` only. An UPDATE is judged by the arrays that it changes.
+    /// which it reads `status.conditions` only. On UPDATE, the rule evaluates only the arrays that
+    /// the request changes.
     ///
     /// # Why
     ///
@@ -170,8 +171,9 @@ rule! {
     ///
     /// Entries of `spec.overrides` have `message`, `reason`, `status` and `type`. Entries of
     /// `spec.conditions` have `lastTransitionTime` as well. An empty `message` is a message. A
-    /// missing type or status is found by CND-01, too, which denies it. Requests for the
-    /// subresource `status` are not judged. An UPDATE is judged by the arrays that it changes.
+    /// missing type or status is found by CND-01, too, which denies it. The rule does not evaluate
+    /// requests for the subresource `status`. On UPDATE, the rule evaluates only the arrays that
+    /// the request changes.
     ///
     /// # Why
     ///
@@ -226,8 +228,8 @@ rule! {
     /// conditions and overrides are of a type that OLM interprets
     ///
     /// The type of each entry of `spec.conditions` and `spec.overrides` is `Upgradeable`. Empty and
-    /// missing types are left to CND-01. Requests for the subresource `status` are not judged. An
-    /// UPDATE is judged by the arrays that it changes.
+    /// missing types are left to CND-01. The rule does not evaluate requests for the subresource
+    /// `status`. On UPDATE, the rule evaluates only the arrays that the request changes.
     ///
     /// # Why
     ///

@@ -23,9 +23,9 @@ rule! {
     /// CSV, where they are present, are the name and namespace of the OperatorGroup in its
     /// namespace, and its targets sorted, with commas in between (the empty text for all
     /// namespaces). While the group has no targets, `olm.targetNamespaces` is not judged. Each
-    /// annotation is judged where an UPDATE changes it. Copies are exempt as for OPG-20, and a
-    /// namespace without exactly one group is not judged. The rule reads OperatorGroups, Namespaces
-    /// for selectors, and CSVs for originals.
+    /// annotation is judged where an UPDATE changes it. The rule does not evaluate copies are
+    /// exempt as for OPG-20, and a namespace without exactly one group. The rule reads
+    /// OperatorGroups, Namespaces for selectors, and CSVs for originals.
     ///
     /// # Why
     ///
@@ -87,9 +87,9 @@ rule! {
     /// a copied ClusterServiceVersion does not show the target namespaces
     ///
     /// A CSV with the label `olm.copiedFrom`, or with `status.reason: Copied`, does not have the
-    /// annotation `olm.targetNamespaces`. Its other annotations may stay. An UPDATE of a copy that
-    /// had the annotation before is not judged. The rule applies to every such CSV, also to those
-    /// that OLM writes, and needs nothing of the cluster.
+    /// annotation `olm.targetNamespaces`. Its other annotations may stay. The rule does not
+    /// evaluate an UPDATE of a copy that had the annotation before. The rule applies to every such
+    /// CSV, also to those that OLM writes, and needs nothing of the cluster.
     ///
     /// # Why
     ///

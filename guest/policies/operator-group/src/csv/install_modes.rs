@@ -18,9 +18,10 @@ rule! {
     /// own namespace alone needs `OwnNamespace`; one other, `SingleNamespace`; several,
     /// `MultiNamespace`, and `OwnNamespace` too if the own one is among them; all, `AllNamespaces`.
     /// A mode that is not listed is not supported, none implies another, and the rule refuses a
-    /// mode that is listed twice. An UPDATE is judged where it changes the modes; the rule does not
-    /// judge copies (see OPG-20), or a namespace without exactly one group or whose group has no
-    /// targets. The rule reads OperatorGroups, Namespaces for selectors, and CSVs for originals.
+    /// mode that is listed twice. The rule evaluates an UPDATE only if it changes the modes; the
+    /// rule does not judge copies (see OPG-20), or a namespace without exactly one group or whose
+    /// group has no targets. The rule reads OperatorGroups, Namespaces for selectors, and CSVs for
+    /// originals.
     ///
     /// # Why
     ///

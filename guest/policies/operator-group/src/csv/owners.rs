@@ -47,9 +47,9 @@ rule! {
     /// that this CSV owns, unless one of them leads to the other by `spec.replaces` and
     /// `spec.skips`, over CSVs that are there. Another CSV does not count if it has the label
     /// `olm.copiedFrom`, if it is being deleted, or if it has the phase `Replacing` or `Deleting`
-    /// and some CSV in the namespace names it in `spec.replaces`. An UPDATE is judged by the CRDs
-    /// that it adds, and by all of them where it changes `replaces` or `skips`. Copies are exempt
-    /// as for OPG-20. The rule reads CSVs.
+    /// and some CSV in the namespace names it in `spec.replaces`. On UPDATE, the rule evaluates
+    /// only the CRDs that the request adds, and by all of them where it changes `replaces` or
+    /// `skips`. Copies are exempt as for OPG-20. The rule reads CSVs.
     ///
     /// # Why
     ///
@@ -112,9 +112,9 @@ rule! {
     ///
     /// No other CSV in the cluster owns an API service (group and version in
     /// `spec.apiservicedefinitions.owned`) that this CSV owns. Other CSVs do not count for the same
-    /// reasons as for OPG-28; `replaces` and `skips` lead only to CSVs of the same namespace. An
-    /// UPDATE is judged where it changes the owned API services, `replaces` or `skips`. Copies are
-    /// exempt as for OPG-20. The rule reads CSVs.
+    /// reasons as for OPG-28; `replaces` and `skips` lead only to CSVs of the same namespace. The
+    /// rule evaluates an UPDATE only if it changes the owned API services, `replaces` or `skips`.
+    /// Copies are exempt as for OPG-20. The rule reads CSVs.
     ///
     /// # Why
     ///

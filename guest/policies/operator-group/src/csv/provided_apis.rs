@@ -21,10 +21,10 @@ rule! {
     /// Where the annotation `olm.providedAPIs` of a CSV's OperatorGroup does not have all APIs that
     /// the CSV owns, no other group that works in one of the same namespaces (see OPG-18) provides
     /// any of them. The APIs are those under `spec.customresourcedefinitions.owned` and
-    /// `spec.apiservicedefinitions.owned`; kind, version and group must all be equal. An UPDATE is
-    /// judged where it changes the set of owned APIs. Copies are exempt as for OPG-20, and a
-    /// namespace without exactly one group is not judged. The rule reads OperatorGroups, Namespaces
-    /// for selectors, and CSVs for originals.
+    /// `spec.apiservicedefinitions.owned`; kind, version and group must all be equal. The rule
+    /// evaluates an UPDATE only if it changes the set of owned APIs. The rule does not evaluate
+    /// copies are exempt as for OPG-20, and a namespace without exactly one group. The rule reads
+    /// OperatorGroups, Namespaces for selectors, and CSVs for originals.
     ///
     /// # Why
     ///

@@ -77,9 +77,9 @@ rule! {
     /// where that is set, otherwise the identities of OLM. The garbage collector, the namespace
     /// controller and the controller manager of Kubernetes may change and delete groups, not create
     /// them. The rule finds nothing while `adminGroups` is missing, even where `rules` gives it a
-    /// level. The settings `exempt` and `ratcheting` do not apply, and writes of the status are not
-    /// judged. Neither are the groups of a cluster that `opgate check` finds there: nobody knows who
-    /// wrote them.
+    /// level. The rule does not evaluate the settings `exempt` and `ratcheting` do not apply, and
+    /// writes of the status. Neither are the groups of a cluster that `opgate check` finds there:
+    /// nobody knows who wrote them.
     ///
     /// # Why
     ///

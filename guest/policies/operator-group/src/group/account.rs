@@ -14,8 +14,8 @@ rule! {
     ///
     /// The ServiceAccount that `spec.serviceAccountName` names exists in the namespace of the
     /// group. A group without the field is not judged, and the older shape
-    /// `spec.serviceAccount.metadata` is ignored. An UPDATE is judged where it sets another name;
-    /// removing the field is always allowed. The rule reads ServiceAccounts.
+    /// `spec.serviceAccount.metadata` is ignored. The rule evaluates an UPDATE only if it sets
+    /// another name; removing the field is always allowed. The rule reads ServiceAccounts.
     ///
     /// # Why
     ///

@@ -38,8 +38,8 @@ rule! {
     /// Each item of the annotation `olm.providedAPIs` is `<kind>.<version>.<group>`; commas
     /// separate items, and spaces and empty items do not count. An item is split at its first two
     /// dots, so that the group keeps its own. Kind, version and group are names as Kubernetes has
-    /// them; the kind may have upper case letters. An UPDATE is judged where it changes the
-    /// annotation.
+    /// them; the kind may have upper case letters. The rule evaluates an UPDATE only if it changes
+    /// the annotation.
     ///
     /// # Why
     ///
@@ -159,8 +159,8 @@ rule! {
     /// The annotations `operatorframework.io/bundle-unpack-timeout` and
     /// `operatorframework.io/bundle-unpack-min-retry-interval`, where they are present, are
     /// durations as Go writes them: numbers with the units `ns`, `us`, `ms`, `s`, `m` or `h`, such
-    /// as `10m` or `1h30m`. An empty value is refused. An UPDATE is judged where it changes the
-    /// annotation.
+    /// as `10m` or `1h30m`. An empty value is refused. The rule evaluates an UPDATE only if it
+    /// changes the annotation.
     ///
     /// # Why
     ///

@@ -25,7 +25,8 @@ rule! {
     /// an OperatorGroup has one target namespace, or all
     ///
     /// `spec.targetNamespaces` has at most one entry, and `spec.selector` has neither `matchLabels`
-    /// nor `matchExpressions`. An UPDATE is judged where it changes one of the two fields.
+    /// nor `matchExpressions`. The rule evaluates an UPDATE only if it changes one of the two
+    /// fields.
     ///
     /// # Why
     ///
@@ -64,8 +65,8 @@ rule! {
     /// a selector stands alone: next to target namespaces it has no effect
     ///
     /// An OperatorGroup with entries in `spec.targetNamespaces` has no `matchLabels` and no
-    /// `matchExpressions` in `spec.selector`. An empty selector (`{}`) is not reported. An UPDATE
-    /// is judged where it changes one of the two fields.
+    /// `matchExpressions` in `spec.selector`. An empty selector (`{}`) is not reported. The rule
+    /// evaluates an UPDATE only if it changes one of the two fields.
     ///
     /// # Why
     ///
@@ -100,7 +101,8 @@ rule! {
     ///
     /// A `spec.selector` that is present, in a group without target names, has `matchLabels` or
     /// `matchExpressions`. The rule reports an empty selector (`{}`) and one that has other members
-    /// only. An UPDATE is judged where it changes `spec.selector` or `spec.targetNamespaces`.
+    /// only. The rule evaluates an UPDATE only if it changes `spec.selector` or
+    /// `spec.targetNamespaces`.
     ///
     /// # Why
     ///
@@ -157,8 +159,8 @@ rule! {
     /// In the namespaces that the setting `operatorGroup.tenantNamespaces` lists, by name or as
     /// `prefix*`, an OperatorGroup has exactly one entry in `spec.targetNamespaces`, and that entry
     /// is another namespace. Its selector has neither `matchLabels` nor `matchExpressions`. The
-    /// rule finds nothing while the setting is missing, even where `rules` gives it a level. An
-    /// UPDATE is judged where it changes `spec.targetNamespaces` or `spec.selector`.
+    /// rule finds nothing while the setting is missing, even where `rules` gives it a level. The
+    /// rule evaluates an UPDATE only if it changes `spec.targetNamespaces` or `spec.selector`.
     ///
     /// # Why
     ///
@@ -217,8 +219,8 @@ rule! {
     ///
     /// A `spec.selector` with `matchLabels` or `matchExpressions` matches at least one Namespace.
     /// Groups with target names are not judged: these namespaces need not exist. The own namespace
-    /// of the group counts only if it matches. An UPDATE is judged where it changes what the spec
-    /// selects. The rule reads Namespaces.
+    /// of the group counts only if it matches. The rule evaluates an UPDATE only if it changes what
+    /// the spec selects. The rule reads Namespaces.
     ///
     /// # Why
     ///

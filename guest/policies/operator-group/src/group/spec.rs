@@ -41,7 +41,7 @@ rule! {
     /// the target namespaces are names: a group for all namespaces names none
     ///
     /// No entry of `spec.targetNamespaces` is the empty string. A group for all namespaces omits
-    /// both `targetNamespaces` and `selector`. An UPDATE is judged where it changes
+    /// both `targetNamespaces` and `selector`. The rule evaluates an UPDATE only if it changes
     /// `spec.targetNamespaces`.
     ///
     /// # Why
@@ -88,8 +88,9 @@ fn named_namespaces(names: &[String], report: &mut Report<'_>) {
 rule! {
     /// each target namespace of a v1 OperatorGroup is named once
     ///
-    /// `spec.targetNamespaces` of a `v1` OperatorGroup names each namespace once. Groups of
-    /// `v1alpha2` are not judged. An UPDATE is judged where it changes `spec.targetNamespaces`.
+    /// `spec.targetNamespaces` of a `v1` OperatorGroup names each namespace once. The rule does not
+    /// evaluate Groups of `v1alpha2`. The rule evaluates an UPDATE only if it changes
+    /// `spec.targetNamespaces`.
     ///
     /// # Why
     ///
@@ -140,8 +141,8 @@ rule! {
     /// `spec.selector` is a label selector of Kubernetes, also where `targetNamespaces` makes it of
     /// no effect. The operators of `matchExpressions` are `In`, `NotIn`, `Exists` and
     /// `DoesNotExist`; the first two need values, the others take none. Keys and values have the
-    /// syntax of labels. Other members of the selector are ignored. An UPDATE is judged where it
-    /// changes `spec.selector`.
+    /// syntax of labels. Other members of the selector are ignored. The rule evaluates an UPDATE
+    /// only if it changes `spec.selector`.
     ///
     /// # Why
     ///
@@ -196,8 +197,8 @@ rule! {
     /// the upgrade strategy of a v1 OperatorGroup is a known one
     ///
     /// `spec.upgradeStrategy` of a `v1` OperatorGroup, where it is set, is `Default` or
-    /// `TechPreviewUnsafeFailForward`. Groups of `v1alpha2` are not judged. An UPDATE is judged
-    /// where it changes the field.
+    /// `TechPreviewUnsafeFailForward`. The rule does not evaluate Groups of `v1alpha2`. The rule
+    /// evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///

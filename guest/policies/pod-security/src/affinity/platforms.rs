@@ -78,10 +78,10 @@ rule! {
     /// Each Pod, and the template of each Deployment, DaemonSet and StatefulSet, has a required
     /// node affinity. Every entry of its `nodeSelectorTerms` has in `matchExpressions` the keys
     /// `kubernetes.io/arch` and `kubernetes.io/os`, each with the operator `In` and at least one
-    /// value. Pods that the DaemonSet controller creates are judged by their DaemonSet, because the
-    /// controller replaces the affinity, and mirrors that kubelets create are not judged. The rule
-    /// is off until the setting `multiarch.enforce` is true or `rules` gives it a level. On UPDATE,
-    /// an affinity that does not change is not judged.
+    /// value. The rule does not evaluate Pods that the DaemonSet controller creates are judged by
+    /// their DaemonSet, because the controller replaces the affinity, and mirrors that kubelets
+    /// create. The rule is off until the setting `multiarch.enforce` is true or `rules` gives it a
+    /// level. The rule does not evaluate On UPDATE, an affinity that does not change.
     ///
     /// # Why
     ///

@@ -20,8 +20,8 @@ rule! {
     /// and of the pod templates in `spec.install.spec.deployments` of a CSV, each `weight` in
     /// `preferredDuringSchedulingIgnoredDuringExecution` is 1 to 100, and each operator in
     /// `matchExpressions`, preferred or required, is `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`
-    /// or `Lt`. What is absent counts as 0 and as empty. Copies that OLM made are exempt. On
-    /// UPDATE, a value that the old object has in the same place is not judged.
+    /// or `Lt`. What is absent counts as 0 and as empty. Copies that OLM made are exempt. The rule
+    /// does not evaluate On UPDATE, a value that the old object has in the same place.
     ///
     /// # Why
     ///

@@ -21,7 +21,8 @@ rule! {
     /// a CatalogSource that runs as legacy: of type `grpc`, with a pod of its own (an `image`, or
     /// no `address`), and with `spec.grpcPodConfig.securityContextConfig` `legacy` or absent. In
     /// profile `upstream`, an absent value does not count: OLM then follows the level of the
-    /// namespace. A label that does not change is not judged. The rule reads CatalogSources.
+    /// namespace. The rule does not evaluate a label that does not change. The rule reads
+    /// CatalogSources.
     ///
     /// # Why
     ///

@@ -20,9 +20,9 @@ rule! {
     ///
     /// The values of the labels `pod-security.kubernetes.io/enforce`,
     /// `pod-security.kubernetes.io/audit` and `pod-security.kubernetes.io/warn` of a Namespace are
-    /// `privileged`, `baseline` or `restricted`, in lower case. On UPDATE, a label that does not
-    /// change is not judged.
-    /// An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and is evaluated alike.
+    /// `privileged`, `baseline` or `restricted`, in lower case. The rule does not evaluate On
+    /// UPDATE, a label that does not change. An UPDATE of the sub-resources `status` and `finalize`
+    /// sets labels, too, and is evaluated alike.
     ///
     /// # Why
     ///

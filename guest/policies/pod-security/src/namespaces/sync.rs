@@ -19,10 +19,10 @@ rule! {
     /// namespaces of the cluster do not turn the synchronisation of pod security labels on
     ///
     /// The label `security.openshift.io/scc.podSecurityLabelSync` of the Namespaces `default`,
-    /// `kube-node-lease`, `kube-system`, `kube-public` and `openshift` is not `"true"`. Other
-    /// values have no effect and are not judged. On UPDATE, a label that does not change is not
-    /// judged.
-    /// An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and is evaluated alike.
+    /// `kube-node-lease`, `kube-system`, `kube-public` and `openshift` is not `"true"`. The rule
+    /// does not evaluate other values have no effect and. On UPDATE, a label that does not change
+    /// is not judged. An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and
+    /// is evaluated alike.
     ///
     /// # Why
     ///
@@ -63,7 +63,7 @@ rule! {
     ///
     /// The label `security.openshift.io/scc.podSecurityLabelSync` is not `"true"` for the
     /// Namespaces that the setting `psa.payloadNamespaces` lists, except for `openshift-operators`.
-    /// On UPDATE, a label that does not change is not judged.
+    /// The rule does not evaluate On UPDATE, a label that does not change.
     ///
     /// # Gap
     ///

@@ -31,10 +31,10 @@ rule! {
     /// to pods with `hostUsers: false` from v1.35 on (or at the latest version). With the setting
     /// `psa.checkWorkloads: true`, Pods, Deployments, DaemonSets, StatefulSets, Jobs and CronJobs
     /// are judged as well; users of a Pod in the range that OpenShift assigns to its namespace (the
-    /// annotation `openshift.io/sa.scc.uid-range`) are allowed. Without the setting none of these is
-    /// evaluated, neither in requests nor in files. Copies that OLM made are exempt. On
-    /// UPDATE, a value that does not change is not judged. The rule reads Namespaces, and CSVs for
-    /// originals of copies.
+    /// annotation `openshift.io/sa.scc.uid-range`) are allowed. Without the setting none of these
+    /// is evaluated, neither in requests nor in files. Copies that OLM made are exempt. The rule
+    /// does not evaluate On UPDATE, a value that does not change. The rule reads Namespaces, and
+    /// CSVs for originals of copies.
     ///
     /// # Why
     ///
@@ -83,8 +83,9 @@ rule! {
     /// `ALL` among `capabilities.drop`. The drop list counts from version v1.22 of the level,
     /// privilege escalation from v1.8; from v1.25 neither applies to pods with `os.name: windows`,
     /// and from v1.35 (or at the latest version) `runAsNonRoot` does not apply to pods with
-    /// `hostUsers: false`. Copies that OLM made are exempt. On UPDATE, a security context that does
-    /// not change is not judged. The rule reads Namespaces, and CSVs for originals of copies.
+    /// `hostUsers: false`. Copies that OLM made are exempt. The rule does not evaluate On UPDATE, a
+    /// security context that does not change. The rule reads Namespaces, and CSVs for originals of
+    /// copies.
     ///
     /// # Why
     ///
@@ -128,8 +129,8 @@ rule! {
     /// each pod template, or in those of all its containers. No container sets another type such as
     /// `Unconfined`. The rule applies from version v1.19 of the level, and from v1.25 not to pods
     /// with `os.name: windows`. A template without a profile is reported once. Copies that OLM made
-    /// are exempt. On UPDATE, a template whose security contexts do not change is not judged. The
-    /// rule reads Namespaces, and CSVs for originals of copies.
+    /// are exempt. The rule does not evaluate On UPDATE, a template whose security contexts do not
+    /// change. The rule reads Namespaces, and CSVs for originals of copies.
     ///
     /// # Why
     ///

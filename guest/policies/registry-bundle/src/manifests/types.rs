@@ -1,14 +1,15 @@
-//! The Go types of a ClusterServiceVersion, for [`RBF_12`](crate::manifests::RBF_12): upstream decodes the
-//! manifest into them, and refuses one in which a list is a string.
+//! The Go types of a ClusterServiceVersion, for [`RBF_12`](crate::manifests::RBF_12): upstream
+//! decodes the manifest into them, and rejects one in which a list is a string.
 //!
 //! ```text
 //! JSON of the manifest, in one pass along its type ─▶ Mismatches: where, and what Go's decoder says
 //! ```
 //!
-//! What the policy about ClusterServiceVersions says of types is left to it: the version (CSV-06), install
-//! modes (CSV-29), the strategy (CSV-34), names of APIs (CSV-36, CSV-37, CSV-44, CSV-45) and webhooks (CSV-83,
-//! CSV-84). Members that a type does not have are ignored, as by Go; RBF-34 reports them. Numbers in the place
-//! of strings are refused: not all of upstream's decoders take them, and no API server does.
+//! What the policy about ClusterServiceVersions says of types is left to it: the version (CSV-06),
+//! install modes (CSV-29), the strategy (CSV-34), names of APIs (CSV-36, CSV-37, CSV-44, CSV-45)
+//! and webhooks (CSV-83, CSV-84). Members that a type does not have are ignored, as by Go; RBF-34
+//! reports them. Numbers in the place of strings are rejected: not all of upstream's decoders take
+//! them, and no API server does.
 
 use opgate_schema::{Findings, Mismatch, Place, TypeId, walk};
 use opgate_sdk::Document;

@@ -21,8 +21,8 @@ rule! {
     /// When `spec.approved` of an InstallPlan becomes `true`, its namespace has exactly one
     /// OperatorGroup and, if that names a ServiceAccount in `spec.serviceAccountName`, the
     /// ServiceAccount exists. All groups of the namespace count. With `operatorGroup.countUnsynced:
-    /// false`, those without `status.namespaces` do not, as in OLM. Without a cluster the rule is
-    /// not evaluated.
+    /// false`, those without `status.namespaces` do not, as in OLM. Without cluster state, the
+    /// policy skips the rule.
     ///
     /// # Why
     ///
@@ -59,8 +59,8 @@ rule! {
     /// an InstallPlan is created where OLM can carry it out
     ///
     /// The namespace of a new InstallPlan has exactly one OperatorGroup, and the ServiceAccount
-    /// that it names, if any, exists. SUB-27 says which groups count. Without a cluster the rule is
-    /// not evaluated.
+    /// that it names, if any, exists. SUB-27 says which groups count. Without cluster state, the
+    /// policy skips the rule.
     ///
     /// # Why
     ///

@@ -28,9 +28,9 @@ rule! {
     /// an InstallPlan has an approval strategy, says whether it is approved, and lists its versions
     ///
     /// `spec.approval` is `Automatic` or `Manual`, `spec.approved` is a boolean, and
-    /// `spec.clusterServiceVersionNames` is a list of strings. All three are required. An UPDATE is
-    /// judged where it changes anything in `spec`. Requests for the subresource `status` are not
-    /// judged.
+    /// `spec.clusterServiceVersionNames` is a list of strings. All three are required. The rule
+    /// evaluates an UPDATE only if it changes anything in `spec`. The rule does not evaluate
+    /// requests for the subresource `status`.
     ///
     /// # Why
     ///

@@ -14,8 +14,8 @@ rule! {
     ///
     /// `spec.config.affinity`, if it is present, has `nodeAffinity`, `podAffinity` or
     /// `podAntiAffinity`. An empty one of these, as `nodeAffinity: {}`, is enough: OLM then takes
-    /// away what the Operator has. `null` is like none. An UPDATE is judged where it changes the
-    /// affinity.
+    /// away what the Operator has. `null` is like none. The rule evaluates an UPDATE only if it
+    /// changes the affinity.
     ///
     /// # Why
     ///

@@ -30,8 +30,8 @@ rule! {
     /// the approval strategy of a Subscription is Automatic or Manual
     ///
     /// `spec.installPlanApproval` is `Automatic` or `Manual`, with this spelling. It may be absent,
-    /// `null` or empty, which means `Automatic`. An UPDATE is judged where it changes the field.
-    /// Requests for the subresource `status` are not judged.
+    /// `null` or empty, which means `Automatic`. The rule evaluates an UPDATE only if it changes
+    /// the field. The rule does not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///
@@ -86,8 +86,8 @@ rule! {
     /// a Subscription that pins a version waits for approvals
     ///
     /// If `spec.startingCSV` is set, `spec.installPlanApproval` is `Manual`. Without the field, and
-    /// with every other text, the strategy is `Automatic`. An UPDATE is judged where it changes one
-    /// of the two fields.
+    /// with every other text, the strategy is `Automatic`. The rule evaluates an UPDATE only if it
+    /// changes one of the two fields.
     ///
     /// # Why
     ///
@@ -136,9 +136,9 @@ rule! {
     /// the Subscriptions of a namespace have one approval strategy
     ///
     /// The other Subscriptions of the namespace are all `Manual` or all not, as this one is. Each
-    /// text but `Manual` is `Automatic`. Subscriptions that are being deleted do not count. An
-    /// UPDATE is judged where it changes `spec.installPlanApproval`. Without a cluster the rule is
-    /// not evaluated.
+    /// text but `Manual` is `Automatic`. Subscriptions that are being deleted do not count. The
+    /// rule evaluates an UPDATE only if it changes `spec.installPlanApproval`. Without cluster
+    /// state, the policy skips the rule.
     ///
     /// # Why
     ///
@@ -204,8 +204,9 @@ rule! {
     /// `Manual`. The setting `cluster.tokenAuth` says that the cluster is in such a mode; the rule
     /// then denies. Without the setting, a `spec.serviceAccountIssuer` of the Authentication
     /// `cluster` hints at it, and the rule warns. The issuer of the cluster itself and Google's are
-    /// no such hint, and a cluster without that object is in no such mode. An UPDATE is judged
-    /// where it changes the field. Without a cluster and the setting the rule is not evaluated.
+    /// no such hint, and a cluster without that object is in no such mode. The rule evaluates an
+    /// UPDATE only if it changes the field. Without a cluster and the setting the rule is not
+    /// evaluated.
     ///
     /// # Why
     ///

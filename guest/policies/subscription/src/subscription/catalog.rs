@@ -259,10 +259,11 @@ rule! {
     /// the version that a Subscription starts with is in the channel
     ///
     /// `spec.startingCSV` is an entry of the subscribed channel, or its head, as the
-    /// PackageManifest shows them. Without `spec.channel`, the default channel counts. An UPDATE is
-    /// judged where it changes `startingCSV` or, as long as nothing is installed, the package, its
-    /// source or the channel. The rule is not evaluated without a cluster, if the catalog source
-    /// does not show the package, or if the package server is too old to show entries.
+    /// PackageManifest shows them. Without `spec.channel`, the default channel counts. The rule
+    /// evaluates an UPDATE only if it changes `startingCSV` or, as long as nothing is installed,
+    /// the package, its source or the channel. The rule is not evaluated without a cluster, if the
+    /// catalog source does not show the package, or if the package server is too old to show
+    /// entries.
     ///
     /// # Why
     ///

@@ -27,9 +27,9 @@ rule! {
     /// numbers, with dots between them; the numbers are compared as numbers, one after the other.
     /// If the names cannot be compared, as `fast` and `stable-4.9`, the numbers of the new channel
     /// are compared with the version in `status.installedCSV`, `quay.v4.10.3`: the channel is older
-    /// if it has the same first number and is lower in another one. What cannot be compared either way
-    /// is accepted, or refused with the setting `subscription.incomparableChannels: deny`. An UPDATE
-    /// of another package is not judged.
+    /// if it has the same first number and is lower in another one. What cannot be compared either
+    /// way is accepted, or refused with the setting `subscription.incomparableChannels: deny`. The
+    /// rule does not evaluate an UPDATE of another package.
     ///
     /// # Gap
     ///

@@ -37,8 +37,8 @@ rule! {
     /// the proxy variables of a Subscription are set together
     ///
     /// `spec.config.env` has all of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, or none. A variable
-    /// with an empty value, and one with `valueFrom`, is set. An UPDATE is judged where it changes
-    /// `spec.config.env`.
+    /// with an empty value, and one with `valueFrom`, is set. The rule evaluates an UPDATE only if
+    /// it changes `spec.config.env`.
     ///
     /// # Why
     ///
@@ -91,8 +91,9 @@ rule! {
     ///
     /// If the setting `cluster.tokenAuth` is `aws-sts` and `subscription.tokenAuthPackages` has the
     /// package, `spec.config.env` has the variable `ROLEARN` with a value that is not empty or with
-    /// `valueFrom`. Of variables of one name, the last counts. An UPDATE is judged where it changes
-    /// `spec.config.env` or `spec.name`. The rule is off while `tokenAuthPackages` is missing.
+    /// `valueFrom`. Of variables of one name, the last counts. The rule evaluates an UPDATE only if
+    /// it changes `spec.config.env` or `spec.name`. The rule is off while `tokenAuthPackages` is
+    /// missing.
     ///
     /// # Why
     ///
@@ -131,8 +132,9 @@ rule! {
     /// If the setting `cluster.tokenAuth` is `azure-workload-id` and
     /// `subscription.tokenAuthPackages` has the package, `spec.config.env` has the variables
     /// `CLIENTID`, `TENANTID` and `SUBSCRIPTIONID`, each with a value that is not empty or with
-    /// `valueFrom`. Of variables of one name, the last counts. An UPDATE is judged where it changes
-    /// `spec.config.env` or `spec.name`. The rule is off while `tokenAuthPackages` is missing.
+    /// `valueFrom`. Of variables of one name, the last counts. The rule evaluates an UPDATE only if
+    /// it changes `spec.config.env` or `spec.name`. The rule is off while `tokenAuthPackages` is
+    /// missing.
     ///
     /// # Why
     ///

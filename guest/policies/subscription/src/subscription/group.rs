@@ -15,8 +15,8 @@ rule! {
     /// the namespace of a new Subscription has an OperatorGroup
     ///
     /// The namespace of a new Subscription has at least one OperatorGroup. A group that is being
-    /// deleted counts until it is gone, and a group counts before OLM has written its status. An
-    /// UPDATE is not judged. Without a cluster the rule is not evaluated.
+    /// deleted counts until it is gone, and a group counts before OLM has written its status. The
+    /// rule does not evaluate an UPDATE. Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
@@ -55,7 +55,7 @@ rule! {
     ///
     /// The namespace of a new Subscription has no more than one OperatorGroup. A group that is
     /// being deleted counts until it is gone. An UPDATE is not judged, so that a Subscription of
-    /// such a namespace can be repaired. Without a cluster the rule is not evaluated.
+    /// such a namespace can be repaired. Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///

@@ -14,9 +14,9 @@ rule! {
     /// a namespace has one Subscription for a package
     ///
     /// No other Subscription of the namespace has the same `spec.name`, whatever its catalog source
-    /// and its channel. A Subscription that is being deleted does not count. An UPDATE is judged
-    /// where it changes `spec.name`. Of two requests at the same time, one is refused. Without a
-    /// cluster the rule is not evaluated.
+    /// and its channel. A Subscription that is being deleted does not count. The rule evaluates an
+    /// UPDATE only if it changes `spec.name`. Of two requests at the same time, one is refused.
+    /// Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
@@ -87,8 +87,8 @@ rule! {
     ///
     /// The namespace of a new Subscription has no ClusterServiceVersion with OLM's label for the
     /// package, `operators.coreos.com/<package>.<namespace>`, unless another Subscription of the
-    /// namespace has the package, which SUB-07 reports. OLM's copies do not count. An UPDATE is not
-    /// judged. Without a cluster the rule is not evaluated.
+    /// namespace has the package, which SUB-07 reports. OLM's copies do not count. The rule does
+    /// not evaluate an UPDATE. Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///

@@ -30,9 +30,9 @@ rule! {
     /// the catalog source of a Subscription exists
     ///
     /// The cluster has the CatalogSource `spec.source` in the namespace `spec.sourceNamespace`. A
-    /// Subscription without one of these fields is not judged here; SUB-03 reports that. An UPDATE
-    /// is judged where it changes one of the two. Requests for the subresource `status` are not
-    /// judged. Without a cluster the rule is not evaluated.
+    /// Subscription without one of these fields is not judged here; SUB-03 reports that. The rule
+    /// evaluates an UPDATE only if it changes one of the two. The rule does not evaluate requests
+    /// for the subresource `status`. Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
@@ -91,7 +91,7 @@ rule! {
     /// `subscription.globalNamespaces`. By default these are `openshift-marketplace`, `olm`, and
     /// the namespaces of OLM's users (`identities.olm` or the profile) outside of OpenShift. A
     /// Subscription without `spec.source` or `spec.sourceNamespace` is not judged here; SUB-03
-    /// reports that. An UPDATE is judged where it changes one of the two.
+    /// reports that. The rule evaluates an UPDATE only if it changes one of the two.
     ///
     /// # Why
     ///
@@ -147,8 +147,8 @@ rule! {
     /// a Subscription names a package and a catalog source
     ///
     /// `spec.name`, `spec.source` and `spec.sourceNamespace` are strings that are not empty. The
-    /// field `spec.channel` is optional. An UPDATE is judged by the fields that it changes.
-    /// Requests for the subresource `status` are not judged.
+    /// field `spec.channel` is optional. On UPDATE, the rule evaluates only the fields that the
+    /// request changes. The rule does not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///
@@ -204,8 +204,8 @@ rule! {
     ///
     /// If the setting `subscription.allowedSources` has a list for the namespace of the
     /// Subscription, that list has `<spec.sourceNamespace>/<spec.source>`. Namespaces without a
-    /// list are free, and an empty list allows nothing. An UPDATE is judged where it changes one of
-    /// the two fields. The rule is off while the setting is missing.
+    /// list are free, and an empty list allows nothing. The rule evaluates an UPDATE only if it
+    /// changes one of the two fields. The rule is off while the setting is missing.
     ///
     /// # Why
     ///

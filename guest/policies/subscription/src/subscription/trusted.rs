@@ -40,12 +40,13 @@ rule! {
     /// a volume with trusted certificates has the bundle under the name that pods look for
     ///
     /// An entry of `spec.config.volumes` with the name `trusted-ca` lists in `configMap.items` the
-    /// key `ca-bundle.crt` with the path `tls-ca-bundle.pem`. So does one of a ConfigMap with the label
-    /// `config.openshift.io/inject-trusted-cabundle: "true"` in the namespace, in files, and in a
-    /// server with the setting `subscription.readConfigMaps`. It may list others, and be mounted
-    /// anywhere. A volume `trusted-ca` of something else than a ConfigMap is not judged. An UPDATE is
-    /// judged by the volumes that it changes. Where ConfigMaps are wanted and not there, only the
-    /// name counts, and the rule is evaluated in part.
+    /// key `ca-bundle.crt` with the path `tls-ca-bundle.pem`. So does one of a ConfigMap with the
+    /// label `config.openshift.io/inject-trusted-cabundle: "true"` in the namespace, in files, and
+    /// in a server with the setting `subscription.readConfigMaps`. It may list others, and be
+    /// mounted anywhere. The rule does not evaluate a volume `trusted-ca` of something else than a
+    /// ConfigMap. On UPDATE, the rule evaluates only the volumes that the request changes. Where
+    /// ConfigMaps are wanted and not there, only the name counts, and the rule is evaluated in
+    /// part.
     ///
     /// # Gap
     ///

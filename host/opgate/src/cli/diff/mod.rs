@@ -53,28 +53,28 @@ const MOST: usize = 4 << 20;
 #[command(after_help = NEXT)]
 pub(super) struct Diff {
     /// Configuration as it is; - for standard input
-    #[arg(value_name = "OLD")]
+    #[arg(value_name = "BEFORE")]
     old: PathBuf,
     /// Configuration as it would be; - for standard input
-    #[arg(value_name = "NEW")]
+    #[arg(value_name = "AFTER")]
     new: PathBuf,
     /// Recorded AdmissionReviews to decide with both, as `opgate replay` reads them; may be repeated
     #[arg(long, value_name = "PATH")]
     reviews: Vec<PathBuf>,
     /// Files with the objects of a cluster, as `kubectl get -A -o yaml` prints them; may be repeated
     #[arg(long, value_name = "PATH", requires = "reviews")]
-    context: Vec<PathBuf>,
+    cluster_state: Vec<PathBuf>,
     /// Compare webhooks without matchConditions, for API servers before Kubernetes 1.28
     #[arg(long)]
     no_match_conditions: bool,
     /// What makes the exit status 1
-    #[arg(long, value_name = "WHAT", default_value = "any")]
+    #[arg(long, value_name = "KIND", default_value = "any")]
     fail_on: FailOn,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "text")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
     /// Folder for compiled policies [default: the user's cache folder]
-    #[arg(long, value_name = "FOLDER", env = "OPGATE_CACHE_DIR")]
+    #[arg(long, value_name = "DIR", env = "OPGATE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
     registry: RegistryArgs,
@@ -144,7 +144,7 @@ impl Diff {
             old,
             new,
             reviews,
-            context,
+            cluster_state,
             no_match_conditions,
             fail_on,
             output,
@@ -152,7 +152,7 @@ impl Diff {
             registry,
             read,
         } = self;
-        let named = [&old, &new].into_iter().chain(&reviews).chain(&context);
+        let named = [&old, &new].into_iter().chain(&reviews).chain(&cluster_state);
         if named.filter(|path| is_stdin(path)).count() > 1 {
             let error = "standard input can be read only once: name it once";
             return Err(Failure::usage(anyhow::anyhow!(error)));
@@ -170,11 +170,11 @@ impl Diff {
         let mut outcome = Outcome::Ok;
         if !reviews.is_empty() {
             let reader = read.reader();
-            if !context.is_empty() {
+            if !cluster_state.is_empty() {
                 // What needs no permission is read, too.
                 drop(sets);
                 sets = (load(&old, Source::Snapshot)?, load(&new, Source::Snapshot)?);
-                let snapshot = super::input::snapshot(&context, &reader)?;
+                let snapshot = super::input::snapshot(&cluster_state, &reader)?;
                 snapshot.fill(sets.0.cluster());
                 snapshot.fill(sets.1.cluster());
             }

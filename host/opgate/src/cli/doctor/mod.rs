@@ -82,7 +82,7 @@ enum Command {
     /// Write the pages of all findings into a folder
     Pages {
         /// The folder; files of the same names are replaced
-        #[arg(value_name = "FOLDER")]
+        #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
 }
@@ -112,32 +112,30 @@ struct Examine {
     config: ConfigArgs,
     #[command(flatten)]
     read: ReadArgs,
-    /// Days before its end from which on a serving certificate is a finding
+    /// Report a serving certificate that expires within this many days
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     days_left: u32,
-    /// Days before its end from which on a CA is a finding
+    /// Report a CA that expires within this many days
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     ca_days_left: u32,
-    /// Findings of this level and above make the exit status 1; deny and warn are critical and warning
+    /// Lowest level of a finding for exit status 1
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
     fail_on: FailOn,
-    /// Leave out findings of this id, which are known and accepted; may be repeated
+    /// Omit findings with this id; may be repeated
     #[arg(long, value_name = "ID", value_parser = known_id)]
     skip: Vec<String>,
-    /// How long to read the cluster
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
+    /// Maximum time for reading the cluster
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     timeout: Duration,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "text")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
 }
 
 /// The lowest level of a finding that counts for the exit status, also by the names of other commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
-    #[value(alias = "deny")]
     Critical,
-    #[value(alias = "warn")]
     Warning,
     Note,
     /// Nothing that is found: exit status 1 does not occur

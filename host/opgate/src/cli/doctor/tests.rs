@@ -425,7 +425,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-02",
             vec![
                 Remove(VWC, "/metadata/labels"),
-                Set(deployment, ARGS, args(&["--follow-registration", "--client-ca=/c"])),
+                Set(deployment, ARGS, args(&["--manage-webhooks", "--client-ca=/c"])),
             ],
         ),
         (
@@ -613,7 +613,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-44",
             vec![Set(deployment, "/spec/template/spec/terminationGracePeriodSeconds", json!(25))],
         ),
-        ("DOC-44", vec![Set(deployment, ARGS, args(&["--grace", "60s", "--client-ca=/c"]))]),
+        ("DOC-44", vec![Set(deployment, ARGS, args(&["--grace-period", "60s", "--client-ca=/c"]))]),
         ("DOC-45", vec![Remove(deployment, container("readinessProbe"))]),
         (
             "DOC-45",

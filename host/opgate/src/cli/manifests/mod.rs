@@ -81,14 +81,14 @@ struct All {
     #[command(flatten)]
     installation: InstallationArgs,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "yaml")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
 }
 
 #[derive(Debug, Args)]
 struct Package {
     /// Folder for the files
-    #[arg(value_name = "FOLDER")]
+    #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]
     config: ConfigArgs,
@@ -106,7 +106,7 @@ struct Rbac {
     #[command(flatten)]
     permissions: Permissions,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "yaml")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
 }
 
@@ -115,7 +115,7 @@ struct NetworkPolicy {
     #[command(flatten)]
     network: Network,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "yaml")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
 }
 
@@ -141,7 +141,7 @@ struct Webhook {
     #[arg(long, value_name = "NAME", value_parser = object_name, default_value = "opgate")]
     name: String,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "yaml")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
 }
 
@@ -193,7 +193,7 @@ impl Manifests {
                 for namespace in installation.foreign(&policies) {
                     tracing::warn!(
                         namespace,
-                        "roles in another namespace come last; if the cluster does not have it, add --absent {namespace}"
+                        "roles in another namespace come last; if the cluster does not have it, add --skip-roles-in {namespace}"
                     );
                 }
                 output.print_all(&installation.objects(&policies))

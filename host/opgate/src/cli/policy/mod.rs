@@ -38,7 +38,7 @@ enum Command {
         #[command(flatten)]
         config: ConfigArgs,
         /// Output format
-        #[arg(long, short, value_name = "FORM", default_value = "table")]
+        #[arg(long, short, value_name = "FORMAT", default_value = "table")]
         output: Format,
     },
     /// Show what a policy says about itself, what it needs, and what is wrong with it

@@ -57,7 +57,7 @@ pub(super) struct New {
     #[arg(long, short, value_name = "LANGUAGE")]
     lang: Language,
     /// Folder to write, new or empty [default: the name of the policy]
-    #[arg(long, value_name = "FOLDER", alias = "output", short_alias = 'o')]
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Pack {
     /// Module that cargo built for wasm32-unknown-unknown
     module: PathBuf,
     /// File for the component [default: the module's name, ending in .component.wasm]
-    #[arg(long, value_name = "FILE", alias = "output", short_alias = 'o')]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct SourceArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) policy: Option<String>,
     /// Folder with cases [default: `cases` beside the component, or beside its opgate.yaml]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub(super) cases: Option<PathBuf>,
     /// Use the component as it is, without a build
     #[arg(long)]

@@ -53,7 +53,7 @@ impl Hidden {
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         let level = if self.audits > 0 { "audit" } else { "warn" };
         let hidden = parts.join(" and ");
-        (!parts.is_empty()).then(|| format!("{hidden} hidden; --level {level} shows them"))
+        (!parts.is_empty()).then(|| format!("{hidden} hidden; --min-effect {level} shows them"))
     }
 }
 
@@ -73,8 +73,8 @@ mod tests {
         };
         for (level, expected) in [
             (Level::Audit, None),
-            (Level::Warn, Some("1 audit finding hidden; --level audit shows them")),
-            (Level::Deny, Some("2 warnings and 1 audit finding hidden; --level audit shows them")),
+            (Level::Warn, Some("1 audit finding hidden; --min-effect audit shows them")),
+            (Level::Deny, Some("2 warnings and 1 audit finding hidden; --min-effect audit shows them")),
         ] {
             let mut hidden = Hidden::default();
             let all = ["deny", "warn", "warn", "audit"].map(violation);
@@ -83,6 +83,6 @@ mod tests {
             assert_eq!(shown + hidden.warnings + hidden.audits, 4);
         }
         let hidden = Hidden { warnings: 3, audits: 0 };
-        assert_eq!(hidden.line().unwrap(), "3 warnings hidden; --level warn shows them");
+        assert_eq!(hidden.line().unwrap(), "3 warnings hidden; --min-effect warn shows them");
     }
 }

@@ -1,7 +1,7 @@
 //! `opgate review new`: prints the AdmissionReview that an API server would send for a manifest.
 //!
 //! ```text
-//! -f, --old, --context ─▶ Manifests ─▶ make ─▶ stdout: JSON, JSON Lines or YAML
+//! -f, --old, --cluster-state ─▶ Manifests ─▶ make ─▶ stdout: JSON, JSON Lines or YAML
 //!                                        └───▶ stderr: what was guessed
 //! ```
 
@@ -66,7 +66,7 @@ pub(super) struct New {
     #[arg(long, value_name = "PATH")]
     context: Vec<PathBuf>,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "json")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "json")]
     output: Form,
     #[command(flatten)]
     read: ReadArgs,

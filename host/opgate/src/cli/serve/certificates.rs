@@ -27,8 +27,8 @@ pub(super) struct CertificateArgs {
     #[arg(long, value_name = "SOURCE", default_value = "files")]
     certificates: CertificateSource,
     /// With `self-managed`: how long API servers may take to notice a changed CA bundle
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
-    trust_delay: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    ca_propagation_delay: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -67,7 +67,7 @@ impl CertificateArgs {
                 "--certificates self-managed needs --installation NAMESPACE/SERVICE, and a cluster",
             )),
             CertificateSource::SelfManaged => {
-                let notice = self.trust_delay;
+                let notice = self.ca_propagation_delay;
                 Ok(Certificates::SelfManaged(Times { notice, ..Times::default() }))
             }
         }

@@ -17,7 +17,7 @@ pub(super) struct ClusterArgs {
     /// Where policies read other objects of the cluster [default: `kubeconfig` if one is named,
     /// otherwise `in-cluster` in a pod, otherwise `none`]
     #[arg(long, value_name = "SOURCE")]
-    pub(super) cluster: Option<ClusterSource>,
+    pub(super) cluster_source: Option<ClusterSource>,
     /// Kubeconfig of the cluster that policies read; several are merged as by `kubectl`
     #[arg(long, value_name = "FILE[:FILE]", env = "KUBECONFIG")]
     kubeconfig: Option<OsString>,
@@ -26,31 +26,30 @@ pub(super) struct ClusterArgs {
     kube_context: Option<String>,
     /// Files with the objects of the cluster, as `kubectl get -A -o yaml` prints them, instead of an
     /// API server; may be repeated
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["cluster", "kube_context"])]
-    pub(super) context: Vec<PathBuf>,
-    /// Maximum age of what is known of a resource; beyond it the policy's `onError` decides
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
-    context_max_age: Duration,
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["cluster_source", "kube_context"])]
+    pub(super) cluster_state: Vec<PathBuf>,
+    /// Maximum age of the cluster cache of a resource; beyond it the policy's `onError` decides
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    cluster_cache_max_age: Duration,
     /// How often to list a resource that the API server cannot watch; at most a third of
-    /// `--context-max-age`
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_poll)]
+    /// `--cluster-cache-max-age`
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_poll)]
     poll_interval: Duration,
     /// How long an API server may take to store an allowed object, including other webhooks; until
     /// then the object counts as if it were stored
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_reservation)]
-    reservation: Duration,
-    /// Maximum memory of the objects of the cluster that policies read; of objects beyond it only the
-    /// names are known [default: a quarter of the memory limit]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_reservation)]
+    reservation_ttl: Duration,
+    /// Maximum memory of the cluster cache; beyond it opgate keeps only the names of objects [default: a quarter of the memory limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_cluster_memory: Option<usize>,
     /// How long to wait for the first lists before the webhook port opens
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(super) sync_timeout: Duration,
-    /// While the watch of a resource fails: read the decisive objects directly, or fail the call
-    #[arg(long, value_name = "HOW", default_value = "read")]
-    interrupted: Interrupted,
+    /// What to do while a watch fails: read the affected objects from the API server, or fail the call
+    #[arg(long, value_name = "MODE", default_value = "read")]
+    on_watch_failure: Interrupted,
     /// Read the decisive objects from the API server itself instead of trusting the watch
-    #[arg(long, conflicts_with = "context")]
+    #[arg(long, conflicts_with = "cluster_state")]
     pub(super) consistent_reads: bool,
 }
 
@@ -82,13 +81,13 @@ pub(super) enum ClusterSource {
 
 impl ClusterArgs {
     pub(super) fn source(&self) -> anyhow::Result<Option<ClusterSource>> {
-        if !self.context.is_empty() {
+        if !self.cluster_state.is_empty() {
             return Ok(None);
         }
         let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        let source = match (self.cluster, &self.kubeconfig) {
+        let source = match (self.cluster_source, &self.kubeconfig) {
             (Some(ClusterSource::Kubeconfig), None) => {
-                anyhow::bail!("--cluster kubeconfig needs --kubeconfig FILE (or KUBECONFIG)");
+                anyhow::bail!("--cluster-source kubeconfig needs --kubeconfig FILE (or KUBECONFIG)");
             }
             (Some(source), _) => source,
             (None, Some(_)) => ClusterSource::Kubeconfig,
@@ -129,12 +128,12 @@ impl ClusterArgs {
             Some(_) => Source::Live,
         };
         cluster::Options {
-            max_age: self.context_max_age,
+            max_age: self.cluster_cache_max_age,
             poll: self.poll_interval,
-            reservation: self.reservation,
-            interrupted: self.interrupted,
+            reservation: self.reservation_ttl,
+            interrupted: self.on_watch_failure,
             bounds,
-            // Whoever names files has chosen how many.
+            // Files are as many as the administrator names.
             memory: match source {
                 Source::Live => self.max_cluster_memory.unwrap_or(room.cluster),
                 _ => usize::MAX,

@@ -1,5 +1,5 @@
 //! What a server does about its registration: says what would belong to what it serves, looks at what is there,
-//! and, as the leader with `--follow-registration`, makes it so.
+//! and, as the leader with `--manage-webhooks`, makes it so.
 //!
 //! ```text
 //! Serving ─▶ registration of the set ─▶ Wanted ─▶ digest in the lease
@@ -45,15 +45,15 @@ const WITH_CONDITIONS: u32 = 28;
 /// Who registers the webhooks.
 #[derive(Debug, Clone, Args)]
 pub(super) struct FollowArgs {
-    /// Let the leader of the servers apply the webhook configuration that belongs to what all of them
-    /// serve; needs `--installation`
-    #[arg(long, env = "OPGATE_FOLLOW_REGISTRATION", requires = "installation")]
-    follow_registration: bool,
+    /// The leader applies the webhook configuration that matches what all servers serve; needs
+    /// `--installation`
+    #[arg(long, env = "OPGATE_MANAGE_WEBHOOKS", requires = "installation")]
+    manage_webhooks: bool,
 }
 
 impl FollowArgs {
     pub(super) fn follows(&self) -> bool {
-        self.follow_registration
+        self.manage_webhooks
     }
 }
 

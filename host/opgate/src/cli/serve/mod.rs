@@ -68,36 +68,36 @@ pub(super) struct Serve {
     /// Maximum memory of all requests together, from their bodies to their answers; requests beyond
     /// it get 503 [default: 256Mi, or a quarter of the memory limit if that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
-    max_body_memory: Option<usize>,
+    max_request_memory: Option<usize>,
     /// Maximum number of calls that wait for each policy; calls beyond it get 503
     #[arg(long, value_name = "NUMBER", default_value_t = QUEUE)]
-    queue: usize,
+    max_queued_calls: usize,
     /// How long to continue to accept connections after SIGTERM, until endpoints are updated
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
     drain_delay: Duration,
     /// How long to wait after that for requests in progress
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    grace: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    grace_period: Duration,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
     installation: InstallationArgs,
     #[command(flatten)]
     follow: FollowArgs,
-    /// How often to look for another configuration and other files of policies; SIGHUP looks at once
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
-    reload: Duration,
+    /// How often to check for changes of the configuration and of policy files; SIGHUP checks at once
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
+    reload_interval: Duration,
     /// How often to check for a new certificate and a new CA bundle for clients
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
-    tls_reload: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
+    tls_reload_interval: Duration,
     #[command(flatten)]
     clients: ClientArgs,
     /// Maximum number of connections to the webhook port; beyond it the server closes silent and idle
     /// ones [default: 4096, or one for each 256Ki of the memory limit if that is less]
     #[arg(long, value_name = "NUMBER")]
     max_connections: Option<NonZeroUsize>,
-    /// Where to look for the memory limit: a folder with `proc` and `sys`
-    #[arg(long, value_name = "FOLDER", default_value = "/", hide = true)]
+    /// Directory with `proc` and `sys`, for the memory limit
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     system_root: PathBuf,
 }
 
@@ -109,15 +109,15 @@ impl Serve {
             listen,
             ops_listen,
             max_body,
-            max_body_memory,
-            queue,
+            max_request_memory,
+            max_queued_calls,
             drain_delay,
-            grace,
+            grace_period,
             cluster: cluster_args,
             installation,
             follow,
-            reload,
-            tls_reload,
+            reload_interval,
+            tls_reload_interval,
             clients,
             max_connections,
             system_root,
@@ -145,7 +145,7 @@ impl Serve {
         }
         // Registries can be slow; meanwhile the ops port answers.
         config.resolve(&mut configuration)?;
-        let discovery = Arc::new(Discovery::new(reload));
+        let discovery = Arc::new(Discovery::new(reload_interval));
         let stop = runtime.block_on(async { stop() })?;
         let mut stop = std::pin::pin!(stop);
         if let (Some(source), Some(_)) = (cluster_source, configuration.wanted()) {
@@ -167,9 +167,9 @@ impl Serve {
         }
         let options = cluster_args.options(cluster_source, bounds, &room);
         let cluster_memory = Some(options.memory).filter(|memory| *memory < usize::MAX);
-        let mut set = config.set_of(&configuration, queue, options, room, &loading)?;
+        let mut set = config.set_of(&configuration, max_queued_calls, options, room, &loading)?;
         if cluster_source.is_none() {
-            input::fill(set.cluster(), &cluster_args.context, &Reader::default())?;
+            input::fill(set.cluster(), &cluster_args.cluster_state, &Reader::default())?;
         }
         for broken in set.broken() {
             tracing::error!(policy = broken.name, error = broken.error, "cannot be used");
@@ -178,10 +178,10 @@ impl Serve {
             listen,
             ops_listen,
             body_limit: max_body,
-            body_memory: max_body_memory.unwrap_or(room.requests),
+            body_memory: max_request_memory.unwrap_or(room.requests),
             drain_delay,
-            grace,
-            reload_interval: tls_reload.max(Duration::from_millis(10)),
+            grace_period,
+            reload_interval: tls_reload_interval.max(Duration::from_millis(10)),
             clients,
             max_connections: max_connections.map_or(room.connections, NonZeroUsize::get),
             sync_timeout: cluster_args.sync_timeout,
@@ -214,12 +214,12 @@ impl Serve {
                 }
                 set.read_directly(connection, cluster_args.consistent_reads);
             } else if cluster_source.is_some() && reads {
-                if cluster_args.cluster.is_some() {
+                if cluster_args.cluster_source.is_some() {
                     // Who says `none` knows it; who reads the log need not.
-                    tracing::info!("--cluster none: rules that need other objects are not evaluated");
+                    tracing::info!("--cluster-source none: rules that need other objects are not evaluated");
                 } else {
                     tracing::warn!(
-                        "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --context"
+                        "no cluster to read: rules that need other objects are not evaluated; name a kubeconfig, or files with --cluster-state"
                     );
                 }
             }
@@ -234,11 +234,11 @@ impl Serve {
                     let bundle = certificates::bundle(folder, duties.states(), certificate);
                     duties.follow(follow.follows(), &server, bundle);
                 } else if follow.follows() {
-                    let error = "--follow-registration needs a cluster: it cannot be `none`";
+                    let error = "--manage-webhooks needs a cluster: it cannot be `none`";
                     return Err(Failure::usage(anyhow::anyhow!(error)));
                 }
                 let reload = Arc::new(Reload {
-                    interval: reload.max(Duration::from_millis(10)),
+                    interval: reload_interval.max(Duration::from_millis(10)),
                     config,
                     cluster: cluster_args,
                     source: cluster_source,

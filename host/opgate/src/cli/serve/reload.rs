@@ -1,7 +1,7 @@
 //! Looks at the configuration and the files of its policies, and replaces what serves.
 //!
 //! ```text
-//! every --reload, SIGHUP ─▶ look: digest of all contents, and of what the cluster is ─ as served ─▶ nothing
+//! every --reload-interval, SIGHUP ─▶ look: digest of all contents, and of what the cluster is ─ as served ─▶ nothing
 //!                             │ another one, twice in a row
 //!                             ▼
 //!                aside, in a thread that gives way: parse, compile, check ─▶ Set
@@ -131,7 +131,7 @@ impl Reload {
                 if failed.take().is_some() {
                     self.serving.is_current();
                     tracing::info!("the files hold the configuration that serves again");
-                    self.tell(Severity::Normal, "ConfigurationCurrent", &look.id);
+                    self.tell(Severity::Normal, "ConfigurationUpToDate", &look.id);
                 }
                 continue;
             }
@@ -164,7 +164,7 @@ impl Reload {
             Ok(policies) => {
                 let took = started.elapsed();
                 tracing::info!(configuration = id, policies, ?took, "configuration replaced");
-                self.tell(Severity::Normal, "ConfigurationReplaced", &id);
+                self.tell(Severity::Normal, "ConfigurationReloaded", &id);
                 return None;
             }
             // The next looks find what is there now.
@@ -177,7 +177,7 @@ impl Reload {
         let before = before.filter(|failed| failed.id == id);
         if before.as_ref().is_none_or(|failed| failed.why != why) {
             tracing::error!(error = why, "the last good configuration is kept");
-            self.tell(Severity::Warning, "ConfigurationKept", &why);
+            self.tell(Severity::Warning, "ConfigurationReloadFailed", &why);
         }
         let wait = before
             .and_then(|failed| failed.retry)
@@ -201,12 +201,12 @@ impl Reload {
         let left = self.left(LEAST)?;
         let children = self.room.children.min(left.saturating_sub(LEAST / 2));
         let (config, old) = (self.config.clone(), served.set.clone());
-        let context = self.cluster.context.clone();
+        let context = self.cluster.cluster_state.clone();
         let loaded = aside(move || {
             let set = config.set_beside(&old, &configuration, children)?;
             if set.cluster().options().source == Source::Snapshot {
                 let filled = input::fill(set.cluster(), &context, &Reader::default());
-                return Ok((set, filled.map_err(|error| format!("--context: {error}"))));
+                return Ok((set, filled.map_err(|error| format!("--cluster-state: {error}"))));
             }
             Ok((set, Ok(())))
         });
@@ -304,7 +304,7 @@ impl Reload {
             let limit = bytes(self.room.limit.unwrap_or_default());
             // The same text each time: it is told once.
             return Err(Trouble::Later(format!(
-                "not enough memory to load another configuration beside the one that serves: less than {} of {limit} are left; raise the memory limit, lower --max-body-memory, or restart the server",
+                "not enough memory to load another configuration beside the one that serves: less than {} of {limit} are left; raise the memory limit, lower --max-request-memory, or restart the server",
                 bytes(least)
             )));
         }

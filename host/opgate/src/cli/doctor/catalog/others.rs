@@ -19,9 +19,9 @@ pub(in crate::cli::doctor) const LATE: Doc = Doc {
     id: "DOC-81",
     level: Note,
     title: "A webhook of somebody else may take long",
-    harm: "A webhook for requests that opgate judges has `timeoutSeconds` above 10. An API server may store an object that opgate has allowed so much later; opgate counts it as allowed for `--reservation` (2 s by default) only. \
+    harm: "A webhook for requests that opgate judges has `timeoutSeconds` above 10. An API server may store an object that opgate has allowed so much later; opgate counts it as allowed for `--reservation-ttl` (2 s by default) only. \
 Two requests that exclude each other can then both be allowed.",
-    repair: "Lower the time-out of that webhook, or set `--reservation` of opgate to it.",
+    repair: "Lower the time-out of that webhook, or set `--reservation-ttl` of opgate to it.",
 };
 
 pub(in crate::cli::doctor) const STARTS: Doc = Doc {

@@ -13,7 +13,7 @@ pub(in crate::cli::doctor) const MISSING: Doc = Doc {
     id: "DOC-60",
     level: Critical,
     title: "The servers lack a permission that they need",
-    harm: "No role that is bound to the ServiceAccount grants a permission that the configuration needs, or that servers need for what they keep themselves (`--certificates self-managed`, `--follow-registration`). Calls of policies that ask about the resource end with a policy error: with `mode: enforce` requests are refused. \
+    harm: "No role that is bound to the ServiceAccount grants a permission that the configuration needs, or that servers need for what they keep themselves (`--certificates self-managed`, `--manage-webhooks`). Calls of policies that ask about the resource end with a policy error: with `mode: enforce` requests are refused. \
 If nothing can be read, a new pod never becomes ready.",
     repair: "Print the roles for the configuration, and apply them:\n\n    opgate manifests rbac --config opgate.yaml --service-account opgate-system/opgate | kubectl apply -f -\n\n\
 `/readyz?verbose` of a server names what it lacks.",

@@ -35,7 +35,7 @@ pub(in crate::cli::doctor) const NOT_OWNED: Doc = Doc {
     title: "The registration is not marked as that of the installation",
     harm: "Servers that keep their own certificate or registration write only to a ValidatingWebhookConfiguration with the label \
 `opgate.dev/installation: NAMESPACE` and the annotation `opgate.dev/owner: NAMESPACE/SERVICE`. This one has not both of them, and the servers run \
-with `--certificates self-managed` or `--follow-registration`: they will not update its `caBundle` when the CA changes, and every call will fail \
+with `--certificates self-managed` or `--manage-webhooks`: they will not update its `caBundle` when the CA changes, and every call will fail \
 from then on.",
     repair: "Apply the output of `opgate manifests webhook`, which has both, or set them:\n\n    kubectl label validatingwebhookconfiguration opgate opgate.dev/installation=opgate-system\n    \
 kubectl annotate validatingwebhookconfiguration opgate opgate.dev/owner=opgate-system/opgate",

@@ -61,7 +61,7 @@ pub(in crate::cli::doctor) const GRACE: Doc = Doc {
     id: "DOC-44",
     level: Warning,
     title: "The pod is killed before the server has drained",
-    harm: "`terminationGracePeriodSeconds` is not longer than `--drain-delay` and `--grace` together, and the second after them in which idle connections are closed. Requests in progress are cut at each update.",
+    harm: "`terminationGracePeriodSeconds` is not longer than `--drain-delay` and `--grace-period` together, and the second after them in which idle connections are closed. Requests in progress are cut at each update.",
     repair: "Set it to 30 or more; with the defaults of 15 s and 10 s that is enough.",
 };
 
@@ -142,6 +142,6 @@ pub(in crate::cli::doctor) const NO_TOKEN: Doc = Doc {
     id: "DOC-54",
     level: Critical,
     title: "The servers have no token to read the cluster",
-    harm: "`automountServiceAccountToken` is `false`, no volume projects a token, and the servers run without `--cluster none` and without a kubeconfig. They end at their start: `in-cluster credentials: …`.",
-    repair: "Remove `automountServiceAccountToken: false` from the pods and from the ServiceAccount, or set `--cluster none` if no rule shall look at other objects.",
+    harm: "`automountServiceAccountToken` is `false`, no volume projects a token, and the servers run without `--cluster-source none` and without a kubeconfig. They end at their start: `in-cluster credentials: …`.",
+    repair: "Remove `automountServiceAccountToken: false` from the pods and from the ServiceAccount, or set `--cluster-source none` if no rule shall look at other objects.",
 };

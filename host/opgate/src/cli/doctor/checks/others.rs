@@ -28,7 +28,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
             }
             if hook.seconds() > LONG_SECONDS {
                 let what = format!("{} for {about} may take {} s", hook.name(), hook.seconds());
-                let repair = "lower its timeoutSeconds, or set --reservation of opgate to it";
+                let repair = "lower its timeoutSeconds, or set --reservation-ttl of opgate to it";
                 found.add(&LATE, hook.object, &hook.field("timeoutSeconds"), &what, repair);
             }
         }

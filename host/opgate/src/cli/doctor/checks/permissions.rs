@@ -64,7 +64,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     match expected.unknown.as_ref().or(expected.broken.as_ref()) {
         Some(why) => found.unchecked("missing permissions", why),
         // Where nothing is read, nothing needs to be permitted.
-        None if workload.flag("--cluster", None) == Some("none") => {}
+        None if workload.flag("--cluster-source", None) == Some("none") => {}
         None => {
             missing(facts, &grants, &At::named(Kind::ServiceAccount, namespace, account), found);
         }

@@ -12,7 +12,7 @@ use crate::cli::doctor::facts::object::{Kind, list, text};
 use crate::cli::doctor::facts::workload::Workload;
 use crate::cli::doctor::finding::{Findings, names};
 
-/// `--drain-delay` and `--grace` of a server, and the time in which it closes idle connections.
+/// `--drain-delay` and `--grace-period` of a server, and the time in which it closes idle connections.
 const DRAIN_DELAY: Duration = Duration::from_secs(15);
 const GRACE_TIME: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let Some(workload) = Workload::of(facts) else { return };
     let at = workload.object;
     let drain = workload.time("--drain-delay", DRAIN_DELAY);
-    let grace = workload.time("--grace", GRACE_TIME);
+    let grace = workload.time("--grace-period", GRACE_TIME);
     let needed = drain.saturating_add(grace).saturating_add(CLOSING);
     let given = workload.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64);
     let given = given.unwrap_or(USUAL_SECONDS);
@@ -91,9 +91,9 @@ fn privileges(workload: &Workload<'_>, found: &mut Findings) {
 }
 
 fn token(facts: &Facts, workload: &Workload<'_>, found: &mut Findings) {
-    let reads = workload.flag("--cluster", None) != Some("none")
+    let reads = workload.flag("--cluster-source", None) != Some("none")
         && workload.flag("--kubeconfig", Some("KUBECONFIG")).is_none()
-        && workload.flag("--context", None).is_none();
+        && workload.flag("--cluster-state", None).is_none();
     let is_off = |value: Option<&Value>| value == Some(&Value::Bool(false));
     let of_pod = workload.spec.get("automountServiceAccountToken");
     let name = workload.account();
@@ -107,7 +107,7 @@ fn token(facts: &Facts, workload: &Workload<'_>, found: &mut Findings) {
     let is_missing = is_off(of_pod) || of_pod.is_none() && is_off(of_account);
     if reads && is_missing && !is_projected {
         let what = "no token is mounted, and the servers read the cluster";
-        let repair = "remove automountServiceAccountToken: false, or set --cluster none";
+        let repair = "remove automountServiceAccountToken: false, or set --cluster-source none";
         let field = workload.pod_field("automountServiceAccountToken");
         found.add(&NO_TOKEN, workload.object, &field, what, repair);
     }

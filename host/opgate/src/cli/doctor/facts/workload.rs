@@ -123,7 +123,7 @@ impl<'f> Workload<'f> {
 
     /// Whether they keep the registration.
     pub(in crate::cli::doctor) fn follows_registration(&self) -> bool {
-        let flag = self.flag("--follow-registration", Some("OPGATE_FOLLOW_REGISTRATION"));
+        let flag = self.flag("--manage-webhooks", Some("OPGATE_MANAGE_WEBHOOKS"));
         flag.is_some_and(|value| value != "false")
     }
 

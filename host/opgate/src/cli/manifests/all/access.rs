@@ -112,7 +112,7 @@ impl Installation {
     /// What the servers may do in the cluster, besides reading for policies: change their own webhook
     /// configuration. They find it by its label.
     pub(in crate::cli::manifests) fn cluster_rules(&self) -> Vec<Value> {
-        if self.registration == Registrar::ByHand && self.certificates != Certificates::SelfManaged
+        if self.registration == Registrar::Manual && self.certificates != Certificates::SelfManaged
         {
             return Vec::new();
         }

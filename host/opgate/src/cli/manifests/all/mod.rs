@@ -58,17 +58,17 @@ pub(super) struct InstallationArgs {
     /// Namespace, and name of the Service and of everything else that has no other name
     #[arg(long, value_name = "NAMESPACE/SERVICE", value_parser = installation, default_value = "opgate-system/opgate")]
     installation: (String, String),
-    /// Who keeps the serving certificate
-    #[arg(long, value_name = "WHO", default_value = "self-managed")]
+    /// How the serving certificate is issued and renewed
+    #[arg(long, value_name = "MODE", default_value = "self-managed")]
     certificates: Certificates,
-    /// Who registers the webhooks
-    #[arg(long, value_name = "WHO", default_value = "leader")]
+    /// How the webhooks are registered
+    #[arg(long, value_name = "MODE", default_value = "managed")]
     registration: Registrar,
     /// Number of servers
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=100))]
     replicas: u16,
-    /// What else to print; may be repeated
-    #[arg(long, value_name = "WHAT")]
+    /// Additional objects to print; may be repeated
+    #[arg(long, value_name = "KIND")]
     with: Vec<Extra>,
     /// Addresses from which API servers reach the webhook port, or `any`; may be repeated [default: no network policy]
     #[arg(long, value_name = "CIDR", value_parser = api_server)]
@@ -91,9 +91,9 @@ pub(super) struct InstallationArgs {
     /// Additional label of every object; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
-    /// Namespace that the cluster does not have: print no roles in it; may be repeated
+    /// Omit roles in this namespace, which does not exist; may be repeated
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
-    absent: Vec<String>,
+    skip_roles_in: Vec<String>,
 }
 
 /// Who keeps the serving certificate.
@@ -111,9 +111,9 @@ pub(super) enum Certificates {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Registrar {
     /// The leader of the servers, once they are ready, and whenever the configuration changes
-    Leader,
+    Managed,
     /// You: `opgate manifests webhook` prints them
-    ByHand,
+    Manual,
 }
 
 /// The namespace of RukPak.
@@ -196,7 +196,7 @@ impl InstallationArgs {
             return Err(Failure::usage(anyhow::anyhow!(why)));
         }
         let (namespace, name) = self.installation;
-        let mut absent: BTreeSet<_> = self.absent.into_iter().collect();
+        let mut absent: BTreeSet<_> = self.skip_roles_in.into_iter().collect();
         if !self.with.contains(&Extra::Rukpak) {
             // Few clusters have RukPak, and a Role cannot be applied where its namespace is missing.
             absent.insert(RUKPAK.to_owned());

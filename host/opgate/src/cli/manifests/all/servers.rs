@@ -18,7 +18,7 @@ const MEMORY: &str = "512Mi";
 /// for a moment only.
 const CPU: &str = "250m";
 
-/// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (15) and `--grace` (10) together.
+/// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (15) and `--grace-period` (10) together.
 const END: u32 = 30;
 
 /// What the image is built for.
@@ -196,8 +196,8 @@ impl Installation {
                 arguments.extend(["--certificates", "files", "--tls-dir", "/tls"]);
             }
         }
-        if self.registration == Registrar::Leader {
-            arguments.push("--follow-registration");
+        if self.registration == Registrar::Managed {
+            arguments.push("--manage-webhooks");
         }
         arguments.extend(self.client_ca.iter().flat_map(ClientCa::arguments));
         arguments.into_iter().map(str::to_owned).collect()

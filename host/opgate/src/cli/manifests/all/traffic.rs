@@ -13,7 +13,7 @@ impl Installation {
     /// The webhook configuration without a webhook, which the servers may fill in: the label and the annotation
     /// say that it is theirs.
     pub(in crate::cli::manifests) fn webhook_configuration(&self) -> Option<Value> {
-        if self.registration == Registrar::ByHand {
+        if self.registration == Registrar::Manual {
             return None;
         }
         let mut metadata = self.cluster_wide(&self.name);

@@ -226,7 +226,7 @@ pub(super) fn files(policies: &[&Policy], installation: &Installation) -> Result
     let with = |certificates, monitoring| Installation {
         namespace: NAMESPACE.to_owned(),
         api_servers: ApiServers::Any,
-        registration: Registrar::Leader,
+        registration: Registrar::Managed,
         replicas: installation.replicas.max(2),
         certificates,
         monitoring,

@@ -92,7 +92,7 @@ pub(super) fn files(
     let installation = Installation {
         image: pinned(&installation.image),
         certificates: Certificates::SelfManaged,
-        registration: Registrar::Leader,
+        registration: Registrar::Managed,
         monitoring: false,
         ..installation.clone()
     };

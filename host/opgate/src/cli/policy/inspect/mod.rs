@@ -61,7 +61,7 @@ pub(super) struct Inspect {
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
     /// Name of a configured policy, file of a component, source folder, or reference (`oci://HOST/REPOSITORY@sha256:…`)
     policy: String,

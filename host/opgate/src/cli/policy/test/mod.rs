@@ -53,7 +53,7 @@ pub(super) struct Test {
     #[arg(long, short, value_name = "TEXT")]
     filter: Option<String>,
     /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
     /// Run the tests of the language itself (`cargo test`, `npm test`, …) before the cases
     #[arg(long)]

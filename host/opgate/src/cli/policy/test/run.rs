@@ -334,7 +334,7 @@ impl Runner {
         let notes = notes.filter_map(|(key, value)| Some((key.strip_prefix(&own)?, value)));
         let expected = |key: &str| case.notes.as_ref().is_some_and(|notes| notes.contains_key(key));
         // The host adds one itself.
-        let notes = notes.filter(|(key, _)| *key != "not-evaluated" || expected(key));
+        let notes = notes.filter(|(key, _)| *key != "skipped-rules" || expected(key));
         let denied = decision.denial.map(|denial| denial.reason);
         Ok(Answer {
             findings: decision.violations.into_iter().map(finding).collect(),
