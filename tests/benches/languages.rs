@@ -108,7 +108,7 @@ fn review() -> String {
 
 fn load(component: &Path, cache: Option<PathBuf>) -> Set {
     let policy = json!({
-        "name": "measured", "module": component, "cluster": ["v1/namespaces"],
+        "name": "measured", "module": component, "allowedReads": ["v1/namespaces"],
         "limits": {"time": "1s"},
     });
     let configuration =

@@ -374,7 +374,7 @@ fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
             ],
         ),
         (
-            format!("{head}{policy}    cluster: [configmaps]\n"),
+            format!("{head}{policy}    allowedReads: [configmaps]\n"),
             vec!["5:15: \"configmaps\" is not of the form group/version/resource"],
         ),
         (
@@ -441,7 +441,7 @@ policies:
     settings: {}
     limits: {memory: 32Mi, time: 100ms, concurrency: 4}
     exclude: {namespaces: [kube-system], users: []}
-    cluster: [operators.coreos.com/v1/operatorgroups]
+    allowedReads: [operators.coreos.com/v1/operatorgroups]
   - name: again
     module: builtin:bundle-immutability
     mode: off

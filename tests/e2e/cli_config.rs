@@ -260,10 +260,10 @@ fn what_the_loader_refuses_the_schema_refuses() {
         format!(
             "{HEAD}{policy}  match: {{namespaceSelector: {{matchExpressions: [{{key: a}}]}}}}\n"
         ),
-        format!("{HEAD}{policy}  cluster: [configmaps]\n"),
-        format!("{HEAD}{policy}  cluster: [a/b/c/d]\n"),
-        format!("{HEAD}{policy}  customResources: [\"*\"]\n"),
-        format!("{HEAD}{policy}  customResources: [widgets]\n"),
+        format!("{HEAD}{policy}  allowedReads: [configmaps]\n"),
+        format!("{HEAD}{policy}  allowedReads: [a/b/c/d]\n"),
+        format!("{HEAD}{policy}  allowedSamples: [\"*\"]\n"),
+        format!("{HEAD}{policy}  allowedSamples: [widgets]\n"),
     ] {
         write(&folder, "opgate.yaml", &text);
         let output = opgate(folder.path(), &["config", "validate", "opgate.yaml"]);

@@ -425,7 +425,7 @@ async fn a_policy_gets_nothing_that_it_did_not_declare() {
     cluster.apply("", "v1", "secrets", secret);
     let module: PathBuf = hostile("reads-cluster");
     let policy = json!({
-        "name": "curious", "module": module, "cluster": ["v1/namespaces", "v1/secrets"],
+        "name": "curious", "module": module, "allowedReads": ["v1/namespaces", "v1/secrets"],
         "limits": {"time": "20s"},
     });
     let kubeconfig = cluster.kubeconfig();

@@ -149,7 +149,7 @@ fn each_part_of_the_configuration_shows_where_it_counts() {
         ),
         (
             "policies: [{name: crd-upgrade}]",
-            "policies: [{name: crd-upgrade, customResources: [widgets.example.com]}]",
+            "policies: [{name: crd-upgrade, allowedSamples: [widgets.example.com]}]",
             &["permissions", "policies"],
             "/permissions/0/group",
             json!("example.com"),

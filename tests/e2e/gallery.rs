@@ -52,7 +52,7 @@ fn entry(policy: &Policy, settings: &Value) -> Value {
     json!({
         "name": policy.name,
         "module": example(policy.name),
-        "cluster": granted.collect::<Vec<_>>(),
+        "allowedReads": granted.collect::<Vec<_>>(),
         "rules": rules,
         "settings": settings,
         "limits": {"time": "20s"},

@@ -154,7 +154,7 @@ async fn what_is_not_granted_is_not_asked_for() {
     for (asked, why) in [
         (
             "widgets.example.com/v1",
-            "NotGranted(\"widgets.example.com may not be listed: add it to `customResources` of the policy in the configuration\")",
+            "NotGranted(\"widgets.example.com may not be listed: add it to `allowedSamples` of the policy in the configuration\")",
         ),
         ("secrets./v1", "Unavailable(\"secrets. is not a custom resource\")"),
         ("secrets/v1", "Unavailable(\"secrets. is not a custom resource\")"),

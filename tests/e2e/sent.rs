@@ -1,5 +1,5 @@
-//! What API servers send with the default configuration: the table in docs/operate.md and the
-//! permissions beside it say what the binary says.
+//! What API servers send with the default configuration: the table in docs/operate/webhook-requests.md
+//! and the roles in docs/operate/permissions.md match the output of the binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,14 +9,10 @@ use serde_json::Value;
 
 use crate::BINARY;
 
-/// docs/operate.md from a heading to the next one of the same level or above.
-fn section(heading: &str) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate.md");
-    let text = std::fs::read_to_string(file).unwrap();
-    let (_, rest) = text.split_once(&format!("\n{heading}\n")).unwrap();
-    let ends = |line: &&str| line.starts_with("## ") || line.starts_with("### ");
-    let lines: Vec<_> = rest.lines().take_while(|line| !ends(line)).collect();
-    lines.join("\n")
+/// A page of docs/operate.
+fn page(name: &str) -> String {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate");
+    std::fs::read_to_string(directory.join(name)).unwrap()
 }
 
 /// The JSON that a command prints, in a folder with a CA.
@@ -58,8 +54,8 @@ fn the_documents_list_the_webhooks_of_the_default_configuration() {
         format!("| `{name}` | {} | `{policy}` |", requests.join("; "))
     });
     let webhooks: Vec<_> = webhooks.collect();
-    let section = section("### What the API server sends");
-    let documented = section.lines().filter(|line| line.starts_with("| `v"));
+    let page = page("webhook-requests.md");
+    let documented = page.lines().filter(|line| line.starts_with("| `v"));
     // The other columns are for people.
     let documented = documented.map(|line| {
         let cells: Vec<_> = line.split('|').take(4).collect();
@@ -86,8 +82,8 @@ type Roles = BTreeMap<(String, String), Value>;
 fn the_documented_roles_are_those_that_are_printed() {
     let items = |list: Value| list["items"].as_array().unwrap().clone();
     let printed = roles(&items(printed(&["manifests", "rbac", "--output", "json"])));
-    let section = section("### Permissions");
-    let blocks = section.split("\n\n").filter(|block| block.starts_with("    apiVersion: "));
+    let page = page("permissions.md");
+    let blocks = page.split("\n\n").filter(|block| block.starts_with("    apiVersion: "));
     let documented = |block: &str| {
         let lines: Vec<_> = block.lines().map(|line| line.strip_prefix("    ").unwrap()).collect();
         let documents = lines.join("\n");
@@ -121,8 +117,8 @@ fn the_documented_resources_are_those_that_rules_read() {
             resources.into_iter().filter(|resource| !resource.starts_with("opgate.dev/"));
         read.extend(of_servers.map(|resource| resource.rsplit('/').next().unwrap().to_owned()));
     }
-    let section = section("### Permissions");
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let page = page("permissions.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.filter(|row| !row.starts_with("--"));
     let cells = rows.map(|row| row.split('|').next().unwrap());
     let words = cells.flat_map(|cell| cell.split('`').filter(|word| !word.contains([' ', ','])));

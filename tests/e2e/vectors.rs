@@ -222,7 +222,7 @@ fn configuration(policy: &Policy, case: &Case) -> String {
             "name": policy.name,
             "rules": rules,
             "settings": settings,
-            "customResources": GROUPS.map(|group| format!("*.{group}")),
+            "allowedSamples": GROUPS.map(|group| format!("*.{group}")),
             "limits": {"time": "20s"},
         }],
     });

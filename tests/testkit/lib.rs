@@ -95,8 +95,8 @@ pub fn samples(granted: &[&str], settings: &Value) -> Value {
     let limits = json!({"time": "10s"});
     let secrets = ["v1/secrets"];
     json!({
-        "name": "samples", "module": hostile("samples"), "limits": limits, "cluster": secrets,
-        "customResources": granted, "settings": settings,
+        "name": "samples", "module": hostile("samples"), "limits": limits, "allowedReads": secrets,
+        "allowedSamples": granted, "settings": settings,
     })
 }
 
@@ -116,7 +116,7 @@ pub fn polls() -> Value {
         "v1/componentstatuses",
     ];
     let limits = json!({"time": "20s"});
-    json!({"name": "polls", "module": hostile("polls"), "cluster": granted, "limits": limits})
+    json!({"name": "polls", "module": hostile("polls"), "allowedReads": granted, "limits": limits})
 }
 
 /// A CREATE of a Bundle, as an API server sends it.

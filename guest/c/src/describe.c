@@ -314,34 +314,34 @@ static opgate_text schema_of(const opgate_policy *policy, opgate_rules rules) {
     }
     needs_cluster |= rule->samples || (rule->reads != NULL && rule->reads[0] != NULL);
     if (rule->may_skip) {
-      needs = "what is not known of the folder";
+      needs = "files that are not available";
     }
   }
   if (needs_cluster) {
-    needs = "objects of the cluster that are not available";
+    needs = "cluster objects that are not available";
   }
   opgate_text of_requests = OPGATE_TEXT("");
   if (judges_requests(policy)) {
     of_requests = opgate_format(
-        "\"ratcheting\":{\"description\":\"Leave out findings about what an UPDATE does not change.\",\"type\":\"boolean\",\"default\":true},"
+        "\"ratcheting\":{\"description\":\"Omit violations in fields that an UPDATE does not change.\",\"type\":\"boolean\",\"default\":true},"
         "\"exempt\":{\"description\":\"Identities to which no rule%.*s applies.\"," CLOSED "{\"users\":" LIST ",\"groups\":" LIST "}},",
         OPGATE_ARG(never));
   }
-  opgate_text context = OPGATE_TEXT("");
+  opgate_text skipped = OPGATE_TEXT("");
   if (needs != NULL) {
-    context = opgate_format(
-        "\"context\":{" CLOSED "{\"missing\":{\"description\":\"What to do where a rule needs %s: leave it out, or warn that it was not "
-        "evaluated.\",\"enum\":[\"skip\",\"warn\"],\"default\":\"skip\"}}},",
+    skipped = opgate_format(
+        ",\"skippedRules\":{\"description\":\"Whether to warn of a rule that is skipped because it needs %s.\","
+        "\"enum\":[\"omit\",\"warn\"],\"default\":\"omit\"}",
         needs);
   }
   opgate_text own = own_settings(policy->settings);
   return opgate_format(
       "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"title\":\"Settings of the policy %s\"," CLOSED "{%.*s"
       "\"messages\":{" CLOSED "{\"prefixRuleId\":{\"description\":\"Put the rule's id before its message.\",\"type\":\"boolean\","
-      "\"default\":false}}},%.*s"
+      "\"default\":false}%.*s}},"
       "\"rules\":{\"description\":\"Levels that the configuration gives to rules; written by the host.\",\"type\":\"object\","
       "\"readOnly\":true}%s%.*s}}",
-      policy->name, OPGATE_ARG(of_requests), OPGATE_ARG(context), own.len > 0 ? "," : "", OPGATE_ARG(own));
+      policy->name, OPGATE_ARG(of_requests), OPGATE_ARG(skipped), own.len > 0 ? "," : "", OPGATE_ARG(own));
 }
 
 void opgate_describe(const opgate_policy *policy, wit_descriptor_t *descriptor) {

@@ -315,7 +315,7 @@ static void sort_skipped(opgate_report *report) {
 }
 
 static void warn_of_skipped(opgate_report *report) {
-  if (report->skipped_len == 0 || !is_text(opgate_text_at(report->review->settings, "/context/missing"), "warn")) {
+  if (report->skipped_len == 0 || !is_text(opgate_text_at(report->review->settings, "/messages/skippedRules"), "warn")) {
     return;
   }
   for (size_t i = 0; i < report->skipped_len; i++) {

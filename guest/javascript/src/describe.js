@@ -90,7 +90,7 @@ function schema(policy) {
   const common = {};
   if (policy.routes.some((route) => !isOfAFile(route.on))) {
     common.ratcheting = {
-      description: 'Leave out findings about what an UPDATE does not change.',
+      description: 'Omit violations in fields that an UPDATE does not change.',
       type: 'boolean',
       default: true,
     };
@@ -98,21 +98,19 @@ function schema(policy) {
     const but = never.length > 0 ? ` but ${never.join(' and ')}` : '';
     common.exempt = object({ users: TEXTS, groups: TEXTS }, `Identities to which no rule${but} applies.`);
   }
+  const needs = needsCluster(policy)
+    ? 'cluster objects that are not available'
+    : policy.rules.some((rule) => rule.maySkip) && 'files that are not available';
   common.messages = object({
     prefixRuleId: { description: "Put the rule's id before its message.", type: 'boolean', default: false },
-  });
-  const needs = needsCluster(policy)
-    ? 'objects of the cluster that are not available'
-    : policy.rules.some((rule) => rule.maySkip) && 'what is not known of the folder';
-  if (needs) {
-    common.context = object({
-      missing: {
-        description: `What to do where a rule needs ${needs}: leave it out, or warn that it was not evaluated.`,
-        enum: ['skip', 'warn'],
-        default: 'skip',
+    ...(needs && {
+      skippedRules: {
+        description: `Whether to warn of a rule that is skipped because it needs ${needs}.`,
+        enum: ['omit', 'warn'],
+        default: 'omit',
       },
-    });
-  }
+    }),
+  });
   common.rules = {
     description: 'Levels that the configuration gives to rules; written by the host.',
     type: 'object',

@@ -182,7 +182,7 @@ export class Report {
     const { settings } = this.#review;
     // A rule that is off is not skipped.
     const skipped = this.#skipped.filter(({ rule }) => this.isOn(rule)).sort((a, b) => byPlace(a.rule.id, b.rule.id));
-    if (skipped.length > 0 && at(settings, '/context/missing') === 'warn') {
+    if (skipped.length > 0 && at(settings, '/messages/skippedRules') === 'warn') {
       for (const { rule, field, why, isPart } of skipped) {
         // Without a cluster, a rule that the configuration sets to deny would deny every request.
         if (this.#configured(rule) === 'deny') continue;

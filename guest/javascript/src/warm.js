@@ -36,7 +36,7 @@ export function warmUp() {
   const exempt = { users: ['x'], groups: ['y'] };
   for (const [operation, old, settings] of [
     ['create', undefined, {}],
-    ['update', document('b'), { two: true, exempt, messages: { prefixRuleId: true }, context: { missing: 'warn' } }],
+    ['update', document('b'), { two: true, exempt, messages: { prefixRuleId: true, skippedRules: 'warn' } }],
   ]) {
     const review = new Review(new Request(operation, parts), document('a'), old, new Document(new Plain(settings)));
     judge(WARM, review, 1n);

@@ -45,6 +45,6 @@ test('a policy of files has fewer common settings', () => {
   const of = (settings) => describe(policy({ name: 't', title: 't', rules, routes: [{ on: file, judge }], settings }));
   const { properties } = JSON.parse(of({ own: { type: 'string' } }).settingsSchema);
   assert.deepEqual(Object.keys(properties), ['messages', 'context', 'rules', 'own']);
-  assert.match(properties.context.properties.missing.description, /needs what is not known of the folder/);
+  assert.match(properties.messages.properties.skippedRules.description, /needs files that are not available/);
   assert.throws(() => of({ rules: {} }), /all policies have the setting rules/);
 });

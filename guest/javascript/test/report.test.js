@@ -66,7 +66,7 @@ test('what was not looked at is said', () => {
   };
   const skipped = [{ rule: 'T-1', reason: 'all is missing' }, { rule: 'T-2', reason: 'in part: half is missing' }];
   assert.deepEqual(report({}, fill).skipped, skipped);
-  const { violations } = report({ context: { missing: 'warn' }, rules: { 'T-1': 'deny' } }, fill);
+  const { violations } = report({ messages: { skippedRules: 'warn' }, rules: { 'T-1': 'deny' } }, fill);
   assert.deepEqual(violations.map((it) => [it.level, it.field, it.message]), [['warn', 'spec', 'T-2 was evaluated in part: half is missing']]);
 });
 

@@ -159,7 +159,7 @@ def test_rules_without_an_answer_are_skipped() -> None:
 
         return lambda _, r: r.answer([one], "ConfigMaps", ask)
 
-    warns = {"context": {"missing": "warn"}}
+    warns = {"messages": {"skippedRules": "warn"}}
     for error, reason in ((Absent, ""), (Unavailable, ": why")):
         found = verdict(policy(one), asks(error), settings=warns)
         assert [s.reason for s in found.skipped] == [f"the cluster's ConfigMaps are not available{reason}"]

@@ -97,7 +97,7 @@ impl Policy {
         let mut properties = Vec::new();
         if self.routes.iter().any(|route| !route.on.is_of_a_file()) {
             properties.push(
-                r#""ratcheting":{"description":"Leave out findings about what an UPDATE does not change.","type":"boolean","default":true}"#.to_owned(),
+                r#""ratcheting":{"description":"Omit violations in fields that an UPDATE does not change.","type":"boolean","default":true}"#.to_owned(),
             );
             let never: Vec<_> = rules.iter().filter(|rule| !rule.exempts).map(|r| r.id).collect();
             let but = if never.is_empty() {
@@ -109,19 +109,18 @@ impl Policy {
                 r#""exempt":{{"description":"Identities to which no rule{but} applies.","type":"object","additionalProperties":false,"properties":{{"users":{text},"groups":{text}}}}}"#,
             ));
         }
-        properties.push(
-            r#""messages":{"type":"object","additionalProperties":false,"properties":{"prefixRuleId":{"description":"Put the rule's id before its message.","type":"boolean","default":false}}}"#.to_owned(),
-        );
         let needs = if rules.iter().any(|rule| rule.needs_cluster()) {
-            Some("objects of the cluster that are not available")
+            Some("cluster objects that are not available")
         } else {
-            rules.iter().any(|rule| rule.may_skip).then_some("what is not known of the folder")
+            rules.iter().any(|rule| rule.may_skip).then_some("files that are not available")
         };
-        if let Some(needs) = needs {
-            properties.push(format!(
-                r#""context":{{"type":"object","additionalProperties":false,"properties":{{"missing":{{"description":"What to do where a rule needs {needs}: leave it out, or warn that it was not evaluated.","enum":["skip","warn"],"default":"skip"}}}}}}"#,
-            ));
-        }
+        let skipped = needs.map(|needs| format!(
+            r#","skippedRules":{{"description":"Whether to warn of a rule that is skipped because it needs {needs}.","enum":["omit","warn"],"default":"omit"}}"#,
+        ));
+        properties.push(format!(
+            r#""messages":{{"type":"object","additionalProperties":false,"properties":{{"prefixRuleId":{{"description":"Put the rule's id before its message.","type":"boolean","default":false}}{}}}}}"#,
+            skipped.unwrap_or_default(),
+        ));
         properties.push(
             r#""rules":{"description":"Levels that the configuration gives to rules; written by the host.","type":"object","readOnly":true}"#.to_owned(),
         );

@@ -398,7 +398,7 @@ impl<'r> Report<'r> {
         skipped.retain(|missing| self.is_on(missing.rule));
         skipped.sort_by_key(|missing| missing.rule.place());
         let settings = self.review.settings;
-        if !skipped.is_empty() && settings.text_or_empty("/context/missing") == "warn" {
+        if !skipped.is_empty() && settings.text_or_empty("/messages/skippedRules") == "warn" {
             // Without a cluster, a rule that the configuration sets to deny would deny every
             // request.
             for missing in &skipped {
@@ -695,7 +695,7 @@ mod tests {
         };
         assert_eq!(skipped(&verdict), ["T-1: all is missing", "T-2: in part: half is missing"]);
         assert!(verdict.violations.is_empty());
-        let verdict = report(r#"{"context": {"missing": "warn"}, "rules": {"T-1": "deny"}}"#, fill);
+        let verdict = report(r#"{"messages": {"skippedRules": "warn"}, "rules": {"T-1": "deny"}}"#, fill);
         assert_eq!(skipped(&verdict).len(), 2);
         let [warning] = &verdict.violations[..] else { panic!("{verdict:?}") };
         assert_eq!(warning.message, "T-2 was evaluated in part: half is missing");

@@ -1,4 +1,4 @@
-//! The objects of an installation, by `opgate manifests all`, or by hand as docs/operate.md has them.
+//! The objects of an installation, by `opgate manifests all`, or manually as docs/operate has them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

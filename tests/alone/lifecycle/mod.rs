@@ -60,7 +60,7 @@ async fn the_fake_api_server_never_notices() {
     Story::begin(Cluster::fake().await, Way::Printed).run().await;
 }
 
-/// As docs/operate.md has it, for whoever wants to write every object himself.
+/// As docs/operate has it, for administrators who write every object manually.
 #[tokio::test(flavor = "multi_thread")]
 async fn by_hand_a_real_api_server_never_notices() {
     let _turn = turn().await;

@@ -472,8 +472,11 @@ fn the_configuration_is_the_one_that_is_given() {
 #[test]
 fn alerts_are_about_documented_metrics() {
     let objects = all(&["--with", "monitoring"]);
-    let pages =
-        [include_str!("../../../docs/operate.md"), include_str!("../../../docs/certificates.md")];
+    let pages = [
+        include_str!("../../../docs/operate/troubleshooting.md"),
+        include_str!("../../../docs/operate/metrics.md"),
+        include_str!("../../../docs/certificates.md"),
+    ];
     let mut expressions = Vec::new();
     texts_at(only(&objects, "PrometheusRule"), "expr", &mut expressions);
     assert!(expressions.len() > 10);

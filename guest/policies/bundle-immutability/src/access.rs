@@ -1,4 +1,4 @@
-//! Who may write BundleDeployments.
+//! Users who can write BundleDeployments.
 
 use opgate_sdk::identities::is_collector;
 use opgate_sdk::{Operation, Report, Review, rule, rules};
@@ -10,31 +10,31 @@ rules![RPK_24];
 rule! {
     /// only the configured users and groups write BundleDeployments
     ///
-    /// Who creates, updates or deletes a BundleDeployment, of `v1alpha1` or `v1alpha2`, is in
-    /// `rukpak.allowedUsers` or a member of a group in `rukpak.allowedGroups`. The rule is off
-    /// until one of these settings is there; an empty list allows nobody. A level in `rules` does
-    /// not replace them: with it alone the rule finds nothing.
+    /// The user who creates, updates or deletes a BundleDeployment, of `v1alpha1` or `v1alpha2`, is
+    /// in `rukpak.allowedUsers` or a member of a group in `rukpak.allowedGroups`. The rule is off
+    /// until one of these settings is set; an empty list allows no user. A level in `rules` does
+    /// not replace the settings: without them the rule reports nothing.
     ///
-    /// The rule never rejects RukPak's users (`identities.rukpak`, or those of the profile:
+    /// The rule always accepts RukPak's users (`identities.rukpak`, or those of the profile:
     /// `core-admin` and `helm-provisioner-admin` of `openshift-rukpak`, or of `rukpak-system` under
-    /// `upstream`) and service accounts of the namespaces in `rukpak.controllerNamespaces`. Where
+    /// `upstream`) and service accounts of the namespaces in `rukpak.controllerNamespaces`. If
     /// these namespaces are set, RukPak's users count only if `identities.rukpak` is set, or if the
     /// server has found RukPak in the cluster. The garbage collector and the namespace controller
-    /// of Kubernetes and `system:kube-controller-manager` may update and delete, not create. The
-    /// setting `exempt` does not apply, and what an UPDATE changes makes no difference. Writes of
-    /// the status are not judged, and neither are the objects of a cluster that `opgate check`
-    /// finds there: nobody knows who wrote them.
+    /// of Kubernetes and `system:kube-controller-manager` can update and delete, but not create.
+    /// The setting `exempt` does not apply, and the rule evaluates every UPDATE, regardless of its
+    /// changes. Writes of the status are not evaluated. Existing objects that `opgate check` reads
+    /// from a cluster are not evaluated either, because their writers are unknown.
     ///
     /// # Why
     ///
     /// A BundleDeployment installs and removes objects in the whole cluster. OpenShift 4.12,
-    /// Operators, *BundleDeployment* warns to give access to this API only to those who need it.
+    /// Operators, *BundleDeployment*, warns to grant access to this API only to users who need it.
     ///
     /// # Repair
     ///
-    /// Let a user or a member of the configured groups write the object, or add the user, a group
-    /// or the service account of your controller to the settings. `opgate check` writes as the user
-    /// `opgate:check`; turn the rule off in the configuration for checks.
+    /// Write the object as a configured user or as a member of a configured group, or add the user,
+    /// a group or the service account of your controller to the settings. `opgate check` writes as
+    /// the user `opgate:check`; turn the rule off in the configuration for checks.
     ///
     /// # Accepted
     ///
@@ -61,7 +61,7 @@ rule! {
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let settings = review.settings;
     let (users, groups) = ("/rukpak/allowedUsers", "/rukpak/allowedGroups");
-    // A configured level alone does not say who may write.
+    // A configured level alone does not define the allowed users.
     if review.is_stored() || !settings.has(users) && !settings.has(groups) {
         return;
     }
@@ -84,14 +84,14 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Whether the user is a controller that must be able to write: RukPak, a collector of Kubernetes, or
-/// whatever runs in a namespace that the settings name.
+/// Whether the user is a controller that must be able to write: RukPak, a garbage collector of
+/// Kubernetes, or a service account in a namespace that the settings name.
 fn is_controller(review: &Review<'_>) -> bool {
     let Review { request, settings, .. } = *review;
     let account = request.user().username.strip_prefix("system:serviceaccount:");
     let namespace = account.and_then(|account| account.split_once(':')).map(|(ns, _)| ns);
     let namespaces = "/rukpak/controllerNamespaces";
-    // Namespaces that somebody names stand in the place of a list that nobody has.
+    // Configured namespaces replace the list of RukPak's users in the profile.
     let by_name = settings.has("/identities/rukpak") || !settings.has(namespaces);
     (by_name && review.identities().is_rukpak(request))
         || is_collector(request)

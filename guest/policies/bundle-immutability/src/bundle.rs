@@ -1,7 +1,7 @@
-//! Bundles: the spec never changes (RPK-01), and what is created is sound.
+//! Bundles: the spec never changes (RPK-01), and new Bundles are valid.
 //!
-//! Upstream looks no further where the spec changed. Where the configuration lets the change pass,
-//! what it changes must be as sound as in a new Bundle.
+//! Upstream runs no further checks if the spec changed. If the configuration allows the change, the
+//! changed fields must be as valid as in a new Bundle.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Operation, Report, Review, Shape, rule, rules};
@@ -27,25 +27,25 @@ rule! {
     /// the spec of a Bundle is semantically the same before and after an UPDATE
     ///
     /// All of `spec` counts, in Bundles that a user creates and in those that a BundleDeployment
-    /// generates. The rule compares as Kubernetes does: an absent field equals its empty value, and
-    /// the order of keys and keys that the API does not know make no difference. The order of a
-    /// list, the spelling of a path, and whether `image`, `git`, `upload` or `http` is there at all
-    /// make a difference. Metadata and status may change. Nobody is exempt, and a Bundle that is
-    /// being deleted is judged like any other.
+    /// generates. The rule compares like Kubernetes: an absent field equals its empty value, and
+    /// the order of keys and unknown keys make no difference. The order of a list, the spelling of
+    /// a path, and the presence of `image`, `git`, `upload` or `http` make a difference. Metadata
+    /// and status can change. No user is exempt, and the rule also evaluates a Bundle that is being
+    /// deleted.
     ///
-    /// Where this rule denies, no other rule judges the UPDATE. Where the configuration sets it to
-    /// `warn` or `off`, the other rules judge what the UPDATE changes.
+    /// If this rule denies the UPDATE, no other rule evaluates it. If the configuration sets this
+    /// rule to `warn` or `off`, the other rules evaluate the changed fields.
     ///
     /// # Why
     ///
-    /// A Bundle stands for one piece of content, and whoever refers to it relies on that. RukPak
-    /// unpacks it as it was created, and its webhook rejects changes; see OpenShift 4.12,
+    /// A Bundle represents fixed content, and objects that refer to it rely on that. RukPak unpacks
+    /// the content of the Bundle as created, and its webhook rejects changes; see OpenShift 4.12,
     /// Operators, *Bundle immutability*.
     ///
     /// # Repair
     ///
-    /// Create another Bundle with the new content. For content that moves on, change the template
-    /// of a BundleDeployment: it pivots to a new Bundle.
+    /// Create another Bundle with the new content. To replace the content over time, change the
+    /// template of a BundleDeployment: it pivots to a new Bundle.
     ///
     /// # Accepted
     ///
@@ -130,22 +130,22 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// the source type is a known one and names the source that is set
+    /// the source type is known and names the source that is set
     ///
-    /// `spec.source.type` of a new Bundle is the name of a source that is there: `image`, `git`,
-    /// `configMaps`, `upload` or `http`, spelled exactly so. The rule says nothing where RPK-02,
-    /// RPK-03 or RPK-04 found the source missing, where there is no type (RPK-11), and where there
-    /// is no source at all (RPK-09).
+    /// `spec.source.type` of a new Bundle is the name of a source that is set: `image`, `git`,
+    /// `configMaps`, `upload` or `http`, with this exact spelling. The rule reports nothing if
+    /// RPK-02, RPK-03 or RPK-04 reports a missing source, if the type is missing (RPK-11), or if no
+    /// source is set (RPK-09).
     ///
     /// # Why
     ///
-    /// RukPak's webhook and CRD let any text pass as the type. Unpacking then fails, because there
-    /// is no source of that type, and the spec of the Bundle cannot be corrected. OpenShift 4.12,
-    /// Operators, *Bundle* and *Bundle immutability* show types and sources that fit.
+    /// RukPak's webhook and CRD accept any text as the type. Unpacking then fails, because there is
+    /// no source of that type, and the spec of the Bundle cannot be corrected. OpenShift 4.12,
+    /// Operators, *Bundle* and *Bundle immutability*, show matching types and sources.
     ///
     /// # Repair
     ///
-    /// Set `spec.source.type` to the key beside it that has the content.
+    /// Set `spec.source.type` to the key in `spec.source` that has the content.
     ///
     /// # Accepted
     ///
@@ -168,10 +168,10 @@ rule! {
     }
 }
 
-/// Where RPK-02, RPK-03 or RPK-04 already says so, the caller does not ask.
+/// The caller does not call this if RPK-02, RPK-03 or RPK-04 reports the missing source.
 fn type_names_source(object: &Document, report: &mut Report<'_>) {
     let pointer = "/spec/source/type";
-    // What is there and is no text is no known type either.
+    // A value that is not a text is not a known type either.
     let other = || object.raw(pointer).filter(|_| object.has(pointer)).unwrap_or_default();
     let kind = object.text(pointer);
     let kind = kind.unwrap_or_else(|| String::from_utf8_lossy(&other()).into_owned());

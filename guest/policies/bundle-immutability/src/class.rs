@@ -1,4 +1,4 @@
-//! The provisioner class: it is there, beside a source, well formed and known.
+//! The provisioner class: it is set together with a source, well-formed and known.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, names, rule, rules};
@@ -11,7 +11,7 @@ rules![RPK_12, RPK_13, RPK_16];
 /// Provisioners that RukPak ships, OCP 4.15 L21008-21012.
 const KNOWN_PROVISIONERS: [&str; 2] = ["core-rukpak-io-plain", "core-rukpak-io-registry"];
 
-/// All that is asked of the class at the pointer.
+/// Checks all rules for the class at the pointer.
 pub(crate) fn judge(
     object: &Document,
     pointer: &str,
@@ -33,23 +33,23 @@ rule! {
     ///
     /// In a Bundle and in a `v1alpha2` BundleDeployment, `spec.provisionerClassName` is a text that
     /// is not empty, and `spec.source` is set. In a `v1alpha1` BundleDeployment,
-    /// `spec.provisionerClassName` is such a text, and where `spec.template` is set, so are
-    /// `spec.template.spec.provisionerClassName` and `spec.template.spec.source`. A class inside of
-    /// `source` does not count. On UPDATE the rule judges a field that changes; with
-    /// `ratcheting: false` also one that does not, unless the object is being deleted. A template
-    /// that is new is judged in full. Where RPK-01 denies the UPDATE of a Bundle, the rule judges
-    /// nothing.
+    /// `spec.provisionerClassName` is such a text, and if `spec.template` is set, so are
+    /// `spec.template.spec.provisionerClassName` and `spec.template.spec.source`. A class inside
+    /// `source` does not count. On UPDATE the rule evaluates a field that changes; with
+    /// `ratcheting: false` also an unchanged field, unless the object is being deleted. A new
+    /// template is evaluated as a whole. If RPK-01 denies the UPDATE of a Bundle, the rule is not
+    /// evaluated.
     ///
     /// # Why
     ///
-    /// A provisioner reconciles the objects that name its ID and no others, and a Bundle without a
-    /// source has no content. See OpenShift 4.12, Operators, *Provisioner* and the examples in
-    /// *Bundle* and *BundleDeployment*.
+    /// A provisioner reconciles only the objects that name its ID, and a Bundle without a source
+    /// has no content. See OpenShift 4.12, Operators, *Provisioner*, and the examples in *Bundle*
+    /// and *BundleDeployment*.
     ///
     /// # Repair
     ///
     /// Set the field that the message names; the class is `core-rukpak-io-plain` or
-    /// `core-rukpak-io-registry`, unless you have a provisioner of your own.
+    /// `core-rukpak-io-registry`, unless you use another provisioner.
     ///
     /// # Accepted
     ///
@@ -84,7 +84,7 @@ fn is_required(pointer: &str, report: &mut Report<'_>) {
     report.add(&RPK_12, field, message);
 }
 
-/// RPK-12 for a source that must stand beside a provisioner class.
+/// Checks RPK-12 for a source that must be set together with a provisioner class.
 pub(crate) fn source_is_there(object: &Document, pointer: &str, report: &mut Report<'_>) {
     if !object.has(pointer) {
         is_required(pointer, report);
@@ -96,19 +96,19 @@ rule! {
     ///
     /// `spec.provisionerClassName`, and `spec.template.spec.provisionerClassName` of a `v1alpha1`
     /// BundleDeployment, matches `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`: it starts and ends with a
-    /// letter or a digit. An empty class is left to RPK-12. On UPDATE the rule judges a field that
-    /// changes; with `ratcheting: false` also one that does not, unless the object is being
-    /// deleted. Where RPK-01 denies the UPDATE of a Bundle, the rule judges nothing.
+    /// letter or a digit. RPK-12 evaluates an empty class. On UPDATE the rule evaluates a field
+    /// that changes; with `ratcheting: false` also an unchanged field, unless the object is being
+    /// deleted. If RPK-01 denies the UPDATE of a Bundle, the rule is not evaluated.
     ///
     /// # Why
     ///
-    /// The class is the ID of a provisioner, and IDs have this form. The CRD of RukPak v0.16.0
-    /// demands the same, so that the Kubernetes API server rejects such an object as well. This
-    /// rule also finds it in files, before a cluster sees them.
+    /// The class is the ID of a provisioner, and IDs have this syntax. The CRD of RukPak v0.16.0
+    /// has the same requirement, so the Kubernetes API server also rejects such an object. This
+    /// rule also evaluates files, before you apply them to a cluster.
     ///
     /// # Repair
     ///
-    /// Write the ID of the provisioner exactly as it is, for example `core-rukpak-io-plain`.
+    /// Write the exact ID of the provisioner, for example `core-rukpak-io-plain`.
     ///
     /// # Accepted
     ///
@@ -147,21 +147,20 @@ rule! {
     /// `spec.provisionerClassName`, and `spec.template.spec.provisionerClassName` of a `v1alpha1`
     /// BundleDeployment, is one of the setting `rukpak.provisioners`; by default these are
     /// `core-rukpak-io-plain` and `core-rukpak-io-registry`. A list in the setting replaces the
-    /// default. RPK-12 and RPK-13 judge a class that is empty or not well formed. On UPDATE the
-    /// rule judges a field that changes; with `ratcheting: false` also one that does not, unless
-    /// the object is being deleted. Where RPK-01 denies the UPDATE of a Bundle, the rule judges
-    /// nothing.
+    /// default. RPK-12 and RPK-13 evaluate an empty or malformed class. On UPDATE the rule
+    /// evaluates a field that changes; with `ratcheting: false` also an unchanged field, unless the
+    /// object is being deleted. If RPK-01 denies the UPDATE of a Bundle, the rule is not evaluated.
     ///
     /// # Why
     ///
-    /// A provisioner reconciles only the objects that name its ID. Nothing happens to an object
-    /// with a class that nobody has, and no error says so. OpenShift 4.12, Operators, *Provisioner*
-    /// describes this.
+    /// A provisioner reconciles only the objects that name its ID. An object with an unknown class
+    /// is ignored, and no error is reported. OpenShift 4.12, Operators, *Provisioner*, describes
+    /// this.
     ///
     /// # Repair
     ///
-    /// Correct the class. Where another provisioner is installed, add its ID to
-    /// `rukpak.provisioners`, beside those that you still use.
+    /// Correct the class. If another provisioner is installed, add its ID to `rukpak.provisioners`,
+    /// next to the IDs that you still use.
     ///
     /// # Accepted
     ///

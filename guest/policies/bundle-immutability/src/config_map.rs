@@ -1,5 +1,5 @@
-//! ConfigMaps of RukPak's namespace: those that a Bundle refers to do not change, and stay. After
-//! rukpak v0.16.0 internal/webhook/configmaps.go.
+//! ConfigMaps of RukPak's namespace: a ConfigMap that a Bundle refers to does not change and is not
+//! deleted. After rukpak v0.16.0 internal/webhook/configmaps.go.
 
 use opgate_sdk::cluster::{Match, Query, ReadError};
 use opgate_sdk::go::quote;
@@ -11,9 +11,9 @@ use crate::targets::CONFIG_MAP;
 
 rules![RPK_19, RPK_20];
 
-/// What the host keeps of a message; more names would be cut.
+/// The maximum size of a message in the host, which cuts longer lists of names.
 const MESSAGE: usize = 4_096;
-/// Entries of Bundles that are looked at to count references.
+/// The maximum number of entries of Bundles that are read to count references.
 const ENTRIES: usize = 10_000;
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
@@ -31,21 +31,21 @@ rule! {
     /// a ConfigMap that a Bundle refers to is created immutable
     ///
     /// A new ConfigMap in the namespace of RukPak, `rukpak.systemNamespace` (`rukpak-system`), has
-    /// `immutable: true` where a Bundle with `spec.source.type: configMaps` names it under
-    /// `spec.source.configMaps[].configMap.name`. ConfigMaps of other namespaces are not judged.
+    /// `immutable: true` if a Bundle with `spec.source.type: configMaps` names it under
+    /// `spec.source.configMaps[].configMap.name`. ConfigMaps of other namespaces are not evaluated.
     ///
-    /// The rule reads Bundles. Without a cluster it is not evaluated for a ConfigMap that is not
-    /// immutable, and the audit annotation `not-evaluated` names it; with `context.missing: warn` a
-    /// warning says so as well.
+    /// The rule reads Bundles. Without cluster state it is skipped for a ConfigMap that is not
+    /// immutable, and the audit annotation `skipped-rules` names it; with `messages.skippedRules:
+    /// warn` a warning names it too.
     ///
     /// # Why
     ///
-    /// A Bundle may be created before its ConfigMaps (RPK-07). What comes later must not change
-    /// either. The webhook of RukPak v0.16.0 rejects such a ConfigMap.
+    /// You can create a Bundle before its ConfigMaps (RPK-07). ConfigMaps that you create later
+    /// must not change either. The webhook of RukPak v0.16.0 rejects such a ConfigMap.
     ///
     /// # Repair
     ///
-    /// Create the ConfigMap with `immutable: true`. If it is not meant for the Bundles in the
+    /// Create the ConfigMap with `immutable: true`. If it is not intended for the Bundles in the
     /// message, give it another name.
     ///
     /// # Accepted
@@ -68,7 +68,8 @@ rule! {
     /// `message: configmap "a" is referenced in .spec.source.configMaps[].configMap.name by bundles
     /// [b]; referenced configmaps must have .immutable == true`
     ///
-    /// A Bundle is named once for each of its references. The list ends after about 4,096 bytes.
+    /// The list names a Bundle once for each of its references. The list ends after about 4,096
+    /// bytes.
     RPK_19: Deny {
         on: [CONFIG_MAP: Create],
         reads: [BUNDLES],
@@ -82,7 +83,7 @@ fn created(review: &Review<'_>, report: &mut Report<'_>) {
         return;
     }
     let name = review.name(object);
-    // As upstream, a Bundle is listed once for each of its references.
+    // Like upstream, the message lists a Bundle once for each of its references.
     let mut bundles: Vec<String> = Vec::new();
     let (mut length, mut to_look_at) = (0, ENTRIES);
     let answer = referring(&name, |bundle| {
@@ -114,16 +115,16 @@ rule! {
     /// A ConfigMap in the namespace of RukPak, `rukpak.systemNamespace` (`rukpak-system`), is not
     /// deleted while a Bundle names it under `spec.source.configMaps[].configMap.name`. Bundles of
     /// every source type count, as in RukPak; with `rukpak.deleteRespectsType: true` only those
-    /// with `spec.source.type: configMaps` do. ConfigMaps of other namespaces, and those that are
-    /// being deleted already, are not judged.
+    /// with `spec.source.type: configMaps` do. ConfigMaps of other namespaces, and ConfigMaps that
+    /// are already being deleted, are not evaluated.
     ///
-    /// The rule reads Bundles. Without a cluster it is not evaluated, and the audit annotation
-    /// `not-evaluated` names it; with `context.missing: warn` a warning says so as well.
+    /// The rule reads Bundles. Without cluster state it is skipped, and the audit annotation
+    /// `skipped-rules` names it; with `messages.skippedRules: warn` a warning names it too.
     ///
     /// # Why
     ///
-    /// RukPak reads the ConfigMap whenever it unpacks the Bundle. Once it is gone, that fails. The
-    /// webhook of RukPak v0.16.0 rejects the deletion.
+    /// RukPak reads the ConfigMap every time it unpacks the Bundle. After the deletion, unpacking
+    /// fails. The webhook of RukPak v0.16.0 rejects the deletion.
     ///
     /// # Repair
     ///
@@ -136,7 +137,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// DELETE of the ConfigMap `a` in `rukpak-system` while there is this Bundle:
+    /// DELETE of the ConfigMap `a` in `rukpak-system` while this Bundle exists:
     ///
     /// ```yaml
     /// kind: Bundle
@@ -153,9 +154,9 @@ rule! {
     }
 }
 
-/// Upstream names the first Bundle that it finds, of whatever source type.
+/// Upstream names the first Bundle that it finds, of any source type.
 fn deleted(review: &Review<'_>, report: &mut Report<'_>) {
-    // What has been deleted is not deleted once more.
+    // An object that is already being deleted is not evaluated again.
     let Some(object) = review.old.filter(|old| !is_terminating(old)) else { return };
     let name = review.name(object);
     let respects_type = review.settings.boolean("/rukpak/deleteRespectsType") == Some(true);
@@ -180,7 +181,8 @@ fn referring(name: &str, visit: impl FnMut(Document) -> bool) -> Result<(), Read
     BUNDLES.each(Query { matches: &matches, ..Query::default() }, visit)
 }
 
-/// How often a Bundle refers to a ConfigMap: at least once, because it was found by that.
+/// The number of references of a Bundle to a ConfigMap: at least one, because the query returned
+/// the Bundle.
 fn references(bundle: &Document, name: &str, to_look_at: &mut usize) -> usize {
     let entries = source::entries(bundle, "/spec/source/configMaps").take(*to_look_at);
     let (mut looked_at, mut count) = (0, 0);

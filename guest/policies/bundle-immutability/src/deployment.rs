@@ -1,4 +1,5 @@
-//! BundleDeployments: they may pivot to other content at any time; what they pivot to must be sound.
+//! BundleDeployments: they can pivot to other content at any time, and the new content must be
+//! valid.
 //!
 //! v1alpha1 has a template from which Bundles are generated, v1alpha2 has the source itself.
 
@@ -19,9 +20,9 @@ const TEMPLATE_SOURCE: &str = "/spec/template/spec/source";
 const TEMPLATE_TYPE: &str = "/spec/template/spec/source/type";
 const SOURCE: &str = "/spec/source";
 
-/// That there is a template, whatever it says.
+/// Presence of a template, regardless of its content.
 const PRESENCE: Shape = Shape::Pointer(&[]);
-/// What RPK-25 asks of owners.
+/// The fields of owners that RPK-25 reads.
 const OWNERS: Shape =
     Shape::List(&Shape::Struct(&[("apiVersion", Shape::Scalar), ("kind", Shape::Scalar)]));
 
@@ -38,7 +39,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 /// A `v1alpha1` BundleDeployment.
 fn with_template(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let has_template = object.has(TEMPLATE);
-    // A new template brings new requirements, also where what they ask for was not there before.
+    // A new template adds requirements, also for fields that were not set before.
     let is_new = review.touches(object, TEMPLATE, &PRESENCE);
     if review.touches(object, CLASS, &Shape::Scalar) {
         class::judge(object, CLASS, review.settings, report);
@@ -84,26 +85,27 @@ fn with_source(review: &Review<'_>, object: &Document, report: &mut Report<'_>) 
 }
 
 rule! {
-    /// the source of a v1alpha2 BundleDeployment passes the source checks of Bundles
+    /// the source of a v1alpha2 BundleDeployment satisfies the source rules of Bundles
     ///
-    /// `spec.source` of a `v1alpha2` BundleDeployment passes what RPK-02 to RPK-07 ask of a Bundle:
-    /// the type comes with its source, paths do not lead out, and ConfigMaps that exist are
-    /// immutable. RPK-08 to RPK-11, RPK-18 and RPK-21 do not apply. The source may change at any
-    /// time. On UPDATE the rule judges a source that changes; with `ratcheting: false` or
-    /// `rukpak.recheckUnchanged: true` also one that does not, unless the object is being deleted.
+    /// `spec.source` of a `v1alpha2` BundleDeployment satisfies RPK-02 to RPK-07 like a Bundle: the
+    /// source of the type is set, paths stay inside the root, and ConfigMaps that exist are
+    /// immutable. RPK-08 to RPK-11, RPK-18 and RPK-21 do not apply. The source can change at any
+    /// time. On UPDATE the rule evaluates a source that changes; with `ratcheting: false` or
+    /// `rukpak.recheckUnchanged: true` also an unchanged source, unless the object is being
+    /// deleted.
     ///
     /// The rule reads the ConfigMaps in the namespace of RukPak, `rukpak.systemNamespace`
-    /// (`rukpak-system`). Without a cluster it does not check them, and the audit annotation
-    /// `not-evaluated` names it; with `context.missing: warn` a warning says so as well.
+    /// (`rukpak-system`). Without cluster state it does not check them, and the audit annotation
+    /// `skipped-rules` names the rule; with `messages.skippedRules: warn` a warning names it too.
     ///
     /// # Why
     ///
-    /// RukPak v0.17.0 has no Bundles any more: the BundleDeployment itself says where the content
-    /// is, and the webhook makes the same checks on it.
+    /// RukPak v0.17.0 no longer has Bundles: the BundleDeployment itself contains the source, and
+    /// the webhook runs the same checks on it.
     ///
     /// # Repair
     ///
-    /// Correct the field that the message names, as under RPK-02 to RPK-07.
+    /// Correct the field that the message names, as RPK-02 to RPK-07 describe.
     ///
     /// # Accepted
     ///
@@ -125,7 +127,7 @@ rule! {
     ///
     /// `message: bundledeployment.spec.source.git must be set for source type "git"`
     ///
-    /// The other messages are those of RPK-02 to RPK-07, with `bundledeployment` in the place of
+    /// The other messages are those of RPK-02 to RPK-07, with `bundledeployment` instead of
     /// `bundle`.
     RPK_22: Deny {
         on: [DEPLOYMENT: Create | Update],
@@ -145,28 +147,28 @@ fn unpacks(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// the template of a v1alpha1 BundleDeployment gives a Bundle that will be accepted
+    /// the template of a v1alpha1 BundleDeployment generates a valid Bundle
     ///
-    /// `spec.template.spec.source` of a `v1alpha1` BundleDeployment, where it is set, passes what
-    /// RPK-02 to RPK-07 and RPK-09 to RPK-11 ask of a Bundle. A template without a source is left
-    /// to RPK-12. On UPDATE the rule judges a source that changes or a template that is new; with
-    /// `ratcheting: false` also a source that does not change, unless the object is being deleted.
-    /// `rukpak.recheckUnchanged` has no effect.
+    /// `spec.template.spec.source` of a `v1alpha1` BundleDeployment, if set, satisfies RPK-02 to
+    /// RPK-07 and RPK-09 to RPK-11 like a Bundle. RPK-12 evaluates a template without a source. On
+    /// UPDATE the rule evaluates a source that changes or a new template; with `ratcheting: false`
+    /// also an unchanged source, unless the object is being deleted. `rukpak.recheckUnchanged` has
+    /// no effect.
     ///
     /// The rule reads the ConfigMaps in the namespace of RukPak, `rukpak.systemNamespace`
-    /// (`rukpak-system`). Without a cluster it does not check them, and the audit annotation
-    /// `not-evaluated` names it; with `context.missing: warn` a warning says so as well.
+    /// (`rukpak-system`). Without cluster state it does not check them, and the audit annotation
+    /// `skipped-rules` names the rule; with `messages.skippedRules: warn` a warning names it too.
     ///
     /// # Why
     ///
-    /// RukPak generates a Bundle from the template. Where that Bundle is rejected, nothing new is
-    /// installed, and only the condition `HasValidBundle` of the BundleDeployment says why.
-    /// OpenShift 4.12, Operators, *BundleDeployment* describes the embedded spec.
+    /// RukPak generates a Bundle from the template. If that Bundle is rejected, nothing new is
+    /// installed, and only the condition `HasValidBundle` of the BundleDeployment reports the
+    /// reason. OpenShift 4.12, Operators, *BundleDeployment*, describes the embedded spec.
     ///
     /// # Repair
     ///
-    /// Correct the field of the template that the rest of the message names, as under the rule
-    /// about Bundles.
+    /// Correct the field of the template that the rest of the message names, as the rule for
+    /// Bundles describes.
     ///
     /// # Accepted
     ///
@@ -193,8 +195,8 @@ rule! {
     /// `message: spec.template.spec.source is invalid, the generated Bundle will be rejected:
     /// bundle.spec.source.git must be set for source type "git"`
     ///
-    /// After `rejected:` comes the message about the Bundle. In those of RPK-09 to RPK-11 fields
-    /// start with `spec.template.spec.source`.
+    /// The message of the rule for Bundles follows `rejected:`. In messages of RPK-09 to RPK-11,
+    /// fields start with `spec.template.spec.source`.
     RPK_23: Warn {
         on: [DEPLOYMENT: Create | Update],
         reads: [CONFIG_MAPS],
@@ -224,15 +226,14 @@ rule! {
     /// In a `v1alpha1` BundleDeployment that an `Operator` of `operators.operatorframework.io`
     /// owns, and whose `spec.template.spec.provisionerClassName` is `core-rukpak-io-plain`,
     /// `spec.template.spec.source.type` is `image`. Any of the `metadata.ownerReferences` can be
-    /// that owner, in any version of the group. On UPDATE the rule judges the object where the
+    /// that owner, in any version of the group. On UPDATE the rule evaluates the object if the
     /// class, the type, or `apiVersion` or `kind` of an owner changes; with `ratcheting: false`
-    /// also where none of these does, unless the object is being deleted.
+    /// also if none of these changes, unless the object is being deleted.
     ///
     /// # Why
     ///
-    /// The Operator Controller of OLM 1.0 installs plain bundles from plain bundle images and from
-    /// nothing else; see OpenShift 4.15, Operators, *Building a plain bundle image from an image
-    /// source*.
+    /// The Operator Controller of OLM 1.0 installs plain bundles only from plain bundle images; see
+    /// OpenShift 4.15, Operators, *Building a plain bundle image from an image source*.
     ///
     /// # Repair
     ///

@@ -9,7 +9,7 @@
 //! ConfigMap ────────▶ config_map ──────────────────────────────────────────────▶ reads  the cluster
 //! ```
 //!
-//! Where RukPak has a text for a finding, the message is that text, byte for byte.
+//! If RukPak has a message for a violation, opgate reports the same message, byte for byte.
 
 mod access;
 mod bundle;

@@ -1,4 +1,4 @@
-//! How long names may be, so that RukPak can name other objects after them.
+//! The maximum length of names, so that RukPak can name other objects after them.
 
 use opgate_sdk::{Document, Report, Review, Rule, rule, rules};
 
@@ -9,15 +9,15 @@ rules![RPK_14, RPK_15];
 rule! {
     /// the name of a Bundle has at most 52 characters
     ///
-    /// `metadata.name` of a new Bundle is not longer than 52 characters. Where the object has no
-    /// name, as with `metadata.generateName`, the name of the request counts. A name cannot change,
-    /// so that the rule does not look at an UPDATE.
+    /// `metadata.name` of a new Bundle is not longer than 52 characters. If the object has no name,
+    /// as with `metadata.generateName`, the name of the request counts. A name cannot change, so
+    /// the rule does not apply to UPDATE.
     ///
     /// # Why
     ///
-    /// RukPak names related objects after the Bundle, with up to 11 characters more. The CRD of
-    /// RukPak v0.16.0 demands the same, so that the Kubernetes API server rejects such an object as
-    /// well. This rule also finds it in files, before a cluster sees them.
+    /// RukPak names related objects after the Bundle, with a suffix of up to 11 characters. The CRD
+    /// of RukPak v0.16.0 has the same requirement, so the Kubernetes API server also rejects such
+    /// an object. This rule also evaluates files, before you apply them to a cluster.
     ///
     /// # Repair
     ///
@@ -52,20 +52,20 @@ rule! {
     /// the name of a v1alpha1 BundleDeployment has at most 45 characters
     ///
     /// `metadata.name` of a new `v1alpha1` BundleDeployment is not longer than 45 characters, or
-    /// than the setting `rukpak.bundleDeploymentNameMax` says (1 to 253). Where the object has no
-    /// name, as with `metadata.generateName`, the name of the request counts. The rule does not
-    /// look at `v1alpha2`, nor at an UPDATE.
+    /// than the setting `rukpak.bundleDeploymentNameMax` (1 to 253). If the object has no name, as
+    /// with `metadata.generateName`, the name of the request counts. The rule applies neither to
+    /// `v1alpha2` nor to UPDATE.
     ///
     /// # Why
     ///
-    /// A generated Bundle has the name of its BundleDeployment and 7 characters more, and at most
-    /// 52 (RPK-14). The CRD of RukPak v0.16.0 demands the same, so that the Kubernetes API server
-    /// rejects such an object as well. This rule also finds it in files, before a cluster sees
-    /// them. Later versions of RukPak allow 52.
+    /// The name of a generated Bundle is the name of its BundleDeployment with a suffix of 7
+    /// characters, and has at most 52 characters (RPK-14). The CRD of RukPak v0.16.0 has the same
+    /// requirement, so the Kubernetes API server also rejects such an object. This rule also
+    /// evaluates files, before you apply them to a cluster. Later versions of RukPak allow 52.
     ///
     /// # Repair
     ///
-    /// Choose a shorter name. Where your CRD allows longer names, set
+    /// Choose a shorter name. If your CRD allows longer names, set
     /// `rukpak.bundleDeploymentNameMax`.
     ///
     /// # Accepted
@@ -93,7 +93,7 @@ rule! {
 
 pub(crate) fn of_deployment(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let limit = review.settings.integer("/rukpak/bundleDeploymentNameMax");
-    // That of v1alpha1. Later versions of RukPak take 52.
+    // The limit of v1alpha1. Later versions of RukPak accept 52.
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(45);
     is_at_most(limit, &RPK_15, review, object, report);
 }

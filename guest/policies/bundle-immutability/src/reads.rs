@@ -1,4 +1,4 @@
-//! What the rules read from the cluster: ConfigMaps, and the Bundles that refer to them.
+//! The reads of the rules: ConfigMaps, and the Bundles that refer to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,14 +31,14 @@ pub(crate) static BUNDLES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// Why a rule that needs ConfigMaps is left out where [`ConfigMaps::are_absent`].
+/// The reason why a rule that needs ConfigMaps is skipped if [`ConfigMaps::are_absent`].
 pub(crate) const NO_CONFIG_MAPS: &str = "the cluster's ConfigMaps are not available";
 
-/// From so many ConfigMaps on it is cheaper to ask once which ones there are: a source may name tens
-/// of thousands that do not exist.
+/// For this number of ConfigMaps or more, one query for all names is cheaper: a source can name
+/// tens of thousands that do not exist.
 const ASKED_SINGLY: usize = 256;
 
-/// The ConfigMaps that one source refers to, each asked for once.
+/// The ConfigMaps that one source refers to, each queried once.
 pub(crate) struct ConfigMaps {
     namespace: String,
     mutable: BTreeMap<String, bool>,
@@ -56,12 +56,12 @@ impl ConfigMaps {
         }
     }
 
-    /// Whether a question went without an answer because there is no cluster to ask.
+    /// Whether a query failed because there is no cluster state.
     pub(crate) fn are_absent(&self) -> bool {
         self.absent
     }
 
-    /// Whether the ConfigMap exists and may change.
+    /// Whether the ConfigMap exists and is not immutable.
     pub(crate) fn is_mutable(&mut self, name: &str) -> bool {
         if let Some(&known) = self.mutable.get(name) {
             return known;
@@ -74,7 +74,7 @@ impl ConfigMaps {
         mutable
     }
 
-    /// The names of the ConfigMap's files, none where it does not exist.
+    /// The names of the ConfigMap's files. Empty if it does not exist.
     pub(crate) fn files(&mut self, name: &str) -> BTreeSet<String> {
         let found = self.get(name);
         let keys = |found: Document| [found.keys("/data"), found.keys("/binaryData")];
@@ -82,7 +82,7 @@ impl ConfigMaps {
     }
 
     fn get(&mut self, name: &str) -> Option<Document> {
-        // There is no cluster to ask, or nothing to ask for.
+        // There is no cluster state, or the query is empty.
         if self.absent || name.is_empty() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The kinds of objects that the rules look at.
+//! The kinds of objects that the rules evaluate.
 
 use opgate_sdk::{Setting, Target};
 

@@ -1,5 +1,5 @@
-//! What the policy answers: the cases of its rules, properties that hold for all of them, and what no
-//! case can show.
+//! The verdicts of the policy: the cases of its rules, properties of all cases, and properties that
+//! no case can show.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -38,7 +38,7 @@ fn request(operation: Operation, kind: &str, version: &str) -> Request<'static> 
     parts.into()
 }
 
-/// The answer with empty settings.
+/// The verdict with empty settings.
 fn judge(request: &Request<'_>, object: Option<&Value>, old: Option<&Value>) -> Verdict {
     let settings = parsed(&json!({}));
     let routes = POLICY.routes_of(request, &settings);
@@ -58,7 +58,7 @@ fn set(case: &mut Case, section: &str, name: &str, value: Value) {
 
 // Equality of specs.
 
-/// The specs of the cases about RPK-01, before and after, and whether they mean the same.
+/// The specs of the cases of RPK-01, before and after, and whether they are equal.
 fn pairs() -> Vec<(Value, Value, bool)> {
     let is_about_specs = |case: &Case| {
         let is_plain = case.settings == json!({}) && case.request.sub_resource.is_none();
@@ -73,7 +73,7 @@ fn pairs() -> Vec<(Value, Value, bool)> {
     pairs
 }
 
-/// The answer to an UPDATE of a Bundle from one spec to another.
+/// The verdict on an UPDATE of a Bundle from one spec to another.
 fn change(old: &Value, new: &Value) -> Verdict {
     let bundle = |spec: &Value| json!({"metadata": {"name": "b"}, "spec": spec});
     let request = request(Operation::Update, "Bundle", "v1alpha1");
@@ -113,7 +113,7 @@ fn equality_of_specs_is_an_equivalence() {
         assert!(equal[l][l], "{left} does not equal itself");
         for (r, right) in specs.iter().enumerate() {
             assert_eq!(equal[l][r], equal[r][l], "{left} and {right}");
-            // What equals each other equals the same.
+            // Equality is transitive.
             if equal[l][r] {
                 assert_eq!(equal[l], equal[r], "{left} and {right}");
             }
@@ -229,7 +229,7 @@ fn expire(case: &mut Case) -> bool {
     true
 }
 
-/// That an object is on its way out exempts it from nothing: a finalizer keeps it there.
+/// An object that is being deleted is not exempt: a finalizer can keep it.
 #[test]
 fn an_object_on_its_way_out_is_judged_by_what_changes() {
     let mut checked = 0;
@@ -247,7 +247,8 @@ fn an_object_on_its_way_out_is_judged_by_what_changes() {
     assert!(checked > 100, "{checked} cases have metadata");
 }
 
-/// The cases that create something, as an UPDATE that changes nothing, with what the creation finds.
+/// The cases that create an object, as an UPDATE that changes nothing, with the violations of the
+/// creation.
 fn unchanged() -> Vec<(Case, Vec<Violation>)> {
     let created = all_cases().into_iter().filter(|case| case.operation == "CREATE");
     let update = |mut case: Case| {
@@ -258,7 +259,7 @@ fn unchanged() -> Vec<(Case, Vec<Violation>)> {
     };
     created
         .map(|mut case| {
-            // RPK-24 looks at who writes, not at what changes.
+            // RPK-24 evaluates the user, not the changes.
             if let Some(rukpak) = case.settings.get_mut("rukpak").and_then(Value::as_object_mut) {
                 rukpak.remove("allowedUsers");
                 rukpak.remove("allowedGroups");
@@ -318,7 +319,7 @@ fn settings_schema() -> Value {
     serde_json::from_str(&POLICY.describe().settings_schema).expect("JSON")
 }
 
-/// Puts what the schema says about defaults where nothing is set.
+/// Adds the defaults of the schema for settings that are not set.
 fn spell_out_defaults(settings: &mut Map<String, Value>, schema: &Value) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         if property.get("properties").is_some() {
@@ -361,7 +362,7 @@ fn the_schema_has_every_setting() {
 
 // Hostile input.
 
-/// Requests that no API server sends: what is there is judged.
+/// Requests that no API server sends: the policy evaluates the fields that are set.
 #[test]
 fn requests_that_lack_an_object_or_have_one_too_many_are_answered() {
     let spec = |class: &str| {
@@ -426,7 +427,7 @@ fn requests_that_lack_an_object_or_have_one_too_many_are_answered() {
     }
 }
 
-/// One object that has everything in it, for each kind and version.
+/// One object with all fields, for each kind and version.
 fn everything() -> Vec<(&'static str, &'static str, Value)> {
     let auth = json!({"secret": {"name": "s"}, "insecureSkipVerify": true});
     let spec = json!({
@@ -459,7 +460,7 @@ fn everything() -> Vec<(&'static str, &'static str, Value)> {
     ]
 }
 
-/// Every way to put `replacement` in the place of one value inside `value`.
+/// Every way to replace one value inside `value` with `replacement`.
 fn mutations(value: &Value, replacement: &Value) -> Vec<Value> {
     let mut all = vec![replacement.clone()];
     match value {
@@ -486,7 +487,7 @@ fn mutations(value: &Value, replacement: &Value) -> Vec<Value> {
     all
 }
 
-/// Whatever stands in any place has not changed where it stood there before.
+/// A value that is the same in the old object counts as unchanged, at every pointer.
 #[test]
 fn no_value_in_any_place_differs_from_itself() {
     let replacements = json!([
@@ -510,7 +511,7 @@ fn no_value_in_any_place_differs_from_itself() {
     });
 }
 
-/// A cluster of objects of these resources, for settings that say nothing.
+/// Cluster state with objects of these resources, for empty settings.
 fn cluster(objects: &[(&str, Value)]) -> Cluster {
     let mut cluster = Cluster::new(&POLICY.reads(), &parsed(&json!({})));
     for (resource, object) in objects {
@@ -543,7 +544,7 @@ fn created(spec: &Value) -> Verdict {
     judge(&request(Operation::Create, "Bundle", "v1alpha1"), Some(&bundle), None)
 }
 
-/// How often each rule was broken, those that are left out counted.
+/// The number of violations of each rule, omitted violations included.
 fn counts(verdict: &Verdict) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for violation in &verdict.violations {

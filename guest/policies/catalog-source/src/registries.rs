@@ -36,8 +36,8 @@ rule! {
     /// only their hosts.
     ///
     /// `opgate check` evaluates every Secret in files. The webhook gets requests for the rule only
-    /// if you set `catalog.secretsNamespace`, and then only for Secrets of this namespace. If the
-    /// cluster state has no CatalogSources, the policy skips the rule.
+    /// if you set `catalog.secretsNamespace`, and then only for Secrets of this namespace. Without
+    /// cluster state of CatalogSources, the policy skips the rule.
     ///
     /// # Why
     ///

@@ -189,7 +189,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same with an annotation `olm.catalogImageTemplate`.
+    /// The source above with an annotation `olm.catalogImageTemplate`.
     ///
     /// `message: spec.image is overwritten by the resolved value from the olm.catalogImageTemplate
     /// annotation`

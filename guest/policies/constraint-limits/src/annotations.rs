@@ -1,4 +1,4 @@
-//! Properties in annotations of ClusterServiceVersions, and the range of versions that one skips.
+//! Properties in annotations of ClusterServiceVersions, and the range of versions to skip.
 
 use opgate_constraint::constraint;
 use opgate_constraint::properties::{self, Form};
@@ -12,17 +12,18 @@ use crate::targets::{CONFIG_MAP, CSV, INSTALL_PLAN, REGISTRY_BUNDLE};
 
 rules![CON_17];
 
-/// OLM's own, and the one that bundles carry.
+/// The annotation of OLM and the annotation in bundles.
 pub(crate) const PROPERTIES: [(&str, Form); 2] =
     [("operatorframework.io/properties", Form::Wrapped), ("olm.properties", Form::Bare)];
 const SKIP_RANGE: &str = "olm.skipRange";
 pub(crate) const ANNOTATIONS: &str = "/metadata/annotations";
 
-/// Looks at the annotations of a CSV; at those alone that differ from the old object's, where
-/// there is one.
+/// Evaluates the annotations of a CSV. If there is an old object, evaluates only the annotations
+/// that differ from it.
 ///
-/// A copy says what its original says, so that nothing is lost by judging it: only OLM's own are left
-/// out. What drops or changes a mark of a copy is judged as a whole.
+/// A copy has the same properties as its original, so evaluating it again is harmless. Only copies
+/// that OLM writes are skipped. An update that drops or changes a mark of a copy is evaluated as a
+/// whole.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(csv) = review.subject() else { return };
     let marks_of = |csv: &Document| Marks::of(csv, review.namespace());
@@ -42,7 +43,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     each(csv, old, ANNOTATIONS, "metadata.annotations", &mut scan);
 }
 
-/// Looks at the annotations at a pointer, whose field is `at`.
+/// Evaluates the annotations at a pointer. `at` is their field.
 pub(crate) fn each(
     object: &Document,
     old: Option<&Document>,
@@ -53,7 +54,7 @@ pub(crate) fn each(
     let names = PROPERTIES.map(|(name, form)| (name, Some(form)));
     for (name, form) in names.into_iter().chain([(SKIP_RANGE, None)]) {
         let pointer = format!("{annotations}/{}", escape(name));
-        // Not its kind: that would read it.
+        // Not `kind`, because that reads the value.
         if object.size(&pointer).is_none() {
             continue;
         }
@@ -70,7 +71,8 @@ pub(crate) fn each(
     }
 }
 
-/// What a range of versions to skip means. Whether it can be read at all is for other rules.
+/// Reports a range of versions to skip that has an unexpected meaning. Other rules report
+/// unreadable ranges.
 pub(crate) fn skip_range(text: &str, field: impl FnOnce() -> String, scan: &mut Scan<'_, '_>) {
     let surprise = Range::parse(text).ok().and_then(|range| constraint::surprise(text, &range));
     if let Some(message) = surprise {
@@ -84,14 +86,14 @@ rule! {
     /// The annotation `operatorframework.io/properties` of a ClusterServiceVersion is a JSON object
     /// with the list `properties`, and `olm.properties` is the list itself; elements are objects,
     /// and their `type` is a string. An empty object or list is accepted, an empty annotation is
-    /// not. The same holds for `properties` in `status.bundleLookups` of an `InstallPlan`, where
+    /// not. The same applies to `properties` in `status.bundleLookups` of an `InstallPlan`, where
     /// empty counts as absent, and for ClusterServiceVersions inside ConfigMaps, bundles and
-    /// catalogs. An UPDATE is judged by the annotations that it changes, unless the setting
-    /// `ratcheting` is off and the object is not being deleted; what drops or changes a mark of a
-    /// copy (label `olm.copiedFrom`, annotation `olm.operatorNamespace`, status reason `Copied`) is
-    /// judged as a whole. Copies are exempt only where OLM writes them, by its user names
-    /// (`identities.olm` or the profile): no other object is read, and a true copy says what its
-    /// original said.
+    /// catalogs. On UPDATE the rule evaluates only the annotations that the request changes, unless
+    /// the setting `ratcheting` is off and the object is not being deleted. If the request drops or
+    /// changes a mark of a copy (label `olm.copiedFrom`, annotation `olm.operatorNamespace`, status
+    /// reason `Copied`), the rule evaluates the whole object. Copies are exempt only if OLM writes
+    /// them, by its user names (`identities.olm` or the profile): the rule reads no other object,
+    /// and a true copy has the same properties as its original.
     ///
     /// # Why
     ///
@@ -100,8 +102,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Write JSON of the right shape, or remove the annotation. If OLM itself is rejected, add its
-    /// user to `identities.olm`, or set the profile of the cluster.
+    /// Write JSON of the documented structure, or remove the annotation. If requests of OLM itself
+    /// are denied, add its user to `identities.olm`, or set the profile of the cluster.
     ///
     /// # Accepted
     ///
@@ -130,7 +132,7 @@ rule! {
     }
 }
 
-/// A list of properties as JSON text. `certain` says that the text is what OLM will read.
+/// A list of properties as JSON text. `certain` is true if OLM reads this text.
 pub(crate) fn list(json: &str, form: Form, field: &str, certain: bool, scan: &mut Scan<'_, '_>) {
     let place = if form == Form::Wrapped { ".properties" } else { "" };
     let read = properties::each(json.as_bytes(), form, |property| {

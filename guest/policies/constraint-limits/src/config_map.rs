@@ -7,10 +7,10 @@
 //!                                         └─▶ YAML ─┘ see the crate `yaml`
 //! ```
 //!
-//! Every ConfigMap of the cluster may come by here, so one is looked at only where it has the marks: a
-//! label or an annotation of OLM's, a key of a catalog's, or a file that names a catalog's schema or
-//! a CSV. The condition of the target `CONFIG_MAP` names the same labels, annotations, keys and
-//! suffixes.
+//! Requests for every ConfigMap of the cluster can reach this module, so it reads a ConfigMap only
+//! if it has one of the marks: a label or an annotation of OLM, a key of a catalog, or a file that
+//! names the schema of a catalog or a CSV. The condition of the target `CONFIG_MAP` names the same
+//! labels, annotations, keys and suffixes.
 
 use opgate_constraint::properties::{self, Form};
 use opgate_sdk::{Report, Review, escape};
@@ -22,18 +22,18 @@ use crate::encoding::{Unpacked, base64, unpack};
 use crate::scan::Scan;
 
 const LABELS: [&str; 2] = ["/metadata/labels/olm.catalogSource", "/metadata/labels/olm.managed"];
-/// What the writer of bundles copies from their annotations.
+/// The prefix of the annotations that OLM copies from a bundle.
 const ANNOTATION: &str = "operators.operatorframework.io.bundle.";
-/// Where OLM says that it has compressed what is in there.
+/// The annotation with which OLM marks compressed content.
 const ENCODING: &str = "olm.contentEncoding";
 const FILES: [&str; 3] = [".json", ".yaml", ".yml"];
-/// Where a catalog of source type `configmap` lists its ClusterServiceVersions.
+/// The key under which a catalog of source type `configmap` lists its ClusterServiceVersions.
 const CATALOG: &str = "clusterServiceVersions";
-/// What a file says that belongs to a bundle or a catalog. An escape may hide it.
+/// The texts that identify a file of a bundle or a catalog. An escape can hide them.
 const WORDS: [&str; 4] = ["ClusterServiceVersion", "olm.bundle", "\\u", "\\x"];
 
-/// What a document in YAML must name to be parsed: a ClusterServiceVersion has a megabyte easily, and
-/// nearly none carries properties. An escape may hide a name.
+/// The names of which a YAML document must contain one to be parsed: a ClusterServiceVersion can
+/// easily have a megabyte, and nearly none contains properties. An escape can hide a name.
 const NAMES: [&str; 8] = [
     "olm.constraint",
     "olm.package.required",
@@ -45,7 +45,7 @@ const NAMES: [&str; 8] = [
     "\\x",
 ];
 
-/// Looks at every file that is new.
+/// Evaluates every file that is new.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(map) = review.subject() else { return };
     let old = review.spares();
@@ -70,7 +70,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let most = scan.max_inflated();
     let mut room = most;
     let mut buffer = Vec::new();
-    // Without a mark, nobody unpacks what is compressed.
+    // Without a mark, compressed content is never unpacked.
     for key in map.keys("/binaryData").into_iter().filter(|_| marked) {
         let field = format!("binaryData[{key}]");
         let text = changed(&format!("/binaryData/{}", escape(&key)), &field, scan);
@@ -98,14 +98,15 @@ fn file(text: &str, field: &str, scan: &mut Scan<'_, '_>) {
     }
 }
 
-/// The text of an object in a catalog, of which only a ClusterServiceVersion counts.
+/// The text of an object in a catalog. Only a ClusterServiceVersion counts.
 pub(crate) fn object(text: &str, field: &str, scan: &mut Scan<'_, '_>) {
     if PROPERTIES.iter().any(|(name, _)| text.contains(name)) {
         each(text, field, scan, csv);
     }
 }
 
-/// Calls `visit` with every value of a text, as JSON: values that follow each other, or YAML.
+/// Calls `visit` with every value of a text, as JSON. The text is a sequence of JSON values, or
+/// YAML.
 fn each(
     text: &str,
     field: &str,
@@ -154,7 +155,7 @@ fn each_of(
         return visit(value, field, scan);
     }
     let mut index = 0;
-    // It was read before: there is no error.
+    // The value was read before, so there is no error.
     let _ = json::each_child(value, |child| {
         visit(child.raw, &format!("{field}[{index}]"), scan);
         index += 1;
@@ -170,12 +171,12 @@ fn document(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     }
 }
 
-/// A bundle in a catalog: its properties, and what they carry of its ClusterServiceVersion.
+/// A bundle in a catalog: its properties, and the parts of its ClusterServiceVersion in them.
 fn bundle(value: &[u8], field: &str, scan: &mut Scan<'_, '_>) {
     if let Ok(text) = std::str::from_utf8(value) {
         annotations::list(text, Form::Wrapped, field, false, scan);
     }
-    // What cannot be read is no property to OLM either.
+    // OLM does not treat unreadable data as a property either.
     let _ = properties::each(value, Form::Wrapped, |property| {
         let field = format!("{field}.properties[{}].value", property.index);
         match property.kind {
@@ -218,7 +219,7 @@ fn says(object: &[u8], name: &str, text: &str) -> bool {
     member(object, name).is_some_and(|c| c.kind == Kind::Text && json::says(c.raw, text))
 }
 
-/// The member of an object; the last of that name.
+/// The last member of an object with that name.
 fn member<'j>(object: &'j [u8], name: &str) -> Option<Child<'j>> {
     let mut found = None;
     json::each_child(object, |child| {

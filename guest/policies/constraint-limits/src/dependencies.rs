@@ -15,7 +15,7 @@ use crate::targets::REGISTRY_BUNDLE;
 
 rules![CON_19, CON_20, CON_21, CON_23, CON_24];
 
-/// The list `dependencies` of a document, whose place is `at`.
+/// The list `dependencies` of a document. `at` is the field of the document.
 pub(crate) fn judge(document: &Document, at: &str, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
     for (index, item) in document.items("/dependencies").enumerate() {
         let field = format!("{at}.dependencies[{index}].value");
@@ -81,8 +81,8 @@ rule! {
     /// a package dependency has a version or a semver range
     ///
     /// In the files in `metadata/` of a bundle, every item of `dependencies` whose type is
-    /// `olm.package` has `value.version`: an exact version or a semver range (CON-09 says which).
-    /// It is a string; a version that YAML takes for a number is rejected.
+    /// `olm.package` has `value.version`: an exact version or a semver range (CON-09 defines the
+    /// syntax). It is a string; a version that YAML reads as a number is rejected.
     ///
     /// # Why
     ///
@@ -109,15 +109,15 @@ rule! {
     ///   value: {packageName: prometheus, version: newer than 0.27}
     /// ```
     ///
-    /// message: `Invalid semver format version`. Where `version` is missing or empty it is `Package
-    /// version is empty`.
+    /// message: `Invalid semver format version`. If `version` is missing or empty, the message is
+    /// `Package version is empty`.
     CON_20: Deny {
         on: [REGISTRY_BUNDLE: Create | Update],
         source: "OCP 4.12 L486, L2692, L3121, L3132; OCP 4.15 L368-401; OCP 4.5 L302-305; OKD L83-86; operator-registry pkg/registry/types.go",
     }
 }
 
-/// A package, and what its range means.
+/// A package and the meaning of its range.
 fn package(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
     let name = item.text("packageName");
     if name.is_empty() {
@@ -137,7 +137,7 @@ fn package(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
         None | Some((Kind::Missing | Kind::Null | Kind::Text, _)) => {
             scan.add(&CON_20, field, "Package version is empty");
         }
-        // A version that YAML takes for a number.
+        // A version that YAML reads as a number.
         Some(_) => scan.add(&CON_20, field, "Invalid semver format version"),
     }
     needs.packages.insert(name);
@@ -148,12 +148,12 @@ rule! {
     ///
     /// In the files in `metadata/` of a bundle, every item of `dependencies` whose type is
     /// `olm.gvk` has `value.group`, `value.version` and `value.kind`, strings that are not empty.
-    /// Each missing one is reported. CON-22 judges what the names look like.
+    /// The rule reports each missing field. CON-22 evaluates the syntax of the names.
     ///
     /// # Why
     ///
-    /// The three fields name one API; with one missing OLM finds no Operator that provides it, and
-    /// operator-registry rejects the bundle with the same words. OpenShift 4.12, Operators,
+    /// The three fields name one API. If one is missing, OLM finds no Operator that provides it,
+    /// and operator-registry rejects the bundle with the same words. OpenShift 4.12, Operators,
     /// *Dependencies*, describes the type by group, version and kind.
     ///
     /// # Repair
@@ -176,15 +176,15 @@ rule! {
     ///   value: {version: v1beta2, kind: EtcdCluster}
     /// ```
     ///
-    /// message: `API Group is empty`. For the other fields it is `API Version is empty` and `API
-    /// Kind is empty`.
+    /// message: `API Group is empty`. For the other fields the message is `API Version is empty`
+    /// and `API Kind is empty`.
     CON_21: Deny {
         on: [REGISTRY_BUNDLE: Create | Update],
         source: "OCP 4.12 L490, L510-514, L2696; OCP 4.15 L368-401; OCP 4.5 L306-308; OKD L87-88, L98-102; operator-registry pkg/registry/types.go",
     }
 }
 
-/// An API. How it is named is for a rule about all APIs.
+/// An API. CON-22 evaluates the syntax of its names.
 fn gvk(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
     let gvk = item.gvk();
     for (name, text, message) in [
@@ -212,9 +212,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// The validation of bundles in operator-registry reads such a dependency as CEL and nothing
-    /// else, so that it rejects `gvk`, `package` and compound constraints. OpenShift 4.12,
-    /// Operators, *Dependencies*, allows them, which is why the rule is off.
+    /// The validation of bundles in operator-registry reads such a dependency only as CEL, so it
+    /// rejects `gvk`, `package` and compound constraints. OpenShift 4.12, Operators,
+    /// *Dependencies*, allows them, so the rule is off by default.
     ///
     /// # Repair
     ///
@@ -239,8 +239,8 @@ rule! {
     ///     all: {constraints: [{gvk: {group: a.b, version: v1, kind: K}}]}
     /// ```
     ///
-    /// message: `The CEL field is missing`. Where `rule` is empty it is `The CEL expression is
-    /// missing`, and where it does not compile it begins with `Invalid CEL expression:`.
+    /// message: `The CEL field is missing`. If `rule` is empty, the message is `The CEL expression
+    /// is missing`. If it does not compile, the message begins with `Invalid CEL expression:`.
     CON_23: Deny {
         on: [REGISTRY_BUNDLE: Create | Update],
         off_until: ["/bundle/dependenciesCelOnly"],
@@ -248,7 +248,7 @@ rule! {
     }
 }
 
-/// The registry reads a constraint among dependencies as `{"cel": {"rule": …}}` alone.
+/// The registry reads a constraint among dependencies only as `{"cel": {"rule": …}}`.
 fn cel_only(item: &Item<'_>, scan: &mut Scan<'_, '_>) {
     let value = item.value.as_ref();
     let field = item.field;
@@ -271,20 +271,21 @@ rule! {
     /// dependencies on one Operator are by package or by API, not both
     ///
     /// In a document in `metadata/` of a bundle, no `olm.gvk` dependency has a group with a label
-    /// that is the name of a package in an `olm.package` dependency: the two look like one
+    /// that is the name of a package in an `olm.package` dependency: the two appear to be one
     /// Operator. Dependencies of both types on unrelated Operators are accepted. The rule is off
     /// until the configuration gives it a level.
     ///
     /// # Why
     ///
-    /// OLM may satisfy the two with two different Operators: one that provides the API, and one
-    /// that has the version. OpenShift 4.12, Operators, *Dependency caveats*, advises Operators to
-    /// stick to one mechanism. The intent cannot be seen for certain, which is why the rule is off.
+    /// OLM can satisfy the two dependencies with two different Operators: one that provides the
+    /// API, and one that has the version. OpenShift 4.12, Operators, *Dependency caveats*, advises
+    /// Operators to stick to one mechanism. The rule cannot determine the intent with certainty, so
+    /// it is off by default.
     ///
     /// # Repair
     ///
-    /// Keep the dependency that matters: the package for its version, or the API for whoever
-    /// provides it.
+    /// Keep one dependency: the package if the version matters, or the API if any provider is
+    /// sufficient.
     ///
     /// # Accepted
     ///
@@ -315,8 +316,8 @@ rule! {
     }
 }
 
-/// A package, and an API of a group that has the package's name in it, which look like one
-/// Operator. Unrelated Operators, as in the documents' example, are not meant.
+/// A package, and an API of a group that contains the name of the package: they appear to be one
+/// Operator. The rule does not report unrelated Operators, as in the example of the documentation.
 fn mixed(document: &Document, at: &str, scan: &mut Scan<'_, '_>) {
     let mut packages = BTreeSet::new();
     for item in document.items("/dependencies") {

@@ -1,36 +1,36 @@
 //! Base64 and gzip, as bundles are packed into ConfigMaps.
 //!
-//! OLM compresses a file, writes that as base64, and puts the text into `binaryData`, where it is
-//! written as base64 once more: `value ─▶ base64 ─▶ (base64 ─▶) gzip ─▶ file`.
+//! OLM compresses a file, encodes it as base64, and puts the text into `binaryData`, where it is
+//! encoded as base64 again: `value ─▶ base64 ─▶ (base64 ─▶) gzip ─▶ file`.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use opgate_upstream::go::base64::decode;
 
-/// What came out of a value.
+/// The result of unpacking a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unpacked<'v> {
     /// The file.
     File(&'v [u8]),
-    /// More than there is room for.
+    /// More bytes than the limit.
     TooLarge,
-    /// Nothing that OLM could read either.
+    /// Data that OLM cannot read either.
     Broken,
 }
 
-/// What a text in base64 stands for, as Go decodes it. `None` where it is not base64.
+/// Decodes a base64 text like Go. `None` if it is not base64.
 pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
     decode(text, &mut bytes).ok().map(|()| bytes)
 }
 
-/// Unpacks bytes, compressed or not, into at most `room` bytes. Memory is never given back here: what
-/// is compressed goes into one buffer, which is as large as it may ever be.
+/// Unpacks bytes, compressed or not, into at most `room` bytes. Memory is never freed during a
+/// call, so compressed data is unpacked into one buffer of the maximum size.
 pub(crate) fn unpack<'v>(bytes: &'v [u8], room: usize, buffer: &'v mut Vec<u8>) -> Unpacked<'v> {
     if is_gzip(bytes) {
         return gunzip(bytes, room, buffer);
     }
-    // Compressed, and base64 once more: `H4sI` is how that begins.
+    // Compressed, and encoded as base64 again: such data begins with `H4sI`.
     let text = bytes.starts_with(b"H4sI").then_some(bytes.trim_ascii());
     match text.and_then(|text| base64(std::str::from_utf8(text).ok()?)) {
         Some(inner) if is_gzip(&inner) => gunzip(&inner, room, buffer),
@@ -42,7 +42,7 @@ fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b, 8])
 }
 
-/// Unpacks one member after the other, as Go's reader does.
+/// Unpacks one member after the other, like Go's reader.
 fn gunzip<'b>(bytes: &[u8], room: usize, buffer: &'b mut Vec<u8>) -> Unpacked<'b> {
     if buffer.len() < room {
         buffer.resize(room, 0);
@@ -61,13 +61,13 @@ fn gunzip<'b>(bytes: &[u8], room: usize, buffer: &'b mut Vec<u8>) -> Unpacked<'b
             TINFLStatus::HasMoreOutput => return Unpacked::TooLarge,
             _ => return Unpacked::Broken,
         }
-        // Behind the data are a checksum and a size.
+        // A checksum and a size follow the data.
         rest = data.get(read.saturating_add(8)..).unwrap_or_default();
     }
     Unpacked::File(file.get(..length).unwrap_or_default())
 }
 
-/// What follows the header: ten bytes, and what its flags announce.
+/// The data after the header: ten bytes and the optional fields that its flags declare.
 fn after_header(bytes: &[u8]) -> Option<&[u8]> {
     let flags = *bytes.get(3)?;
     let mut rest = bytes.get(10..)?;

@@ -1,4 +1,4 @@
-//! Bundles and catalogs as folders of files.
+//! Bundles and catalogs as directories of files.
 
 use opgate_sdk::{Report, Review};
 
@@ -8,8 +8,8 @@ use crate::required::{self, Needs};
 use crate::scan::Scan;
 use crate::{dependencies, properties};
 
-/// Every file of a registry+v1 bundle: the metadata first, because what a CSV requires may stand in
-/// any of its files.
+/// Every file of a registry+v1 bundle: the metadata first, because any of its files can declare the
+/// requirements of a CSV.
 pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(bundle) = review.subject() else { return };
     let mut scan = Scan::new(review, report);
@@ -34,7 +34,7 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The blobs of a package in a catalog, of which there may be thousands.
+/// The blobs of a package in a catalog. There can be thousands.
 pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(catalog) = review.subject() else { return };
     report.explain_with(opgate_sdk::catalog::about);

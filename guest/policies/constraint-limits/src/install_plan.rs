@@ -1,7 +1,7 @@
 //! `InstallPlan`s: the properties of bundles that are looked up.
 //!
-//! They stand in the status, which the catalog operator writes: this is where a constraint from a
-//! catalog is first seen by the API server.
+//! They are in the status, which the catalog operator writes: the first request in which the API
+//! server receives a constraint from a catalog.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const LOOKUPS: &str = "/status/bundleLookups";
 /// JSON text, in a lookup.
 const PROPERTIES: &str = "/properties";
 
-/// Looks at every lookup whose properties are new.
+/// Evaluates every lookup with new properties.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(plan) = review.subject() else { return };
     let mut scan = Scan::new(review, report);

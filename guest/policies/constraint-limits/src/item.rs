@@ -5,22 +5,22 @@ use opgate_sdk::Document;
 
 use crate::scan::Scan;
 
-/// Its type, its value, and where that is.
+/// The type, the value, and the field of the value.
 pub(crate) struct Item<'d> {
     pub(crate) kind: String,
     pub(crate) value: Option<Document>,
-    /// The place of the value.
+    /// The field of the value.
     pub(crate) field: &'d str,
 }
 
 impl Item<'_> {
-    /// A text in the value; empty where there is none.
+    /// A text in the value, or an empty text if it is missing.
     pub(crate) fn text(&self, name: &str) -> String {
         let value = self.value.as_ref();
         value.map(|value| value.text_or_empty(&format!("/{name}"))).unwrap_or_default()
     }
 
-    /// The place of a member of the value; of the value where there is no such member.
+    /// The field of a member of the value, or of the value if there is no such member.
     pub(crate) fn field(&self, name: &str) -> String {
         let has = self.value.as_ref().is_some_and(|value| value.has(&format!("/{name}")));
         if has { format!("{}.{name}", self.field) } else { self.field.to_owned() }
@@ -32,12 +32,12 @@ impl Item<'_> {
         Gvk { group, version, kind }
     }
 
-    /// Whether the value is small enough to be read; a finding where it is not.
+    /// Whether the value is small enough to be read. Reports a violation if it is not.
     pub(crate) fn is_admitted(&self, scan: &mut Scan<'_, '_>) -> bool {
         self.value.as_ref().is_none_or(|value| scan.admits(value, "", self.field))
     }
 
-    /// The value as it is written; what was YAML comes as JSON without white space.
+    /// The raw value. YAML is returned as JSON without white space.
     pub(crate) fn raw(&self) -> Vec<u8> {
         self.value.as_ref().and_then(|value| value.raw("")).unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! Policy `constraint-limits`: what Operators ask of others, wherever it is written down.
+//! Policy `constraint-limits`: the requirements that Operators declare, in every object and file
+//! that contains them.
 //!
 //! ```text
 //! request ─┬─ ClusterServiceVersion ─▶ annotations ────────────────┐
@@ -9,8 +10,9 @@
 //!          └─ FileBasedCatalog ──────▶ files ─▶ properties ─────────┘          checks ─▶ report
 //! ```
 //!
-//! The crate `opgate-constraint` reads and checks constraints and has upstream's texts; it knows nothing
-//! of requests. This crate knows where constraints are found and what is exempt, and declares the rules.
+//! The crate `opgate-constraint` reads and checks constraints and has upstream's messages; it does
+//! not depend on requests. This crate locates constraints, applies exemptions, and declares the
+//! rules.
 
 mod annotations;
 mod checks;

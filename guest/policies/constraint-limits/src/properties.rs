@@ -13,7 +13,7 @@ use crate::{annotations, config_map};
 /// An object in base64, in the value of a property.
 const DATA: &str = "/data";
 
-/// Types of properties that are looked at: most others need no handle.
+/// The types of properties that are evaluated: most other properties need no handle.
 const READ: [&str; 6] = [
     "olm.constraint",
     "olm.gvk.required",
@@ -23,13 +23,13 @@ const READ: [&str; 6] = [
     "olm.bundle.object",
 ];
 
-/// Where a list of properties stands.
+/// The location of a list of properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `properties.yaml`.
     Bundle,
-    /// A blob, whose properties the policy for catalogs judges: what cannot be read is reported once
-    /// (FBC-37, FBC-38).
+    /// A blob. The policy for catalogs evaluates its properties, so unreadable properties are
+    /// reported once (FBC-37, FBC-38).
     Catalog,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn judge(
 ) {
     let types = document.rows("/properties", &["/type", "/property/type"]);
     for (index, row) in types.iter().enumerate() {
-        // `null` stands for nothing, as everywhere.
+        // `null` means not set, as in all fields.
         let has_type = !matches!(row.kind(0), Kind::Missing | Kind::Null);
         let (kind, step) = if has_type { (row.text(0), "") } else { (row.text(1), "property") };
         let Some(kind) = kind.filter(|kind| READ.contains(kind)) else { continue };
@@ -85,7 +85,7 @@ fn property(item: &Item<'_>, source: Source, scan: &mut Scan<'_, '_>) {
     scan.extend(item.field, report);
 }
 
-/// An `olm.constraint`, which also says what the bundle needs.
+/// An `olm.constraint`. It also declares the needs of the bundle.
 pub(crate) fn constraint(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_, '_>) {
     if !item.is_admitted(scan) {
         return;
@@ -99,7 +99,7 @@ pub(crate) fn constraint(item: &Item<'_>, needs: &mut Needs, scan: &mut Scan<'_,
     scan.extend(item.field, report);
 }
 
-/// A ClusterServiceVersion inside of a catalog, which will be created as it is.
+/// A ClusterServiceVersion inside a catalog, which is created unchanged.
 fn object(item: &Item<'_>, scan: &mut Scan<'_, '_>) {
     let Some(value) = &item.value else { return };
     let size = value.size(DATA).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a bundle needs, and APIs that its ClusterServiceVersion requires without saying so.
+//! The needs of a bundle, and APIs that its ClusterServiceVersion requires without a dependency.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::targets::REGISTRY_BUNDLE;
 
 rules![CON_25];
 
-/// What a bundle needs, by all of its files.
+/// The needs of a bundle in all of its files.
 #[derive(Default)]
 pub(crate) struct Needs {
     /// APIs.
@@ -25,24 +25,24 @@ rule! {
     /// Every API under `spec.customresourcedefinitions.required` and
     /// `spec.apiservicedefinitions.required` of a ClusterServiceVersion in a bundle is named by an
     /// `olm.gvk` dependency, an `olm.gvk.required` property, or a `gvk` anywhere in an
-    /// `olm.constraint` in `metadata/`. The group of a CRD is what follows the first dot of its
-    /// name. Where `metadata/` names any package, by a dependency, by `olm.package.required` or in
-    /// a constraint, the rule says nothing: the package may bring the API.
+    /// `olm.constraint` in `metadata/`. The group of a CRD is the part of its name after the first
+    /// dot. If `metadata/` names any package, in a dependency, in `olm.package.required` or in a
+    /// constraint, the rule reports nothing: the package can provide the API.
     ///
     /// # Why
     ///
-    /// Other Operators may add or remove APIs at any time. OpenShift 4.12, Operators, *Dependency
-    /// best practices*, asks for an `olm.gvk` dependency on any API that the Operator requires,
-    /// unless a package is given instead.
+    /// Other Operators can add or remove APIs at any time. OpenShift 4.12, Operators, *Dependency
+    /// best practices*, recommends an `olm.gvk` dependency on any API that the Operator requires,
+    /// unless the bundle names a package instead.
     ///
     /// # Repair
     ///
-    /// Add the API to `metadata/dependencies.yaml`, with the group, version and kind that the
-    /// ClusterServiceVersion has.
+    /// Add the API to `metadata/dependencies.yaml`, with the group, version and kind from the
+    /// ClusterServiceVersion.
     ///
     /// # Accepted
     ///
-    /// The required API of the example below, with this in `metadata/dependencies.yaml`:
+    /// The required API of the next example, with this in `metadata/dependencies.yaml`:
     ///
     /// ```yaml
     /// dependencies:
@@ -52,7 +52,8 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// This in a ClusterServiceVersion, without `dependencies.yaml` and `properties.yaml`:
+    /// A ClusterServiceVersion with these fields, without `dependencies.yaml` and
+    /// `properties.yaml`:
     ///
     /// ```yaml
     /// spec:
@@ -69,9 +70,9 @@ rule! {
     }
 }
 
-/// APIs that a CSV requires and nothing depends on.
+/// APIs that a CSV requires without a dependency.
 pub(crate) fn judge(csv: &Document, at: &str, needs: &Needs, scan: &mut Scan<'_, '_>) {
-    // A package that is required may bring any API.
+    // A required package can provide any API.
     if !needs.packages.is_empty() {
         return;
     }

@@ -1,4 +1,4 @@
-//! A look through one object: how constraints are read, what that may cost, and the report.
+//! The scan of one object: how constraints are read, the limits on memory, and the report.
 
 use opgate_constraint::Finding;
 use opgate_constraint::constraint::{self, Options, too_large};
@@ -7,31 +7,33 @@ use opgate_sdk::{Document, Report, Review, Rule};
 
 use crate::checks::{CON_01, rule_of};
 
-/// Bytes of a text that holds constraints. An API server takes no request of more than 3 MiB, so a
-/// longer one comes from a file and is of no use; it is rejected unread, which takes microseconds.
+/// Bytes of a text that holds constraints. An API server accepts no request of more than 3 MiB, so
+/// a longer text comes from a file and cannot be used. It is rejected without reading it, which
+/// takes microseconds.
 const LONGEST: u32 = 3 << 20;
 
-/// Base64 that is decoded for one catalog. Memory is not given back in a call, and a package may hold
-/// more than all of it. The policy for catalogs decodes no more either, and says so (FBC-41); what is
-/// in there is judged when it is created in a cluster.
+/// Base64 that is decoded for one catalog. Memory is not freed during a call, and a package can
+/// contain more data than the memory limit. The policy for catalogs has the same limit and reports
+/// it (FBC-41). The remaining objects are evaluated when they are created in a cluster.
 const DECODED: u32 = 12 << 20;
 
-/// Denials of one rule after which a large list is not read to its end.
+/// The number of denials of one rule after which the rest of a large list is not read.
 const MANY: usize = 20;
 /// Memory that the properties of a large list take.
 const LARGE: usize = 16 << 20;
-/// Memory that a property takes, and each byte of its value: most for a list of many small values.
+/// Memory for each property, and for each byte of its value. A list of many small values takes the
+/// most.
 const PROPERTY: usize = 1 << 10;
 const BYTE: usize = 200;
 
-/// What is known of the look so far.
+/// The state of the scan.
 pub(crate) struct Scan<'s, 'r> {
     pub(crate) report: &'s mut Report<'r>,
     settings: &'s Document,
-    /// Read where the first constraint is found: most objects have none.
+    /// The settings, read when the first constraint is found: most objects have none.
     options: Option<Options>,
     decoded: u32,
-    /// Memory that was taken, at the most.
+    /// An upper bound of the memory used.
     spent: usize,
     /// A rule that denies many times.
     denied: Option<&'static Rule>,
@@ -76,8 +78,8 @@ impl<'s, 'r> Scan<'s, 'r> {
         bytes.and_then(|n| usize::try_from(n).ok()).unwrap_or(8 << 20)
     }
 
-    /// Whether so much denies already that the rest need not be read: it may be very large, and
-    /// memory is not given back. The first time, that is a finding at this field.
+    /// Whether there are enough denials that the rest need not be read: it can be very large, and
+    /// memory is not freed. The first call that returns true reports a violation at this field.
     pub(crate) fn is_settled(&mut self, field: impl FnOnce() -> String) -> bool {
         let rule = self.denied.filter(|_| !self.is_settled && self.spent > LARGE);
         if let Some(rule) = rule {
@@ -89,7 +91,7 @@ impl<'s, 'r> Scan<'s, 'r> {
         self.is_settled
     }
 
-    /// Whether a value is small enough to be read; a finding where it is not.
+    /// Whether a value is small enough to be read. Reports a violation if it is not.
     pub(crate) fn admits(&mut self, object: &Document, pointer: &str, field: &str) -> bool {
         let size = object.size(pointer).unwrap_or_default();
         if size > LONGEST {
@@ -102,7 +104,7 @@ impl<'s, 'r> Scan<'s, 'r> {
         size <= LONGEST
     }
 
-    /// Whether there is room to decode so many bytes of base64.
+    /// Whether the limit permits decoding this number of bytes of base64.
     pub(crate) fn can_decode(&mut self, size: u32) -> bool {
         self.decoded = self.decoded.saturating_add(size);
         self.decoded <= DECODED
@@ -120,12 +122,12 @@ impl<'s, 'r> Scan<'s, 'r> {
         }
     }
 
-    /// What there is to say about the value of a property.
+    /// The problems of the value of a property.
     pub(crate) fn property(&mut self, property: Property<'_>) -> constraint::Report {
         self.look(property, false)
     }
 
-    /// The same with advice on ranges, which what is in files gets.
+    /// The problems of the value of a property in a file, with recommendations for ranges.
     pub(crate) fn property_in_files(&mut self, property: Property<'_>) -> constraint::Report {
         self.look(property, true)
     }
@@ -140,7 +142,7 @@ impl<'s, 'r> Scan<'s, 'r> {
         report
     }
 
-    /// Findings about the value at this field.
+    /// Reports the problems of the value at this field.
     pub(crate) fn extend(&mut self, field: &str, found: constraint::Report) {
         for Finding { check, pointer, message } in found.findings {
             self.add(rule_of(check), format!("{field}{}", path(&pointer)), message);
@@ -151,7 +153,7 @@ impl<'s, 'r> Scan<'s, 'r> {
     }
 }
 
-/// `/all/constraints/0` → `.all.constraints[0]`, and names that are no words in brackets.
+/// `/all/constraints/0` → `.all.constraints[0]`, with brackets around names that are not words.
 fn path(pointer: &str) -> String {
     let mut path = String::new();
     for token in pointer.split('/').skip(1) {

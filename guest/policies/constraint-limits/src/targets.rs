@@ -1,4 +1,4 @@
-//! Where constraints are found.
+//! The objects and files that contain constraints.
 
 use opgate_sdk::Target;
 
@@ -20,8 +20,9 @@ pub(crate) static INSTALL_PLAN: Target = Target {
     ..Target::EMPTY
 };
 
-/// Controllers write ConfigMaps all the time: the condition says of which `config_map` looks at a
-/// file. What OLM makes of one is judged as a ClusterServiceVersion.
+/// Controllers write ConfigMaps all the time. The condition selects the ConfigMaps whose files
+/// `config_map` reads. Objects that OLM creates from a ConfigMap are evaluated as
+/// ClusterServiceVersions.
 pub(crate) static CONFIG_MAP: Target = Target {
     groups: &[""],
     versions: &["v1"],
@@ -32,8 +33,9 @@ pub(crate) static CONFIG_MAP: Target = Target {
     ..Target::EMPTY
 };
 
-/// No more than the names in a ConfigMap. The time that an API server takes to go through a map grows
-/// with the square of its size (1.4 s for 20,000 keys): larger ones are sent without.
+/// The condition reads only the names in a ConfigMap. The time that an API server takes to iterate
+/// over a map grows with the square of its size (1.4 s for 20,000 keys), so larger maps match
+/// without iteration.
 const MARKED_OR_FILES: &str = "object != null && (has(object.metadata.labels) && ('olm.managed' in object.metadata.labels || 'olm.catalogSource' in object.metadata.labels) || has(object.metadata.annotations) && (size(object.metadata.annotations) > 64 || object.metadata.annotations.exists(name, name == 'olm.contentEncoding' || name.startsWith('operators.operatorframework.io.bundle.'))) || has(object.data) && (size(object.data) > 64 || object.data.exists(key, key == 'clusterServiceVersions' || key.endsWith('.json') || key.endsWith('.yaml') || key.endsWith('.yml'))))";
 
 pub(crate) static REGISTRY_BUNDLE: Target =

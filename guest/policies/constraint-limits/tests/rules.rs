@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! The verdicts of the policy: the cases of its rules, and properties that no case can show.
 #![expect(clippy::expect_used, reason = "tests may panic")]
 
 use opgate_constraint_limits::POLICY;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 opgate_cases::tests!(POLICY);
 
-/// What is said of an object that is created.
+/// The verdict for an object that is created.
 fn judged(resource: &str, object: &Value, settings: &Value) -> Verdict {
     let [group, version, resource] = ["operators.coreos.com", "v1alpha1", resource];
     let resource = GroupVersionResource {
@@ -28,7 +28,7 @@ fn judged_csv(property: &str, settings: &Value) -> Verdict {
     judged("clusterserviceversions", &csv, settings)
 }
 
-/// 64 KiB unless set, counted as written.
+/// 64 KiB by default, counted on the raw text.
 #[test]
 fn a_constraint_may_have_so_many_bytes() {
     let of = |bytes: usize| {
@@ -69,7 +69,7 @@ fn very_many_findings_of_one_constraint_are_counted_too() {
     assert!(last.starts_with("8872 more findings of this rule are left out; "), "{last}");
 }
 
-/// A list whose constraints take much memory is not read to its end once it is rejected.
+/// After a denial, the rest of a list with constraints that take much memory is not read.
 #[test]
 fn a_large_list_is_read_in_part() {
     let large = json!({"all": {"constraints": vec![json!({"x": 1}); 6_000]}}).to_string();
@@ -85,7 +85,7 @@ fn a_large_list_is_read_in_part() {
     assert!(last.starts_with(&more), "{last}");
 }
 
-/// Long names, of which a few are as much as a verdict holds.
+/// Long names: a few of them reach the maximum size of a verdict.
 #[test]
 fn where_reading_ends_is_said() {
     let property = format!(r#"{{"type":"olm.constraint","value":{{"{}":1}}}}"#, "x".repeat(4_000));

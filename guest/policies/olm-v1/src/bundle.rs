@@ -1,4 +1,4 @@
-//! Bundles that are meant for OLM 1.0: manifests in files, and the bundles of a catalog.
+//! Bundles for OLM 1.0: manifests in files, and the bundles of a catalog.
 //!
 //! ```text
 //! ClusterServiceVersion ─┐
@@ -18,14 +18,14 @@ rule! {
     ///
     /// A ClusterServiceVersion supports the install mode `AllNamespaces`, and
     /// `spec.webhookdefinitions` is empty. The rule is off until the setting `olmv1.target` is
-    /// `true`, and judges files only: manifests, and the bundles of a catalog. Of a bundle it
-    /// judges the property `olm.bundle.object` with the manifest, or else `olm.csv.metadata`, which
-    /// shows no webhooks: the rule is evaluated in part.
+    /// `true`. It evaluates files only: manifests, and the bundles of a catalog. In a catalog it
+    /// reads the property `olm.bundle.object` with the manifest. If that is missing, it reads
+    /// `olm.csv.metadata`, which has no webhooks: the policy then evaluates the rule in part.
     ///
     /// # Gap
     ///
-    /// `olm.csv.metadata` in a catalog has no `webhookdefinitions`. Who has the bundle as files sees
-    /// them in its ClusterServiceVersion.
+    /// `olm.csv.metadata` in a catalog has no `webhookdefinitions`. If you have the bundle as
+    /// files, its ClusterServiceVersion lists them.
     ///
     /// # Why
     ///
@@ -34,8 +34,9 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Let the Operator watch all namespaces, and set `supported: true` for the install mode `AllNamespaces`. Remove
-    /// the webhook definitions: a webhook for conversions or for defaults has no replacement in OLM 1.0.
+    /// Change the Operator to watch all namespaces, and set `supported: true` for the install mode
+    /// `AllNamespaces`. Remove the webhook definitions: OLM 1.0 has no replacement for a conversion
+    /// or defaulting webhook.
     ///
     /// # Accepted
     ///
@@ -61,7 +62,7 @@ rule! {
     }
 }
 
-/// A manifest. What is created in a cluster is there for OLM's first version.
+/// A manifest. Objects created in a cluster are for the first version of OLM.
 pub(crate) fn manifest(review: &Review<'_>, report: &mut Report<'_>) {
     if let Some(csv) = review.subject().filter(|_| review.is_of_a_file()) {
         object(csv, "", report);
@@ -132,7 +133,7 @@ fn add(field: String, why: &str, report: &mut Report<'_>) {
     report.add(&OL1_12, field, message);
 }
 
-/// Bytes of YAML that are parsed at once.
+/// Maximum bytes of YAML to parse at once.
 const LARGEST: usize = 4_000_000;
 
 fn from_yaml(text: &str) -> Option<Document> {

@@ -1,4 +1,4 @@
-//! A Catalog: where its content comes from.
+//! The source of the content of a Catalog.
 
 use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Document, Report, Review, Shape, printed, rule, rules};
@@ -19,8 +19,8 @@ pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report
 rule! {
     /// the source of a Catalog of OLM 1.0 is an image
     ///
-    /// `spec.source.type` of a Catalog of the group `catalogd.operatorframework.io` is `image`,
-    /// letter by letter. The rule evaluates an UPDATE only if it changes the field.
+    /// `spec.source.type` of a Catalog of the group `catalogd.operatorframework.io` is exactly
+    /// `image`. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
@@ -64,20 +64,20 @@ fn kind(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
 rule! {
     /// a Catalog of OLM 1.0 names an image
     ///
-    /// `spec.source.image.ref` is a text that is not empty, with the form of a reference to an
-    /// image: a registry, a repository in lower case, a tag or a digest. The rule does not evaluate
-    /// Whether the digits of the digest are complete. If `spec.source.type` is another one than
-    /// `image` and there is no `spec.source.image`, OL1-13 says so instead. The rule evaluates an
-    /// UPDATE only if it changes the type or the reference.
+    /// `spec.source.image.ref` is a non-empty string with the syntax of a reference to an image: a
+    /// registry, a repository in lower case, a tag or a digest. The rule does not check whether the
+    /// digest is complete. If `spec.source.type` is not `image` and there is no
+    /// `spec.source.image`, OL1-13 reports the violation instead. The rule evaluates an UPDATE only
+    /// if it changes the type or the reference.
     ///
     /// # Why
     ///
     /// catalogd has nothing to unpack: the schema of Catalogs requires the field (catalogd v0.9.0
-    /// `api/core/v1alpha1/catalog_types.go`), and what is no reference is never pulled.
+    /// `api/core/v1alpha1/catalog_types.go`), and catalogd cannot pull an invalid reference.
     ///
     /// # Repair
     ///
-    /// Name the image of the catalog, without a scheme before it.
+    /// Set the image of the catalog, without a scheme.
     ///
     /// # Accepted
     ///

@@ -1,4 +1,4 @@
-//! What Operators and Catalogs have in common in a cluster: their scope, and the feature set.
+//! Requirements for both Operators and Catalogs in a cluster: their scope, and the feature set.
 
 use opgate_sdk::feature_set::{self, FEATURE_GATES, TECH_PREVIEW};
 use opgate_sdk::{Document, Report, Review, rule, rules};
@@ -17,13 +17,13 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<
 rule! {
     /// Operators and Catalogs of OLM 1.0 have no namespace
     ///
-    /// An Operator or a Catalog that is created has no `metadata.namespace`. An API server removes
-    /// it before anybody sees it; therefore the rule matters for files.
+    /// On CREATE, an Operator or a Catalog has no `metadata.namespace`. An API server removes the
+    /// field before it calls a webhook; therefore the rule matters for files.
     ///
     /// # Why
     ///
-    /// The objects are cluster-scoped (OpenShift 4.15, Operators, *Operator API*). Somebody who
-    /// writes a namespace expects the Operator to be limited to it, which it is not.
+    /// The objects are cluster-scoped (OpenShift 4.15, Operators, *Operator API*). A namespace in
+    /// the manifest does not limit the Operator to that namespace.
     ///
     /// # Repair
     ///
@@ -57,21 +57,20 @@ fn scope(object: &Document, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// OLM 1.0 is used where the feature set TechPreviewNoUpgrade is on
+    /// OLM 1.0 runs only with the feature set TechPreviewNoUpgrade
     ///
     /// If an Operator or a Catalog is created, the FeatureGate `cluster` has `spec.featureSet:
-    /// TechPreviewNoUpgrade`. Without a cluster, and on one that has no FeatureGates, the rule is
-    /// not evaluated.
+    /// TechPreviewNoUpgrade`. Without cluster state, and on a cluster without FeatureGates, the
+    /// policy skips the rule.
     ///
     /// # Why
     ///
-    /// In OpenShift 4.15, OLM 1.0 is in Technology Preview, and nothing of it runs without the
-    /// feature set (Operators, *Installing an Operator from a catalog*, prerequisites).
+    /// In OpenShift 4.15, OLM 1.0 is a Technology Preview, and none of its components run without
+    /// the feature set (Operators, *Installing an Operator from a catalog*, prerequisites).
     ///
     /// # Repair
     ///
-    /// Use the feature set on a cluster that is there to try such features: it cannot be taken
-    /// back.
+    /// Use the feature set on a cluster for testing such features: you cannot disable it again.
     ///
     /// # Accepted
     ///

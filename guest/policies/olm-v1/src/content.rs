@@ -1,4 +1,4 @@
-//! What the catalogs offer: the package of an Operator, its channels and its bundles.
+//! The content of catalogs: the package of an Operator, its channels and its bundles.
 //!
 //! ```text
 //! package ─▶ its bundles in every catalog ─▶ in the channel ─▶ in the range ─┬─▶ none: OL1-10
@@ -20,23 +20,23 @@ use crate::version::{VERSION, Written};
 rules![OL1_10, OL1_11];
 
 const NEEDED: &str = "packages of catalogs";
-/// Bundles of an Operator whose catalogs are asked for. Each is a question.
+/// Maximum number of bundles of an Operator to look up in catalogs. Each costs one query.
 const MOST: usize = 1_024;
 
 rule! {
-    /// the catalogs offer what an Operator of OLM 1.0 asks for
+    /// a catalog has the package, channel and version of an Operator of OLM 1.0
     ///
-    /// One of the catalogs in the context has the package `spec.packageName`, with a bundle that is
-    /// in the channel `spec.channel` and whose version satisfies `spec.version`, as far as these
-    /// are set. The rule is off by default, and is evaluated by `opgate check --cluster-state`,
-    /// with the folders of the catalogs (file-based catalogs) in the context: no API server shows
-    /// what is in them. Constraints that OLM does not read are left to OL1-03. The rule evaluates
-    /// an UPDATE only if it changes one of the three fields.
+    /// One of the catalogs in the cluster state has the package `spec.packageName`. It has a bundle
+    /// in the channel `spec.channel` whose version satisfies `spec.version`, as far as these fields
+    /// are set. The rule is off by default. `opgate check --cluster-state` evaluates it if the
+    /// cluster state has the directories of the catalogs (file-based catalogs): no API server
+    /// serves their content. OL1-03 covers constraints that OLM cannot parse. The rule evaluates an
+    /// UPDATE only if it changes one of the three fields.
     ///
     /// # Gap
     ///
-    /// With a live cluster the rule is not evaluated. operator-controller decides when it resolves
-    /// the Operator, and reports it in the status.
+    /// With a live cluster the policy skips the rule. operator-controller decides when it resolves
+    /// the Operator, and reports the result in the status.
     ///
     /// # Why
     ///
@@ -45,7 +45,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Look into the catalog for the names and versions that it has.
+    /// Search the catalog for the names and versions that it has.
     ///
     /// # Accepted
     ///
@@ -72,21 +72,22 @@ rule! {
 }
 
 rule! {
-    /// one catalog only offers the package of an Operator of OLM 1.0
+    /// only one catalog has the package of an Operator of OLM 1.0
     ///
-    /// Of the catalogs in the context, one has the package `spec.packageName`, and none but this
-    /// has a bundle with the name of one that the Operator selects: in the channel `spec.channel`,
-    /// with a version that satisfies `spec.version`. The rule is off by default, and is evaluated
-    /// as OL1-10. The rule evaluates an UPDATE only if it changes one of the three fields.
+    /// One of the catalogs in the cluster state has the package `spec.packageName`. No other
+    /// catalog has the package, or a bundle with the name of one that the Operator selects: in the
+    /// channel `spec.channel`, with a version that satisfies `spec.version`. The rule is off by
+    /// default, and is evaluated under the same conditions as OL1-10. The rule evaluates an UPDATE
+    /// only if it changes one of the three fields.
     ///
     /// # Gap
     ///
-    /// With a live cluster the rule is not evaluated. operator-controller chooses a catalog.
+    /// With a live cluster the policy skips the rule. operator-controller chooses a catalog.
     ///
     /// # Why
     ///
-    /// OLM 1.0 does not know which of the catalogs is meant: names of packages and bundles must be
-    /// unique (OpenShift 4.15, Operators, *Limitations of OLM 1.0*).
+    /// OLM 1.0 cannot determine which catalog to use: names of packages and bundles must be unique
+    /// (OpenShift 4.15, Operators, *Limitations of OLM 1.0*).
     ///
     /// # Repair
     ///
@@ -94,11 +95,11 @@ rule! {
     ///
     /// # Accepted
     ///
-    /// Only `redhat-operators` offers the package.
+    /// Only `redhat-operators` has the package.
     ///
     /// # Rejected
     ///
-    /// `community-operators` offers it, too.
+    /// `community-operators` has it, too.
     ///
     /// `message: package "openshift-pipelines-operator-rh" is offered by catalogs
     /// [community-operators redhat-operators]; OLM 1.0 requires unique package and bundle names`
@@ -141,7 +142,7 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
     }
 }
 
-/// Upstream's text.
+/// Upstream message.
 fn not_found(operator: &Document, name: &str) -> String {
     let name = quote(name);
     let of = |pointer: &str| operator.text(pointer).filter(|text| !text.is_empty());
@@ -156,10 +157,10 @@ fn not_found(operator: &Document, name: &str) -> String {
     }
 }
 
-/// What an Operator selects of the catalogs.
+/// The bundles of the catalogs that an Operator selects.
 struct Selected {
     has_bundles: bool,
-    /// Those that offer the package, or a bundle with the name of one that is selected.
+    /// Catalogs with the package, or with a bundle that has the name of a selected one.
     catalogs: BTreeSet<String>,
 }
 
@@ -193,7 +194,7 @@ impl Selected {
             }
             true
         })?;
-        // A constraint that OLM does not read selects nothing, which another rule says.
+        // Another rule reports a constraint that OLM cannot parse. It selects nothing.
         let has_bundles = !bundles.is_empty() || range.is_none() && !is_any;
         let bundles: Vec<String> = bundles.into_iter().take(MOST).collect();
         let matches = [Match { index: "bundle", values: &bundles, absent: false }];

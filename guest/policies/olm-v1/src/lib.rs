@@ -1,20 +1,21 @@
-//! Policy `olm-v1`: the Operators and Catalogs of OLM 1.0, and bundles that are meant for it.
+//! Policy `olm-v1`: the Operators and Catalogs of OLM 1.0, and bundles for it.
 //!
 //! ```text
-//! Operator ─┬─▶ operator              names of the package and the channel, the policy of upgrades
+//! Operator ─┬─▶ operator              names of the package and the channel, the upgrade policy
 //!           ├─▶ version ─▶ upgrades   the constraint on versions, and its changes
-//!           └─▶ content               what the catalogs offer
-//! Catalog ──┬─▶ catalog ─▶ reference  the source, and the form of its image
+//!           └─▶ content               the content of the catalogs
+//! Catalog ──┬─▶ catalog ─▶ reference  the source, and the reference to its image
 //!           ├─▶ pull                  the pull secret
-//!           └─▶ polling               how often, and of what
+//!           └─▶ polling               the poll interval
 //! both ─────▶ cluster                 scope, and the feature set
 //! ClusterServiceVersion, FileBasedCatalog ─▶ bundle
 //! ```
 //!
-//! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`. Only the
-//! groups `operators.operatorframework.io` and `catalogd.operatorframework.io` count:
-//! the documents print `olm.operatorframework.io` and `catalog.operatorframework.io` once each, by mistake, and
-//! the kind `Operator` of `operators.coreos.com` is another one.
+//! `targets` declares the evaluated resources, `reads` the cluster objects that the policy queries.
+//! The policy matches only the groups `operators.operatorframework.io` and
+//! `catalogd.operatorframework.io`: the documents print `olm.operatorframework.io` and
+//! `catalog.operatorframework.io` once each, by mistake, and the kind `Operator` of
+//! `operators.coreos.com` is a different one.
 
 mod bundle;
 mod catalog;

@@ -1,4 +1,4 @@
-//! An Operator: the package, the channel and the policy for upgrades.
+//! An Operator: the package, the channel and the upgrade constraint policy.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, Review, Shape, printed, rule, rules};
@@ -10,7 +10,7 @@ rules![OL1_01, OL1_02, OL1_04];
 pub(crate) const PACKAGE: &str = "/spec/packageName";
 pub(crate) const CHANNEL: &str = "/spec/channel";
 pub(crate) const POLICY: &str = "/spec/upgradeConstraintPolicy";
-/// Characters of a name, by the schema.
+/// Maximum characters of a name in the schema.
 const LONGEST: usize = 48;
 
 pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
@@ -19,12 +19,12 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
     policy(review, operator, report);
 }
 
-/// Whether there is a value other than `null`, which an UPDATE changes.
+/// Whether the field has a value other than `null`, and, on UPDATE, the request changes it.
 pub(crate) fn is_new(review: &Review<'_>, object: &Document, pointer: &str) -> bool {
     object.has(pointer) && review.touches(object, pointer, &Shape::Scalar)
 }
 
-/// Whether the author of the Operator answers for upgrades.
+/// Whether the author of the Operator is responsible for upgrades.
 pub(crate) fn ignores_constraints(operator: &Document) -> bool {
     operator.text_or_empty(POLICY) == "Ignore"
 }
@@ -32,9 +32,9 @@ pub(crate) fn ignores_constraints(operator: &Document) -> bool {
 rule! {
     /// an Operator of OLM 1.0 names a package
     ///
-    /// `spec.packageName` of an Operator of the group `operators.operatorframework.io` is a text
-    /// that is not empty. The kind Operator of `operators.coreos.com` is another one and not
-    /// judged. The rule evaluates an UPDATE only if it changes the field.
+    /// `spec.packageName` of an Operator of the group `operators.operatorframework.io` is a
+    /// non-empty string. The rule does not evaluate the kind Operator of `operators.coreos.com`. It
+    /// evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
@@ -65,16 +65,16 @@ rule! {
 }
 
 rule! {
-    /// package and channel of an Operator of OLM 1.0 have the form of names
+    /// package and channel of an Operator of OLM 1.0 are valid names
     ///
     /// `spec.packageName` has at most 48 characters and matches `^[a-z0-9]+(-[a-z0-9]+)*$`.
     /// `spec.channel`, if it is set, has at most 48 characters and matches
-    /// `^[a-z0-9]+([\.-][a-z0-9]+)*$`. A number is no text: write `'1.11'`. The rule evaluates an
-    /// UPDATE only if it changes the field.
+    /// `^[a-z0-9]+([\.-][a-z0-9]+)*$`. A number is not a string: write `'1.11'`. The rule evaluates
+    /// an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
-    /// The schema of Operators refuses everything else (operator-controller v0.8.0
+    /// The schema of Operators rejects all other values (operator-controller v0.8.0
     /// `api/v1alpha1/operator_types.go`).
     ///
     /// # Repair
@@ -127,12 +127,12 @@ fn channel(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     }
 }
 
-/// Judges a name: letters and digits with one of the signs between them.
+/// Checks a name: letters and digits with one of the separators between them.
 fn named(name: &str, field: &str, signs: &str, pattern: &str, report: &mut Report<'_>) {
     let is_part = |part: &[u8]| {
         !part.is_empty() && part.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
     };
-    // As the schema: one complaint, the length first.
+    // One error, the length first, as in the schema.
     if name.chars().count() > LONGEST {
         let message = format!("{field}: Too long: may not be longer than {LONGEST}");
         report.add(&OL1_02, field, message);
@@ -145,11 +145,10 @@ fn named(name: &str, field: &str, signs: &str, pattern: &str, report: &mut Repor
 }
 
 rule! {
-    /// the policy for upgrades of an Operator of OLM 1.0 is Enforce or Ignore
+    /// the upgrade constraint policy of an Operator of OLM 1.0 is Enforce or Ignore
     ///
-    /// `spec.upgradeConstraintPolicy`, if it is set, is `Enforce` or `Ignore`, letter by letter.
-    /// Without the field, `Enforce` counts. The rule evaluates an UPDATE only if it changes the
-    /// field.
+    /// `spec.upgradeConstraintPolicy`, if it is set, is exactly `Enforce` or `Ignore`. The default
+    /// is `Enforce`. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///

@@ -1,4 +1,4 @@
-//! How often a Catalog looks for newer content.
+//! The interval at which a Catalog checks for newer content.
 
 use opgate_sdk::go::{duration, quote};
 use opgate_sdk::{Document, Kind, Report, Review, Shape, printed, rule, rules};
@@ -17,7 +17,7 @@ pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report
     }
     let value = printed::value(catalog, INTERVAL, false);
     let is_text = catalog.kind(INTERVAL) == Kind::Text;
-    // An empty text is none.
+    // An empty string is no interval.
     if is_text && value.is_empty() {
         return;
     }
@@ -34,14 +34,15 @@ pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report
 rule! {
     /// the poll interval of a Catalog of OLM 1.0 has hours, minutes and seconds
     ///
-    /// `spec.source.image.pollInterval`, if it is set, is a duration of Go with the units `h`, `m`
-    /// and `s` and without a sign: `24h`, `1h30m`, `1.5h`. Zero (`0s`, `0`) turns polling off. An
-    /// empty text is none. The rule evaluates an UPDATE only if it changes the field.
+    /// `spec.source.image.pollInterval`, if it is set, is a Go duration with the units `h`, `m` and
+    /// `s` and without a sign: `24h`, `1h30m`, `1.5h`. Zero (`0s`, `0`) turns polling off. An empty
+    /// string counts as not set. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
     /// The documents name these units (OpenShift 4.15, Operators, *Red Hat-provided Operator
-    /// catalogs in OLM 1.0*). What Go does not read makes every client of the Catalog fail.
+    /// catalogs in OLM 1.0*). A value that Go cannot parse causes every client of the Catalog to
+    /// fail.
     ///
     /// # Repair
     ///
@@ -75,10 +76,10 @@ fn interval(value: &str, report: &mut Report<'_>) {
     report.add(&OL1_18, FIELD, message);
 }
 
-/// A duration of Go, with the units of the documents.
+/// A Go duration with the units of the documents.
 fn is_interval(text: &str) -> bool {
     let is_documented = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's');
-    // `ms` is a unit of Go, too.
+    // `ms` is also a Go unit.
     text.chars().all(is_documented) && !text.contains("ms") && duration::check(text).is_ok()
 }
 
@@ -86,13 +87,13 @@ rule! {
     /// a Catalog of OLM 1.0 with a digest has no poll interval
     ///
     /// If `spec.source.image.ref` has a digest (`@sha256:`), `spec.source.image.pollInterval` is
-    /// not set. An empty text counts as not set. The rule evaluates an UPDATE only if it changes
+    /// not set. An empty string counts as not set. The rule evaluates an UPDATE only if it changes
     /// one of the two fields.
     ///
     /// # Why
     ///
-    /// What a digest names never changes: there is nothing to poll, and the schema of Catalogs
-    /// refuses the two together (catalogd v0.9.0 `api/core/v1alpha1/catalog_types.go`).
+    /// The content of a digest never changes: there is nothing to poll, and the schema of Catalogs
+    /// rejects the two together (catalogd v0.9.0 `api/core/v1alpha1/catalog_types.go`).
     ///
     /// # Repair
     ///

@@ -38,14 +38,13 @@ rule! {
     ///
     /// If the registry of `spec.source.image.ref` is one of the setting
     /// `catalogd.secureRegistries`, by default `registry.redhat.io`, `spec.source.image.pullSecret`
-    /// is a text that is not empty. The case of letters does not count, and neither does a port
-    /// that the setting does not name. The rule evaluates an UPDATE only if it changes one of the
-    /// two fields.
+    /// is a non-empty string. The comparison ignores case, and it ignores the port if the setting
+    /// has none. The rule evaluates an UPDATE only if it changes one of the two fields.
     ///
     /// # Why
     ///
-    /// The registry gives nothing without credentials (OpenShift 4.15, Operators, *Red Hat-provided
-    /// Operator catalogs in OLM 1.0*), and catalogd does not use the global pull secret.
+    /// The registry requires credentials (OpenShift 4.15, Operators, *Red Hat-provided Operator
+    /// catalogs in OLM 1.0*), and catalogd does not use the global pull secret.
     ///
     /// # Repair
     ///
@@ -98,16 +97,16 @@ rule! {
     /// the pull secret of a Catalog of OLM 1.0 is the name of a Secret
     ///
     /// `spec.source.image.pullSecret`, if it is set, is a DNS-1123 subdomain, without a namespace
-    /// before it. The rule evaluates an UPDATE only if it changes the field.
+    /// prefix. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
-    /// catalogd looks for the Secret in its own namespace only (OpenShift 4.15, Operators,
-    /// *Creating a pull secret for catalogs hosted on a secure registry*).
+    /// catalogd reads the Secret from its own namespace only (OpenShift 4.15, Operators, *Creating
+    /// a pull secret for catalogs hosted on a secure registry*).
     ///
     /// # Repair
     ///
-    /// Create the Secret in that namespace, and write its name alone.
+    /// Create the Secret in that namespace, and write only its name.
     ///
     /// # Accepted
     ///
@@ -135,10 +134,10 @@ rule! {
     /// `spec.source.image.pullSecret` names a Secret of the namespace in which catalogd runs
     /// (setting `catalogd.namespace`, by default `openshift-catalogd`), of type
     /// `kubernetes.io/dockerconfigjson` with the key `.dockerconfigjson`, or of type
-    /// `kubernetes.io/dockercfg` with the key `.dockercfg`. Only types and names of keys are looked
-    /// at. In a server, the setting must be there. What cannot be a name is left to OL1-16. The
-    /// rule evaluates an UPDATE only if it changes the field. Without cluster state, the policy
-    /// skips the rule.
+    /// `kubernetes.io/dockercfg` with the key `.dockercfg`. The rule reads only types and names of
+    /// keys. A server reads Secrets only if you set `catalogd.namespace`. OL1-16 covers invalid
+    /// names. The rule evaluates an UPDATE only if it changes the field. Without cluster state, the
+    /// policy skips the rule.
     ///
     /// # Why
     ///
@@ -156,7 +155,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// A name of which there is no Secret.
+    /// A name for which no Secret exists.
     ///
     /// `message: pull secret openshift-catalogd/redhat-cred does not exist`
     OL1_17: Warn {

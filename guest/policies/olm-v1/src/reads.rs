@@ -1,5 +1,5 @@
-//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
-//! nothing is watched for rules that are off.
+//! The cluster objects that the policy reads. Each rule declares which of these it needs, so that
+//! opgate watches nothing for rules that are off.
 
 use opgate_sdk::{ClusterRead, Index, Setting};
 
@@ -7,8 +7,8 @@ use opgate_sdk::{ClusterRead, Index, Setting};
 pub(crate) const CATALOGD: Setting =
     Setting { pointer: "/catalogd/namespace", default: "openshift-catalogd" };
 
-/// Secrets of that namespace. Of their data, only the names of the keys are kept. A server
-/// reads them if the namespace is named.
+/// Secrets of that namespace. Of their data, the query returns only the names of the keys. A server
+/// reads Secrets only if the setting names the namespace.
 pub(crate) static SECRETS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "secrets",
@@ -20,8 +20,8 @@ pub(crate) static SECRETS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// The packages of catalogs, which the host makes of the files of catalogs in a context. The
-/// namespace of each is the name of its catalog. No API server has them.
+/// The packages of catalogs, which the host creates from catalog files in the cluster state. The
+/// namespace of each is the name of its catalog. No API server serves them.
 pub(crate) static PACKAGES: ClusterRead = ClusterRead {
     group: "opgate.dev",
     version: "v1alpha1",

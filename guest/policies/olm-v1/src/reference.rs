@@ -1,9 +1,10 @@
-//! The reference to the image of a Catalog, by its form.
+//! The syntax of the reference to the image of a Catalog.
 
-/// Where a Catalog names its image.
+/// The field with the image of a Catalog.
 pub(crate) const REF: &str = "/spec/source/image/ref";
 
-/// Registry and repository of a reference. The first part is a registry if it looks like one.
+/// Registry and repository of a reference. The first part is a registry if it has the syntax of
+/// one.
 pub(crate) fn parts(reference: &str) -> (Option<&str>, &str) {
     match reference.split_once('/') {
         Some((registry, rest)) if registry.contains(['.', ':']) || registry == "localhost" => {
@@ -13,8 +14,8 @@ pub(crate) fn parts(reference: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Whether a text has the form of a reference, as the library of catalogd reads them (it knows
-/// fewer rules than the one that OLM uses). Of a digest, only that there is one.
+/// Whether a string is a reference by the library of catalogd (it has fewer rules than the library
+/// of OLM). A digest only needs to exist.
 pub(crate) fn is_reference(text: &str) -> bool {
     let (named, digest) = match text.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),

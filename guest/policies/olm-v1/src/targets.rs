@@ -1,4 +1,4 @@
-//! The kinds of objects that the policy judges.
+//! The resources that the policy evaluates.
 
 use opgate_sdk::Target;
 
@@ -18,7 +18,8 @@ pub(crate) static CATALOG: Target = Target {
     ..Target::EMPTY
 };
 
-/// Manifests in files. Advisory: what is created in a cluster is not judged.
+/// Manifests in files. Advisory: the policy does not evaluate objects that are created in a
+/// cluster.
 pub(crate) static CSV: Target = Target {
     groups: &["operators.coreos.com"],
     versions: &["v1alpha1"],

@@ -1,4 +1,4 @@
-//! Changes of versions that OLM 1.0 does not make by itself.
+//! Version changes that OLM 1.0 does not make by itself.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Shape, rule, rules};
@@ -16,14 +16,14 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
         return;
     }
     let Some(new) = Written::of(operator) else { return };
-    // Another package has other versions.
+    // Versions of different packages are not comparable.
     let before = review.updates_from().filter(|old| old.equal(PACKAGE, operator, PACKAGE));
     let old = before.and_then(Written::of);
     if let (Some(before), Some(to)) = (before, new.constraint.exact()) {
         match old.as_ref().and_then(|old| Some((old.text.clone(), old.constraint.exact()?.clone())))
         {
             Some((text, from)) => exact(&text, &from, &new, to, report),
-            // The way there may lead over a range, or over no version.
+            // Intermediate updates may have a range, or no version.
             None => since_installed(review, before, &new, to, report),
         }
     }
@@ -40,17 +40,18 @@ rule! {
     ///
     /// If an UPDATE changes `spec.version` from one exact version to another, the new one has no
     /// higher major number and is not lower, unless `spec.upgradeConstraintPolicy` is `Ignore`.
-    /// Versions with all three numbers are exact, with `=` or without. If there was no exact version
-    /// before, the one that is installed counts, where the tag of the image in
-    /// `status.installedBundleResource` is a version (`v1.12.1`). Where it is not known, the UPDATE
-    /// is accepted, or refused with the setting `olmv1.incomparableVersions: deny`, unless
-    /// operator-controller has not seen the Operator yet (no `status.conditions`). Another package has
-    /// other versions: if the UPDATE changes `spec.packageName`, it is not judged.
+    /// Versions with all three numbers are exact, with `=` or without. If there was no exact
+    /// version before, the installed version counts, if the tag of the image in
+    /// `status.installedBundleResource` is a version (`v1.12.1`). If the installed version is not
+    /// known, the rule accepts the UPDATE, or denies it with the setting
+    /// `olmv1.incomparableVersions: deny`, unless operator-controller has not processed the
+    /// Operator yet (no `status.conditions`). Versions of another package are not comparable: the
+    /// rule does not evaluate an UPDATE that changes `spec.packageName`.
     ///
     /// # Gap
     ///
-    /// Where the image of the bundle has a digest and no version as its tag, the installed version
-    /// is not known. operator-controller enforces its own upgrade constraints when it resolves the
+    /// If the image of the bundle has a digest and no version as its tag, the installed version is
+    /// not known. operator-controller enforces its own upgrade constraints when it resolves the
     /// Operator.
     ///
     /// # Why
@@ -61,7 +62,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Verify the update by hand, and set `spec.upgradeConstraintPolicy: Ignore` to force it.
+    /// Verify the update manually, and set `spec.upgradeConstraintPolicy: Ignore` to force it.
     ///
     /// # Accepted
     ///
@@ -83,20 +84,20 @@ rule! {
     /// an update of OLM 1.0 within major version zero stays in its minor version
     ///
     /// If an UPDATE changes `spec.version` from one exact version of major version zero to another,
-    /// the minor number stays and is not zero, unless `spec.upgradeConstraintPolicy` is `Ignore`. If
-    /// there was no exact version before, the one that is installed counts, as for OL1-05.
-    /// Updates to another patch of `0.y`, with y above zero, are fine. If the UPDATE changes
-    /// `spec.packageName`, it is not judged.
+    /// the minor number stays the same and is not zero, unless `spec.upgradeConstraintPolicy` is
+    /// `Ignore`. If there was no exact version before, the installed version counts, as for OL1-05.
+    /// The rule accepts updates to another patch of `0.y`, with y above zero. It does not evaluate
+    /// an UPDATE that changes `spec.packageName`.
     ///
     /// # Why
     ///
-    /// In major version zero every minor version may break its users, and with minor version zero
-    /// every patch. OLM 1.0 does not apply such updates by itself (OpenShift 4.15, Operators,
+    /// In major version zero every minor version can be a breaking change, and with minor version
+    /// zero every patch. OLM 1.0 does not apply such updates by itself (OpenShift 4.15, Operators,
     /// *Major version zero releases*).
     ///
     /// # Repair
     ///
-    /// Verify the update by hand, and set `spec.upgradeConstraintPolicy: Ignore` to force it.
+    /// Verify the update manually, and set `spec.upgradeConstraintPolicy: Ignore` to force it.
     ///
     /// # Accepted
     ///
@@ -117,7 +118,7 @@ rule! {
 /// The image that operator-controller v0.8 has installed.
 const INSTALLED: &str = "/status/installedBundleResource";
 
-/// OL1-05 and OL1-06 of an Operator without an exact version before.
+/// OL1-05 and OL1-06 for an Operator without an exact version before.
 fn since_installed(
     review: &Review<'_>,
     before: &Document,
@@ -127,7 +128,7 @@ fn since_installed(
 ) {
     let image = before.text_or_empty(INSTALLED);
     if let Some((tag, from)) = tagged(&image) {
-        // A tag may have more after the numbers than the version has.
+        // A tag may have more parts after the numbers than the version has.
         if [from.major, from.minor, from.patch] != [to.major, to.minor, to.patch] {
             exact(tag, &from, new, to, report);
         }
@@ -142,7 +143,7 @@ fn since_installed(
     }
 }
 
-/// The tag of an image, if it is a version with three numbers. What is after them is left out.
+/// The tag of an image, if it is a version with three numbers. Parts after them are ignored.
 fn tagged(image: &str) -> Option<(&str, Version)> {
     let name = image.split('@').next().unwrap_or_default();
     let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
@@ -174,18 +175,18 @@ fn exact(old: &str, from: &Version, new: &Written, to: &Version, report: &mut Re
 rule! {
     /// OLM 1.0 can update within the range of an Operator
     ///
-    /// Unless `spec.upgradeConstraintPolicy` is `Ignore`, a range in `spec.version` does not stay
-    /// within `0.0.*`. An UPDATE from a range or to one, of the same package, does not lead to a
-    /// range or version whose highest major number is lower than that of the one before: which
-    /// version is installed is not known. Ranges that merely span several major versions, as
-    /// `>1.11.1`, are fine, and so is a first `spec.version`. The rule evaluates an UPDATE only if
-    /// it changes `spec.version` or the policy.
+    /// Unless `spec.upgradeConstraintPolicy` is `Ignore`, a range in `spec.version` is not entirely
+    /// within `0.0.*`. If an UPDATE of the same package changes a range, or changes to a range, the
+    /// highest major number of the new range or version is not lower than that of the old one: the
+    /// installed version is not known. The rule accepts ranges that span several major versions,
+    /// such as `>1.11.1`, and a first `spec.version`. It evaluates an UPDATE only if it changes
+    /// `spec.version` or the policy.
     ///
     /// # Why
     ///
-    /// With major and minor version zero every release may break its users, and OLM 1.0 makes no
-    /// rollbacks (OpenShift 4.15, Operators, *Major version zero releases* and *Forcing an update or
-    /// rollback*).
+    /// With major and minor version zero every release can be a breaking change, and OLM 1.0 makes
+    /// no rollbacks (OpenShift 4.15, Operators, *Major version zero releases* and *Forcing an
+    /// update or rollback*).
     ///
     /// # Repair
     ///
@@ -230,13 +231,13 @@ fn range(review: &Review<'_>, operator: &Document, new: &Written, report: &mut R
 fn between(old: &Written, new: &Written, report: &mut Report<'_>) {
     let are_exact = [old, new].iter().all(|one| one.constraint.exact().is_some());
     let [from, to] = [old, new].map(|one| highest_major(one.constraint.above()));
-    // Within 0.0.* is said already.
+    // A range within 0.0.* is already reported.
     if !are_exact && to < from && new.constraint.above() > Some([0, 1, 0]) {
         not_within(new, report);
     }
 }
 
-/// The highest major number below an end.
+/// The highest major number below an upper bound.
 fn highest_major(above: Option<Above>) -> u64 {
     match above {
         None => u64::MAX,

@@ -1,4 +1,4 @@
-//! The constraint on versions of an Operator.
+//! The version constraint of an Operator.
 
 use opgate_sdk::go::shortened;
 use opgate_sdk::{Document, Kind, Report, Review, printed, rule, rules};
@@ -11,28 +11,28 @@ rules![OL1_03];
 
 pub(crate) const VERSION: &str = "/spec/version";
 pub(crate) const FIELD: &str = "spec.version";
-/// Characters of a constraint, by the schema.
+/// Maximum characters of a constraint in the schema.
 const LONGEST: usize = 64;
 
 rule! {
-    /// the version of an Operator of OLM 1.0 is a constraint on versions
+    /// the version of an Operator of OLM 1.0 is a version constraint
     ///
-    /// `spec.version`, if it is set, is a text of at most 64 characters: a version, or comparisons
-    /// with spaces or commas between them, joined by `||`. The operators are `=`, `!=`, `>`, `<`,
-    /// `>=`, `<=`, `~` and `^`, and also `=>`, `=<` and `~>`. A version may have a `v` before it,
-    /// may leave out its last numbers, and may have `x`, `X` or `*` for any of them. Numbers have
-    /// no leading zeroes, and there are no ranges with a hyphen. An empty text is none. The rule
-    /// evaluates an UPDATE only if it changes the field.
+    /// `spec.version`, if it is set, is a string of at most 64 characters: a version, or
+    /// comparisons with spaces or commas between them, joined by `||`. The operators are `=`, `!=`,
+    /// `>`, `<`, `>=`, `<=`, `~` and `^`, and also `=>`, `=<` and `~>`. A version may have a `v`
+    /// prefix, may omit its last numbers, and may have `x`, `X` or `*` for any of them. Numbers
+    /// have no leading zeroes, and there are no ranges with a hyphen. An empty string counts as
+    /// not set. The rule evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
     /// OLM does not resolve the Operator (operator-controller v0.8.0
-    /// `internal/controllers/validators/validators.go`), or its schema refuses it. What is not in
-    /// quotes may be a number for YAML: `1.10` is `1.1`.
+    /// `internal/controllers/validators/validators.go`), or its schema rejects it. YAML can read an
+    /// unquoted value as a number: `1.10` is `1.1`.
     ///
     /// # Repair
     ///
-    /// Correct the part in the message. Put the constraint in quotes: `version: "1.11"`.
+    /// Correct the part that the message quotes. Put the constraint in quotes: `version: "1.11"`.
     ///
     /// # Accepted
     ///
@@ -81,14 +81,14 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
     }
 }
 
-/// A constraint of an Operator, as it is written and as it is read.
+/// A constraint of an Operator, as written and as parsed.
 pub(crate) struct Written {
     pub(crate) text: String,
     pub(crate) constraint: Constraint,
 }
 
 impl Written {
-    /// The constraint of an Operator. None if it has none that OLM reads.
+    /// The constraint of an Operator. None if it has no valid constraint.
     pub(crate) fn of(operator: &Document) -> Option<Self> {
         let text = operator.text(VERSION).filter(|text| text.len() <= 4 * LONGEST)?;
         let constraint = Constraint::parse(&text).ok()?;

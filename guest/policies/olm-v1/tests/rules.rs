@@ -1,10 +1,10 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! Runs the cases of the rules, and tests what no case can express.
 
 use opgate_olm_v1::POLICY;
 
 opgate_cases::tests!(POLICY);
 
-/// Names and values that the rules ask for.
+/// Names and values that the rules query.
 const WORDS: [&str; 26] = [
     "image",
     "Ignore",

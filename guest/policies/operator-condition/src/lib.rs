@@ -1,5 +1,5 @@
-//! Policy `operator-condition`: what Operators tell OLM, and how administrators configure OLM and
-//! OperatorHub.
+//! Policy `operator-condition`: the conditions that Operators report to OLM, and the configuration
+//! of OLM and OperatorHub.
 //!
 //! ```text
 //! OperatorCondition ─────────▶ condition ─┬─ entries     conditions and overrides
@@ -9,7 +9,7 @@
 //! OperatorHub ───────────────▶ operator_hub
 //! ```
 //!
-//! What OLM computes of a condition is ported in [`upgradeable`], which knows nothing of requests.
+//! [`upgradeable`] is a port of OLM's evaluation of a condition. It does not depend on requests.
 
 mod condition;
 mod olm_config;
@@ -23,7 +23,7 @@ use targets::{CONDITION, CONDITION_STATUS, CSV, CSV_STATUS, OLM_CONFIG, OPERATOR
 
 opgate_sdk::policy! {
     name: "operator-condition",
-    title: "OperatorConditions, OLMConfig and OperatorHub say what OLM understands",
+    title: "OperatorConditions, OLMConfig and OperatorHub have values that OLM supports",
     rules: [
         condition::entries::RULES,
         condition::access::RULES,

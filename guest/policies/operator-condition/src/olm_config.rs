@@ -26,17 +26,18 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 rule! {
     /// the OLMConfig is named cluster
     ///
-    /// A new OLMConfig has the name `cluster`. An UPDATE is not judged: names do not change.
+    /// A new OLMConfig has the name `cluster`. The rule does not evaluate an UPDATE: names do not
+    /// change.
     ///
     /// # Why
     ///
     /// OLM reads the OLMConfig `cluster` and no other one (OpenShift 4.12, Operators, *Configuring
-    /// Operator Lifecycle Manager features*). Settings under another name have no effect, and
-    /// nothing says so.
+    /// Operator Lifecycle Manager features*). Settings under another name have no effect, and OLM
+    /// reports no error.
     ///
     /// # Repair
     ///
-    /// Change the name to `cluster`. If there is such an object already, change that one.
+    /// Change the name to `cluster`. If that object exists already, change it instead.
     ///
     /// # Accepted
     ///
@@ -78,9 +79,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// The CRD has these types and this pattern, so an API server with it refuses anything else
-    /// (`crds/operators.coreos.com_olmconfigs.yaml` of the Operator Framework API). The rule says
-    /// the same about manifests that have not reached the API server yet.
+    /// The CRD has these types and this pattern, so an API server with it rejects any other value
+    /// (`crds/operators.coreos.com_olmconfigs.yaml` of the Operator Framework API). The rule
+    /// reports the same for manifests that have not reached the API server yet.
     ///
     /// # Repair
     ///
@@ -126,9 +127,9 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Remove the field or set it to `false`. On a large cluster, where the copies take too much
-    /// memory, accept the warning and tell your users how to find Operators: `oc get csvs -n
-    /// openshift`.
+    /// Remove the field or set it to `false`. On a large cluster, where the copies use too much
+    /// memory, accept the warning and document for your users how to find Operators: `oc get csvs
+    /// -n openshift`.
     ///
     /// # Accepted
     ///

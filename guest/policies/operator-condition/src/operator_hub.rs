@@ -1,4 +1,4 @@
-//! The OperatorHub of an OpenShift cluster: which default catalog sources it has.
+//! The OperatorHub of an OpenShift cluster and its default catalog sources.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, Review, Row, hub, rule, rules};
@@ -24,7 +24,8 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 rule! {
     /// the OperatorHub is named cluster
     ///
-    /// A new OperatorHub has the name `cluster`. An UPDATE is not judged: names do not change.
+    /// A new OperatorHub has the name `cluster`. The rule does not evaluate an UPDATE: names do not
+    /// change.
     ///
     /// # Why
     ///
@@ -34,8 +35,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Change the name to `cluster`. The object usually exists already: change that one, for
-    /// example with `oc patch OperatorHub cluster`.
+    /// Change the name to `cluster`. The object usually exists already: change it, for example with
+    /// `oc patch OperatorHub cluster`.
     ///
     /// # Accepted
     ///
@@ -78,9 +79,9 @@ rule! {
     ///
     /// # Why
     ///
-    /// The CRD has these types, so OpenShift refuses anything else (OpenShift 4.12, Operators,
-    /// *OperatorHub custom resource*). The rule says the same about manifests that have not reached
-    /// the API server yet.
+    /// The CRD has these types, so OpenShift rejects any other value (OpenShift 4.12, Operators,
+    /// *OperatorHub custom resource*). The rule reports the same for manifests that have not
+    /// reached the API server yet.
     ///
     /// # Repair
     ///
@@ -128,8 +129,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Correct the name. To get rid of a CatalogSource of your own, delete it. If your cluster has
-    /// other default sources, list them in `catalog.defaults`.
+    /// Correct the name. To remove your own CatalogSource, delete it. If your cluster has other
+    /// default sources, list them in `catalog.defaults`.
     ///
     /// # Accepted
     ///
@@ -160,7 +161,7 @@ fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
     };
     let field = |index: usize, member: &str| format!("spec.sources[{index}]{member}");
     let mut wrong = |column: usize, member: &str, expected: &str, kind: Kind| {
-        // An API server drops a member that is null, and keeps such an entry.
+        // An API server drops a null member, and keeps an entry without a name.
         let is_none = |found: Kind| column > 0 && matches!(found, Kind::Missing | Kind::Null);
         let is_wrong = |found: Kind| found != kind && !is_none(found);
         let wrong = rows.iter().enumerate().filter(|(_, row)| is_wrong(row.kind(column)));
@@ -191,16 +192,16 @@ fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
 rule! {
     /// an entry of an OperatorHub names its catalog source
     ///
-    /// `name` of each entry of `spec.sources` is a text that is not empty. Other types are left to
-    /// CND-12. An UPDATE is evaluated where it changes `spec.sources`. Requests for the subresource
-    /// `status` are not evaluated.
+    /// `name` of each entry of `spec.sources` is a non-empty string. CND-12 covers other types. The
+    /// rule evaluates an UPDATE only if it changes `spec.sources`. It does not evaluate requests
+    /// for the subresource `status`.
     ///
     /// # Why
     ///
-    /// The CRD refuses an empty name, and takes an entry without one (openshift/api
-    /// `config/v1/types_operatorhub.go`). The Marketplace Operator looks for a default catalog
-    /// source by the name: such an entry disables nothing (OpenShift 4.12, Operators, *OperatorHub
-    /// custom resource*).
+    /// The CRD rejects an empty name, but accepts an entry without one (openshift/api
+    /// `config/v1/types_operatorhub.go`). The Marketplace Operator finds a default catalog source
+    /// by the name: such an entry disables nothing (OpenShift 4.12, Operators, *OperatorHub custom
+    /// resource*).
     ///
     /// # Repair
     ///

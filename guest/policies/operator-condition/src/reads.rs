@@ -1,4 +1,4 @@
-//! What the policy reads of the cluster.
+//! The cluster objects that the policy reads.
 
 use opgate_sdk::{ClusterRead, copies};
 
@@ -25,8 +25,8 @@ pub(crate) static CONDITIONS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// ClusterServiceVersions without the label of OLM's copies: which versions are installed, and of
-/// which one a version may be a copy.
+/// ClusterServiceVersions without the label of OLM's copies: the installed versions, and the
+/// possible originals of a copy.
 pub(crate) static CSVS: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1alpha1",

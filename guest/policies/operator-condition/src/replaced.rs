@@ -1,8 +1,8 @@
-//! A ClusterServiceVersion that replaces another one, whose OperatorCondition may object.
+//! A ClusterServiceVersion that replaces another one, whose OperatorCondition may prevent it.
 //!
 //! ```text
 //! marks of a copy ─▶ exempt?
-//! spec.replaces, spec.skips ─▶ installed, with an OperatorCondition ─▶ upgradeable ─▶ finding
+//! spec.replaces, spec.skips ─▶ installed, with an OperatorCondition ─▶ upgradeable ─▶ violation
 //! ```
 
 use std::collections::HashSet;
@@ -50,7 +50,7 @@ pub(crate) fn judge_status(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The version that a version replaces. OLM takes neither itself nor the empty name for one.
+/// The version that a version replaces. OLM ignores its own name and an empty name.
 fn replaces(review: &Review<'_>, csv: &Document) -> Option<String> {
     csv.text("/spec/replaces").filter(|name| !name.is_empty() && *name != review.name(csv))
 }
@@ -62,8 +62,8 @@ fn is_copy(review: &Review<'_>, csv: &Document, report: &mut Report<'_>) -> bool
 
 /// Fields that name an installed version that is not upgradeable, each with the reason.
 ///
-/// A list of skipped versions may be long, and few of them are installed: the names of the
-/// namespace's conditions take one question.
+/// A list of skipped versions may be long, and few of them are installed. One query returns the
+/// names of the namespace's conditions.
 fn objections(review: &Review<'_>, csv: &Document) -> Result<Vec<(String, String)>, ReadError> {
     let namespace = review.namespace();
     let names = CONDITIONS.names(Query { namespace: Some(namespace), ..Query::default() })?;
@@ -90,7 +90,7 @@ fn objections(review: &Review<'_>, csv: &Document) -> Result<Vec<(String, String
     Ok(found)
 }
 
-/// Why an installed version is not upgradeable.
+/// The reason why an installed version is not upgradeable.
 fn why_not(namespace: &str, name: &str) -> Result<Option<String>, ReadError> {
     if CSVS.get(namespace, name)?.is_none() {
         return Ok(None);
@@ -112,27 +112,28 @@ fn find(
 rule! {
     /// a version replaces only Operators that are upgradeable
     ///
-    /// No installed ClusterServiceVersion of the namespace that `spec.replaces` or `spec.skips` of
-    /// a new one names has an OperatorCondition that keeps it from being replaced. The first of
-    /// these entries of the type `Upgradeable` decides: that of `spec.overrides`, which must be
-    /// `True`; that of `status.conditions`, which must not be `False`, and must be of the object's
-    /// current generation; that of `spec.conditions`, which must not be `False`. Without an
-    /// OperatorCondition, or such an entry, an Operator is upgradeable.
+    /// `spec.replaces` and `spec.skips` of a new ClusterServiceVersion name no installed version
+    /// whose OperatorCondition prevents its replacement. The first of these entries of the type
+    /// `Upgradeable` decides: that of `spec.overrides`, which must be `True`; that of
+    /// `status.conditions`, which must not be `False`, and must be of the object's current
+    /// generation; that of `spec.conditions`, which must not be `False`. Without an
+    /// OperatorCondition, or without such an entry, an Operator is upgradeable.
     ///
-    /// Copies are exempt where OLM writes them (`identities.olm` or the profile), or where the
+    /// The rule exempts copies that OLM writes (`identities.olm` or the profile), and copies whose
     /// original is in the namespace that the marks name and replaces the same versions. Without
     /// cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// OLM keeps the new version in the phase `Pending` until the Operator says that it can be
+    /// OLM keeps the new version in the phase `Pending` until the Operator reports that it can be
     /// replaced (OpenShift 4.12, Operators, *Upgradeable condition*; OLM
     /// `pkg/controller/operators/olm/operatorconditions.go`).
     ///
     /// # Repair
     ///
-    /// Wait until the Operator has done what its message says. If it reports the wrong state, add
-    /// an override of the type `Upgradeable` with the status `True` to its OperatorCondition.
+    /// Wait until the Operator has completed the task in its message. If it reports the wrong
+    /// state, add an override of the type `Upgradeable` with the status `True` to its
+    /// OperatorCondition.
     ///
     /// # Accepted
     ///
@@ -162,18 +163,18 @@ rule! {
     ///
     /// An UPDATE of `clusterserviceversions/status` does not change `status.phase` from `Pending`
     /// to another value while the installed version that `spec.replaces` names is not upgradeable.
-    /// CND-06 says what decides that, and which copies are exempt. Without cluster state, the
-    /// policy skips the rule. The rule is off unless the configuration gives it a level.
+    /// CND-06 defines when a version is upgradeable, and which copies are exempt. Without cluster
+    /// state, the policy skips the rule. The rule is off unless the configuration sets its level.
     ///
     /// # Why
     ///
     /// OpenShift 4.12, Operators, *Upgradeable condition* promises that such a version does not
-    /// leave the phase `Pending`. OLM itself sees to that; the rule guards against others who may
-    /// write the status, and each status update of a ClusterServiceVersion waits for it.
+    /// leave the phase `Pending`. OLM itself enforces this. The rule protects against other users
+    /// with write access to the status, and delays each status update of a ClusterServiceVersion.
     ///
     /// # Repair
     ///
-    /// Leave the status to OLM. To let the new version in, wait for the Operator, or override its
+    /// Leave the status to OLM. To allow the new version, wait for the Operator, or override its
     /// condition `Upgradeable`.
     ///
     /// # Accepted

@@ -1,4 +1,4 @@
-//! The kinds of objects that the policy judges.
+//! The resources that the policy evaluates.
 
 use opgate_sdk::Target;
 

@@ -5,13 +5,14 @@
 //! spec.overrides ─▶ status.conditions ─▶ spec.conditions
 //! ```
 //!
-//! The first list with an entry of the type `Upgradeable` decides. OLM itself reads no further than
-//! `status.conditions`, to which it copies what an Operator writes to `spec.conditions`.
+//! The first list with an entry of the type `Upgradeable` decides. OLM itself reads only the lists
+//! up to `status.conditions`, to which it copies the conditions that an Operator writes to
+//! `spec.conditions`.
 
 use opgate_sdk::Document;
 use opgate_sdk::go::quote;
 
-/// The one type that OLM interprets.
+/// The only type that OLM interprets.
 pub const TYPE: &str = "Upgradeable";
 
 /// An entry of the type `Upgradeable`.
@@ -21,7 +22,7 @@ struct Entry {
     message: String,
 }
 
-/// Why OLM does not replace the Operator, in OLM's words; none if it does.
+/// The reason why OLM does not replace the Operator, in OLM's words; none if it does.
 #[must_use]
 pub fn why_not(condition: &Document) -> Option<String> {
     if let Some(entry) = find(condition, "/spec/overrides") {

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! Runs the cases of the rules, and tests what no case can express.
 #![expect(clippy::expect_used, reason = "tests may panic, and so may what they share")]
 
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ opgate_cases::tests!(POLICY);
 
 static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
 
-/// Names and values that the rules ask for.
+/// Names and values that the rules query.
 const WORDS: [&str; 26] = [
     "Upgradeable",
     "True",
@@ -61,7 +61,7 @@ fn count(case: &Case, rule: &str) -> (usize, String) {
     (found.len(), last.unwrap_or_default())
 }
 
-/// Lists of very many entries are judged to their ends, and reported in part.
+/// Lists of many entries are evaluated completely, and reported in part.
 #[test]
 fn very_many_wrong_entries_are_reported_in_part() {
     let many = 20_000;
@@ -85,7 +85,8 @@ fn very_many_wrong_entries_are_reported_in_part() {
     }
 }
 
-/// What cannot be valid within the size of an object is refused without a look at each entry.
+/// A list that cannot be valid within the size limit of an object is rejected without a check of
+/// each entry.
 #[test]
 fn a_list_of_more_entries_than_an_object_holds_is_refused() {
     let case = creation("CND-01", |condition| {
@@ -96,7 +97,7 @@ fn a_list_of_more_entries_than_an_object_holds_is_refused() {
     assert_eq!(verdict(&POLICY, &case).violations.len(), 1);
 }
 
-/// An OperatorHub with as many empty entries is valid. It is not evaluated.
+/// An OperatorHub with this many empty entries is valid. The policy skips the rule.
 #[test]
 fn a_list_of_very_many_sources_is_not_evaluated() {
     let case = creation("CND-12", |hub| {
@@ -108,7 +109,7 @@ fn a_list_of_very_many_sources_is_not_evaluated() {
     assert_eq!(skipped, ["CND-12", "CND-13", "CND-15"]);
 }
 
-/// A version that skips very many others is compared with those that are installed.
+/// A version that skips many others is compared with the installed ones.
 #[test]
 fn very_many_skipped_versions_are_compared() {
     let case = CASES.iter().find(|case| case.name == "a version that is skipped");

@@ -307,7 +307,7 @@ fn what_is_too_large_is_left_out_or_refused() {
         ("OPG-38", &group, with_member, "roles ns/r"),
     ] {
         let mut case = create(object, &cluster);
-        case.settings = json!({"context": {"missing": "warn"}, "rules": {rule: "warn"}});
+        case.settings = json!({"messages": {"skippedRules": "warn"}, "rules": {rule: "warn"}});
         let verdict = |case: &Case| verdict(&POLICY, case);
         let found = verdict(&case);
         let why = "there is more to compare than the time allows";

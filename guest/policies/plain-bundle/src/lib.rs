@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! PlainBundle ─▶ manifests ─┬─ the directory and what is in it
-//!                           └─ objects, lists taken apart
+//!                           └─ objects, items of lists
 //! ```
 //!
-//! The host builds the document from a folder; fields are paths into it, which the host turns into
-//! places in files. The texts are RukPak's where it has one.
+//! The host builds the document from a directory. Fields are paths in the document, which the host
+//! maps to locations in files. The messages are those of RukPak if it has one.
 
 mod manifests;
 mod objects;

@@ -14,19 +14,20 @@ rules![PBF_01, PBF_02, PBF_03];
 rule! {
     /// a plain bundle has the directory manifests/
     ///
-    /// The folder of the bundle has a directory `manifests` at its top. A file of that name does
-    /// not count, nor does a symbolic link. Other entries beside it make no difference. On UPDATE
-    /// the rule evaluates the whole bundle.
+    /// The bundle has a directory `manifests` at its top level. A file or a symbolic link with that
+    /// name does not count. Other entries at the top level are allowed. On UPDATE the rule
+    /// evaluates the whole bundle.
     ///
     /// # Why
     ///
-    /// The plain provisioner reads `manifests/` and nothing else. Without it there is nothing to
-    /// install, and the bundle is not unpacked; see OpenShift 4.12, Operators, *Plain bundle spec*.
+    /// The plain provisioner reads only `manifests/`. Without this directory there is nothing to
+    /// install, and the provisioner does not unpack the bundle; see OpenShift 4.12, Operators,
+    /// *Plain bundle spec*.
     ///
     /// # Repair
     ///
-    /// Put the manifests into a directory `manifests` at the top of the bundle. Replace a symbolic
-    /// link by the directory itself.
+    /// Put the manifests into a directory `manifests` at the top level of the bundle. Replace a
+    /// symbolic link by the directory itself.
     ///
     /// # Accepted
     ///
@@ -44,8 +45,8 @@ rule! {
     ///
     /// `message: get objects from bundle manifests: open manifests: file does not exist`
     ///
-    /// Where `manifests` is there and may not be read, the reason stands in the place of `file does
-    /// not exist`.
+    /// If `manifests` exists but cannot be read, the message contains the reason instead of `file
+    /// does not exist`.
     PBF_01: Deny {
         on: [BUNDLE: Create | Update],
         source: "OCP 4.12 L1195-1213; OCP 4.15 L1048-1062, L21761-21772; OKD L441-455; rukpak v0.16.0 internal/provisioner/plain/plain.go",
@@ -56,9 +57,9 @@ rule! {
     /// manifests/ holds at least one object
     ///
     /// The files directly in `manifests/` hold at least one object. Empty documents, comments and a
-    /// list without items are no objects. The rule says nothing where `manifests/` is missing
-    /// (PBF-01), and where a file that cannot be read or a subdirectory may hold objects: PBF-04
-    /// and PBF-03 report these. On UPDATE the rule evaluates the whole bundle.
+    /// list without items are not objects. The rule reports nothing if `manifests/` is missing
+    /// (PBF-01), or if an unreadable file or a subdirectory can contain objects: PBF-04 and PBF-03
+    /// report these. On UPDATE the rule evaluates the whole bundle.
     ///
     /// # Why
     ///
@@ -94,21 +95,21 @@ rule! {
 
 const DIRECTORY: &str = "manifests";
 
-/// What `manifests/` holds.
+/// The contents of `manifests/`.
 #[derive(Default)]
 struct Contents {
     is_there: bool,
     objects: usize,
-    /// There is something that may hold objects but could not be looked at.
+    /// An entry that can contain objects was not evaluated.
     is_uncertain: bool,
 }
 
-/// A folder is judged as it is, whether it is new or was published before.
+/// Evaluates the whole bundle, whether it is new or was published before.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(bundle) = review.object else { return };
     let mut contents = Contents::default();
     subdirectories(bundle, &mut contents, report);
-    // A link in the place of the directory, or one that may not be read.
+    // A link instead of the directory, or an unreadable directory.
     let mut refused = None;
     for (index, file) in (0u32..).zip(bundle.items("/spec/files")) {
         let Some(path) = file.text("/path") else { continue };
@@ -139,14 +140,14 @@ fn directory_of(path: &str) -> Option<&str> {
 rule! {
     /// manifests/ has no subdirectories
     ///
-    /// There is no directory in `manifests/`, not even an empty one. The rule reports each one
-    /// directly below it once, and what is in it is not judged. On UPDATE the rule evaluates the
-    /// whole bundle.
+    /// There is no directory in `manifests/`, not even an empty one. The rule reports each
+    /// subdirectory directly below `manifests/` once. The contents of subdirectories are not
+    /// evaluated. On UPDATE the rule evaluates the whole bundle.
     ///
     /// # Why
     ///
-    /// The plain provisioner expects all manifests side by side and does not unpack a bundle with
-    /// subdirectories; see OpenShift 4.12, Operators, *Plain bundle spec*.
+    /// The plain provisioner expects all manifests in one directory and does not unpack a bundle
+    /// with subdirectories; see OpenShift 4.12, Operators, *Plain bundle spec*.
     ///
     /// # Repair
     ///
@@ -174,7 +175,8 @@ rule! {
     }
 }
 
-/// PBF-03: every directory directly below `manifests/`, whether it is listed or a file is in it.
+/// PBF-03: reports every directory directly below `manifests/`, whether it is listed or contains a
+/// file.
 fn subdirectories(bundle: &Document, contents: &mut Contents, report: &mut Report<'_>) {
     let mut seen = BTreeSet::new();
     let mut found = |path: &str, is_directory: bool, field: String| {

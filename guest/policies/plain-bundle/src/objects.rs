@@ -1,7 +1,7 @@
 //! The objects of one file.
 //!
-//! A list stands for its items, in lists of lists as well. They are taken apart with a stack of
-//! pointers, so that deep nesting costs no depth of calls.
+//! A list counts as its items, also in lists of lists. A stack of pointers visits them, so that
+//! deep nesting does not deepen the call stack.
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
@@ -13,16 +13,16 @@ rule! {
     /// manifests/ holds static manifests only
     ///
     /// Each file directly in `manifests/` is named `*.yaml`, `*.yml` or `*.json` and can be parsed,
-    /// and each document in it is an object. A file can hold several documents. `apiVersion`,
-    /// `kind` and `metadata.name` of an object have no template action: no `{{`. In other fields
-    /// `{{` is data. A key that is in a mapping twice is a warning, because the provisioner reads
-    /// the last one. On UPDATE the rule evaluates the whole bundle.
+    /// and each document in it is an object. A file can contain several documents. `apiVersion`,
+    /// `kind` and `metadata.name` of an object do not contain a template action (`{{`). In other
+    /// fields `{{` is data. A duplicate key in a mapping is a warning, because the provisioner
+    /// reads the last one. On UPDATE the rule evaluates the whole bundle.
     ///
     /// # Why
     ///
     /// Provisioners do not render templates, and any other file cannot be applied: creating the
-    /// content of the bundle on the cluster fails. OpenShift 4.12, Operators, *Plain bundle spec*
-    /// says so of all content that is no static manifest.
+    /// content of the bundle on the cluster fails. OpenShift 4.12, Operators, *Plain bundle spec*,
+    /// states this for all content that is not a static manifest.
     ///
     /// # Repair
     ///
@@ -63,14 +63,14 @@ rule! {
     }
 }
 
-/// Something to look at: where it is, and whether a typed list says what it is.
+/// A value to visit: its pointer and field, and whether a typed list determines its type.
 struct Next {
     pointer: String,
     field: String,
     is_typed: bool,
 }
 
-/// Gives the number of objects.
+/// Evaluates the objects of a file and returns their number.
 pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Report<'_>) -> usize {
     let mut count = 0;
     for document in 0..file.length("/documents").unwrap_or_default() {
@@ -88,7 +88,7 @@ pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Repor
             }
             let kind = object.text_or_empty("/kind");
             if kind.ends_with("List") && object.kind("/items") == Kind::List {
-                // The last one first, because the stack turns them around.
+                // The last one first, because the stack reverses the order.
                 for item in (0..object.length("/items").unwrap_or_default()).rev() {
                     open.push(Next {
                         pointer: format!("{}/items/{item}", next.pointer),
@@ -98,7 +98,7 @@ pub(crate) fn judge(file: &Document, field: &str, path: &str, report: &mut Repor
                 }
                 continue;
             }
-            // An empty List may leave its items out.
+            // An empty List can omit its items.
             if kind == "List" && !object.has("/items") {
                 continue;
             }
@@ -113,11 +113,11 @@ rule! {
     /// every object has apiVersion, kind and a name
     ///
     /// Each object in the files directly in `manifests/` has `apiVersion`, `kind` and
-    /// `metadata.name`, each a text that is not empty; `metadata.generateName` is no name. A list,
-    /// with a `kind` that ends with `List` and with `items`, stands for its items and needs neither
-    /// `apiVersion` nor a name itself. Items of a typed list such as `ConfigMapList` take
-    /// `apiVersion` and `kind` from the list; items of a `List` have their own. On UPDATE the rule
-    /// evaluates the whole bundle.
+    /// `metadata.name`, each a text that is not empty; `metadata.generateName` does not count as a
+    /// name. A list (an object with `items` whose `kind` ends with `List`) counts as its items and
+    /// needs neither `apiVersion` nor a name itself. Items of a typed list such as `ConfigMapList`
+    /// take `apiVersion` and `kind` from the list; items of a `List` have their own. On UPDATE the
+    /// rule evaluates the whole bundle.
     ///
     /// # Why
     ///
@@ -157,7 +157,7 @@ rule! {
     }
 }
 
-/// PBF-05, and PBF-04 where a template would fill in what identifies the object.
+/// Checks PBF-05, and PBF-04 if a template would fill in a field that identifies the object.
 fn applies(object: &Document, at: &Next, path: &str, index: usize, report: &mut Report<'_>) {
     for member in ["apiVersion", "kind", "metadata.name"] {
         let text = object.text_or_empty(&format!("/{}", member.replace('.', "/")));
@@ -167,7 +167,7 @@ fn applies(object: &Document, at: &Next, path: &str, index: usize, report: &mut 
             let message = format!(
                 "{path}: object {index}: {member} is missing; any file that would not successfully apply results in an error"
             );
-            // Where the member should be: the host finds the nearest thing around it.
+            // The field that the member should have: the host maps it to the nearest location.
             report.add(&PBF_05, format!("{}.{member}", at.field), message);
         }
         if text.contains("{{") {

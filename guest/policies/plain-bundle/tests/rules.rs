@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! The verdicts of the policy: the cases of its rules, and properties that no case can show.
 #![expect(clippy::expect_used, reason = "tests may panic")]
 
 use opgate_plain_bundle::POLICY;
@@ -23,7 +23,7 @@ fn an_update_is_judged_like_a_new_folder_and_a_removal_is_not() {
     assert!(judge(Operation::Delete, &bundle).violations.is_empty());
 }
 
-/// What is very large or very deep takes time in proportion, and is reported in part.
+/// Very large or very deep input takes time in proportion to its size, and is reported in part.
 #[test]
 fn very_many_wrong_things_are_reported_in_part() {
     let many = 20_000;

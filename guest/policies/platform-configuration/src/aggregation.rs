@@ -1,4 +1,4 @@
-//! Roles that are added to the default roles `view`, `edit` and `admin` by their labels.
+//! Roles that their labels add to the default roles `view`, `edit` and `admin`.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ rule! {
     ///
     /// Each verb that a ClusterRole with the label `rbac.authorization.k8s.io/aggregate-to-view:
     /// "true"` grants on a resource is also granted, on the same API group and resource, by roles
-    /// with `aggregate-to-edit`, and by roles with `aggregate-to-admin`. What a role for `edit`
-    /// grants is also granted by roles for `admin`. The role itself counts for each of its labels.
-    /// Roles with an `aggregationRule` do not count, because a controller writes their rules. Roles
-    /// with a label `olm.opgroup.permissions/…`, which OLM generates, are exempt. The rule
-    /// evaluates an UPDATE only if it changes the rules or these labels. Without cluster state, the
-    /// policy skips the rule.
+    /// with `aggregate-to-edit`, and by roles with `aggregate-to-admin`. Roles for `admin` also
+    /// grant each verb that a role for `edit` grants. The role itself counts for each of its
+    /// labels. Roles with an `aggregationRule` do not count, because a controller writes their
+    /// rules. Roles with a label `olm.opgroup.permissions/…`, which OLM generates, are exempt. The
+    /// rule evaluates an UPDATE only if it changes the rules or these labels. Without cluster
+    /// state, the policy skips the rule.
     ///
     /// # Why
     ///
     /// The roles with more permissions do not inherit rules from those with fewer (OpenShift 4.12,
-    /// Operators, *Creating cluster roles for custom resource definitions*). Whoever edits a
-    /// project could not see what its viewers see.
+    /// Operators, *Creating cluster roles for custom resource definitions*). Editors of a project
+    /// would not see objects that its viewers see.
     ///
     /// # Repair
     ///
@@ -109,7 +109,7 @@ fn is_generated(object: &Document) -> bool {
     object.keys("/metadata/labels").iter().any(|key| key.starts_with("olm.opgroup.permissions/"))
 }
 
-/// What no role for `role` grants; none if there is too much to compare.
+/// Permissions that no role for `role` grants; none if there is too much to compare.
 fn missing_in<'w>(
     review: &Review<'_>,
     object: &Document,
@@ -126,7 +126,7 @@ fn missing_in<'w>(
     let query = Query { labels: Some(&labels), matches: &matches, ..Query::default() };
     let name = review.name(object);
     CLUSTER_ROLES.each(query, |other| {
-        // The role itself counts as it will be.
+        // The role itself counts, with the rules of the request.
         if other.text_or_empty("/metadata/name") == name || other.has("/aggregationRule") {
             return true;
         }

@@ -1,5 +1,5 @@
-//! Annotations of any object: what Ansible Operators read of custom resources, and values that are no
-//! strings.
+//! Annotations of any object: those of custom resources that Ansible Operators read, and values
+//! that are not strings.
 //!
 //! ```text
 //! files ───────────────▶ in_files ────┬▶ reconcile period, artifacts, verbosity
@@ -16,7 +16,7 @@ use crate::targets::{CUSTOM_RESOURCE, MANIFEST};
 
 rules![MSC_10, MSC_11, MSC_20];
 
-/// Bytes of a value in a message.
+/// Maximum bytes of a value in a message.
 const SHOWN: usize = 256;
 const PERIOD: &str = "ansible.operator-sdk/reconcile-period";
 const NUMBERS: [&str; 2] =
@@ -24,7 +24,7 @@ const NUMBERS: [&str; 2] =
 
 /// An object in files.
 pub(crate) fn in_files(review: &Review<'_>, report: &mut Report<'_>) {
-    // A document that stands for files is no manifest.
+    // A document that represents files is not a manifest.
     if review.request.resource().group == "opgate.dev" {
         return;
     }
@@ -37,7 +37,7 @@ pub(crate) fn in_files(review: &Review<'_>, report: &mut Report<'_>) {
 
 /// A custom resource of a kind that the settings name.
 pub(crate) fn in_requests(review: &Review<'_>, report: &mut Report<'_>) {
-    // Of files, every object is judged already.
+    // Another target covers every object in files.
     if review.settings.boolean("/files") == Some(true) {
         return;
     }
@@ -54,7 +54,7 @@ pub(crate) fn in_requests(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The value of an annotation that the rules have to judge.
+/// The value of an annotation that the rules evaluate.
 fn changed(review: &Review<'_>, object: &Document, annotation: &str) -> Option<String> {
     let pointer = format!("/metadata/annotations/{}", escape(annotation));
     let value = object.text(&pointer)?;
@@ -83,16 +83,16 @@ fn of_ansible(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
 rule! {
     /// the reconcile period of a custom resource is a duration
     ///
-    /// The annotation `ansible.operator-sdk/reconcile-period` is a duration as Go writes them, such
-    /// as `30s` or `1h30m`, or a number, which means seconds. The rule does not evaluate a block
-    /// `annotations` outside of `metadata` has no effect and. In files, every object is judged. The
-    /// webhook gets no requests for the rule unless the setting `misc.customResources` names kinds,
-    /// such as `cache.example.com/memcacheds`. The rule evaluates an UPDATE only if it changes the
+    /// The annotation `ansible.operator-sdk/reconcile-period` is a Go duration, such as `30s` or
+    /// `1h30m`, or a number of seconds. The rule ignores a block `annotations` outside of
+    /// `metadata`, which has no effect. `opgate check` evaluates every object in files. The webhook
+    /// gets requests for the rule only if the setting `misc.customResources` names kinds, such as
+    /// `cache.example.com/memcacheds`. The rule evaluates an UPDATE only if it changes the
     /// annotation.
     ///
     /// # Why
     ///
-    /// An Ansible Operator that cannot read the period reports an error and does not reconcile the
+    /// An Ansible Operator that cannot parse the period reports an error and does not reconcile the
     /// object (OpenShift 4.12, Operators, *Custom resource files* of Ansible-based Operators).
     ///
     /// # Repair
@@ -133,10 +133,10 @@ rule! {
     /// the number of artifacts and the verbosity of a custom resource are numbers
     ///
     /// The annotations `ansible.operator-sdk/max-runner-artifacts` and
-    /// `ansible.sdk.operatorframework.io/verbosity` are whole numbers that are not negative. In
-    /// files, every object is judged. The webhook gets no requests for the rule unless the setting
-    /// `misc.customResources` names kinds. On UPDATE, the rule evaluates only the annotations that
-    /// the request changes.
+    /// `ansible.sdk.operatorframework.io/verbosity` are whole numbers that are not negative.
+    /// `opgate check` evaluates every object in files. The webhook gets requests for the rule only
+    /// if the setting `misc.customResources` names kinds. On UPDATE, the rule evaluates only the
+    /// annotations that the request changes.
     ///
     /// # Why
     ///
@@ -171,15 +171,15 @@ rule! {
     /// values of annotations and labels are strings
     ///
     /// In every manifest, no value in `metadata.annotations` and `metadata.labels` is a list, an
-    /// object, a number or a boolean. `null` stands for an empty string. Only files are judged: an
-    /// API server takes no such object. Rules that read a list in an annotation read it as if it
-    /// were its JSON text.
+    /// object, a number or a boolean. `null` counts as an empty string. The rule evaluates files
+    /// only: an API server accepts no such object. Other rules read a list in an annotation as its
+    /// JSON text.
     ///
     /// # Why
     ///
-    /// An API server refuses the object. Examples of the documents have lost quotes in some
-    /// editions (OpenShift 4.15, Operators, *Operator metadata annotations*), and YAML takes `true`
-    /// and `1` for what they look like.
+    /// An API server rejects the object. Examples of the documents have lost quotes in some
+    /// editions (OpenShift 4.15, Operators, *Operator metadata annotations*), and YAML reads `true`
+    /// and `1` as a boolean and a number.
     ///
     /// # Repair
     ///
@@ -206,7 +206,7 @@ rule! {
     }
 }
 
-/// Bytes of a map that can be read. An answer of the host holds 4 MiB.
+/// Maximum bytes of a map. A result of a host call holds 4 MiB.
 const SIZE: u32 = 3 << 20;
 
 fn values(review: &Review<'_>, object: &Document, map: &str, report: &mut Report<'_>) {

@@ -1,4 +1,4 @@
-//! Performance profiles and the version of control groups, each against the other.
+//! Performance profiles and the version of control groups, each checked against the other.
 
 use opgate_sdk::cluster::Query;
 use opgate_sdk::{Report, Review, rule, rules};
@@ -16,18 +16,18 @@ rule! {
     /// cgroup v2 and performance profiles are not combined
     ///
     /// If `spec.cgroupMode` of the Node `cluster` of `config.openshift.io` is `v2`, there is no
-    /// PerformanceProfile. A PerformanceProfile is judged when it is created, the Node where it
-    /// changes the mode. The rule is off until `rules` gives it a level. Without a cluster it is
-    /// not evaluated.
+    /// PerformanceProfile. The rule evaluates a PerformanceProfile on CREATE, and the Node if the
+    /// request changes the mode. The rule is off until `rules` sets its level. Without cluster
+    /// state, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// With cgroup v2, CPU load balancing cannot be disabled, so that a profile does not have the
-    /// effect that its author expects (OpenShift 4.12, Operators, *Node Tuning Operator*).
+    /// With cgroup v2, CPU load balancing cannot be disabled, so a profile does not have the effect
+    /// that its author expects (OpenShift 4.12, Operators, *Node Tuning Operator*).
     ///
     /// # Repair
     ///
-    /// Set `spec.cgroupMode` to `v1`, or do without the profile.
+    /// Set `spec.cgroupMode` to `v1`, or remove the profile.
     ///
     /// # Accepted
     ///
@@ -47,7 +47,7 @@ rule! {
 }
 
 pub(crate) fn of_profile(review: &Review<'_>, report: &mut Report<'_>) {
-    // That there is a profile is all that counts of it.
+    // Only the existence of a profile matters.
     if review.subject().is_none() || review.spares().is_some() || !report.is_on(&MSC_17) {
         return;
     }

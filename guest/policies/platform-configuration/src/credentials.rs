@@ -1,4 +1,4 @@
-//! What Operators ask of the Cloud Credential Operator.
+//! Requests of Operators to the Cloud Credential Operator.
 
 use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Document, Kind, Report, Review, escape, rule, rules};
@@ -11,7 +11,8 @@ const NAMESPACE: &str = "openshift-cloud-credential-operator";
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
-    // The namespace of an object does not change. A file may leave it to whoever applies it.
+    // The namespace of an object does not change. A file may have none: the user who applies it
+    // chooses the namespace.
     let namespace = review.namespace();
     if review.spares().is_none() && !namespace.is_empty() && namespace != NAMESPACE {
         let message =
@@ -25,14 +26,14 @@ rule! {
     /// a CredentialsRequest is in the namespace of the Cloud Credential Operator
     ///
     /// The namespace is `openshift-cloud-credential-operator`. The rule does not evaluate a file
-    /// that names no namespace. The namespace of an object does not change, so an UPDATE is not
-    /// judged.
+    /// without a namespace. It does not evaluate an UPDATE, because the namespace of an object does
+    /// not change.
     ///
     /// # Why
     ///
-    /// The documents put all requests there (OpenShift 4.15, Operators, *Token
-    /// authentication*): the tool `ccoctl` and administrators look for them in this namespace. The
-    /// Secret for the Operator is made in the namespace of `spec.secretRef`.
+    /// The documents put all requests there (OpenShift 4.15, Operators, *Token authentication*):
+    /// the tool `ccoctl` and administrators search this namespace for them. The Secret for the
+    /// Operator is created in the namespace of `spec.secretRef`.
     ///
     /// # Repair
     ///
@@ -62,22 +63,22 @@ rule! {
     /// a CredentialsRequest has what token authentication needs
     ///
     /// With the setting `cluster.tokenAuth: aws-sts`, `spec.providerSpec.stsIAMRoleARN` and
-    /// `spec.cloudTokenPath` are not empty. With `azure-workload-id`, that holds for
-    /// `azureClientID`, `azureTenantID`, `azureRegion` and `azureSubscriptionID` of
-    /// `spec.providerSpec`, and for `spec.cloudTokenPath`. Names in `providerSpec` are compared
-    /// without case. A request whose `providerSpec.kind` is that of another cloud is not judged.
-    /// The rule is off until the setting is there. On UPDATE, the rule evaluates only the fields
+    /// `spec.cloudTokenPath` are not empty. With `azure-workload-id`, `azureClientID`,
+    /// `azureTenantID`, `azureRegion` and `azureSubscriptionID` of `spec.providerSpec`, and
+    /// `spec.cloudTokenPath`, are not empty. The rule compares names in `providerSpec` without
+    /// case. It does not evaluate a request whose `providerSpec.kind` is that of another cloud. The
+    /// rule is off until you set `cluster.tokenAuth`. On UPDATE, the rule evaluates only the fields
     /// that the request changes.
     ///
     /// # Why
     ///
-    /// On a cluster with short-lived tokens, the Cloud Credential Operator makes the Secret only
-    /// for a request that has these fields (OpenShift 4.15, Operators, *Token
-    /// authentication*). The Operator waits for a Secret that never appears.
+    /// On a cluster with short-lived tokens, the Cloud Credential Operator creates the Secret only
+    /// for a request that has these fields (OpenShift 4.15, Operators, *Token authentication*).
+    /// Without them, the Operator waits for a Secret that never appears.
     ///
     /// # Repair
     ///
-    /// Add what is missing. Operators get the values as environment variables from their
+    /// Add the missing fields. Operators get the values as environment variables from their
     /// Subscription, such as `ROLEARN`.
     ///
     /// # Accepted
@@ -90,7 +91,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same without `cloudTokenPath`.
+    /// The object above without `cloudTokenPath`.
     ///
     /// `message: CredentialsRequest "my-operator" lacks spec.cloudTokenPath required for token
     /// authentication`
@@ -104,7 +105,7 @@ rule! {
 
 const SPEC: &str = "/spec/providerSpec";
 const PATH: &str = "/spec/cloudTokenPath";
-/// More members do not fit into the memory of a call. There are about ten.
+/// Maximum number of members. More do not fit into the memory of a call. A request has about ten.
 const MEMBERS: u32 = 1_024;
 
 fn token(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {

@@ -1,4 +1,4 @@
-//! The topologies that the platform shows to Operators.
+//! The topologies that the platform reports to Operators.
 
 use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Report, Review, rule, rules};
@@ -7,10 +7,10 @@ use crate::targets::INFRASTRUCTURE_STATUS;
 
 rules![MSC_09];
 
-/// What the documents list.
+/// The topologies that the documents list.
 const TOPOLOGIES: [&str; 2] = ["HighlyAvailable", "SingleReplica"];
 const FIELDS: [&str; 2] = ["controlPlaneTopology", "infrastructureTopology"];
-/// Bytes of a value in a message.
+/// Maximum bytes of a value in a message.
 const SHOWN: usize = 256;
 
 rule! {
@@ -18,18 +18,18 @@ rule! {
     ///
     /// `status.controlPlaneTopology` and `status.infrastructureTopology` of an Infrastructure are
     /// each `HighlyAvailable` or `SingleReplica`, or one of the setting `misc.topologies`, or
-    /// empty. Only writes of the status are judged, and only by the fields that they change.
+    /// empty. The rule evaluates only writes of the status, and only the fields that they change.
     ///
     /// # Why
     ///
-    /// Operators choose the number of replicas of their workloads by these fields, and know the
+    /// Operators choose the number of replicas of their workloads by these fields, and support the
     /// documented values (OpenShift 4.12, Operators, *High-availability or single-node cluster
-    /// detection and support*). Newer platforms have more of them, such as `External`.
+    /// detection and support*). Newer platforms have more values, such as `External`.
     ///
     /// # Repair
     ///
     /// If the platform has other topologies, list them in `misc.topologies`, and make sure that the
-    /// Operators on the cluster know them.
+    /// Operators on the cluster support them.
     ///
     /// # Accepted
     ///

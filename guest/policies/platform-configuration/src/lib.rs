@@ -1,5 +1,5 @@
-//! Policy `platform-configuration`: the configuration of the OpenShift platform, and of the projects
-//! in which Operators are written.
+//! Policy `platform-configuration`: the configuration of the OpenShift platform, and the projects
+//! of Operators.
 //!
 //! ```text
 //! kinds of OpenShift ────────▶ one module for each ─▶ report
@@ -10,8 +10,8 @@
 //! OperatorProject ───────────▶ watches       watches.yaml of a project
 //! ```
 //!
-//! A cluster without OpenShift has few of these kinds, and no rule asks for more than the object,
-//! except the three that compare it with another one.
+//! A cluster without OpenShift has few of these kinds. Each rule reads only the object under
+//! review, except the three that compare it with another one.
 
 mod aggregation;
 mod annotations;
@@ -37,7 +37,7 @@ use targets as on;
 
 opgate_sdk::policy! {
     name: "platform-configuration",
-    title: "the configuration of the platform and of Operator projects does what it says",
+    title: "the configuration of the platform and of Operator projects takes effect",
     rules: [
         aggregation::RULES,
         annotations::RULES,

@@ -1,4 +1,4 @@
-//! What an autoscaler of machines scales.
+//! The target of an autoscaler of machines.
 
 use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Report, Review, rule, rules};
@@ -17,12 +17,12 @@ rule! {
     ///
     /// # Why
     ///
-    /// The Cluster Autoscaler Operator finds no other target: the group of machines is not scaled
-    /// (OpenShift 4.12, Operators, *Cluster Autoscaler Operator*).
+    /// The Cluster Autoscaler Operator supports no other target: it does not scale the group of
+    /// machines (OpenShift 4.12, Operators, *Cluster Autoscaler Operator*).
     ///
     /// # Repair
     ///
-    /// Name a MachineSet of the namespace `openshift-machine-api`.
+    /// Set the name of a MachineSet of the namespace `openshift-machine-api`.
     ///
     /// # Accepted
     ///
@@ -44,7 +44,7 @@ rule! {
     }
 }
 
-/// Bytes of a value in a message.
+/// Maximum bytes of a value in a message.
 const SHOWN: usize = 256;
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {

@@ -4,7 +4,7 @@
 //! spec.config.storage.files ─▶ contents.source, a data URL ─▶ percent signs, base64 ─▶ PEM?
 //! ```
 //!
-//! A finding names the path of the file. Nothing of the content leaves this module.
+//! A violation names the path of the file. No content leaves this module.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,31 +19,32 @@ rules![MSC_08];
 
 const FILES: &str = "/spec/config/storage/files";
 const FIELD: &str = "spec.config.storage.files";
-/// More does not fit into the memory of a call. An API server stores objects of up to 1.5 MiB.
+/// Maximum bytes. More do not fit into the memory of a call. An API server stores objects of up to
+/// 1.5 MiB.
 const SIZE: u32 = 3 << 20;
 const ENTRIES: u32 = 32_768;
-/// Bytes of a path in a message.
+/// Maximum bytes of a path in a message.
 const SHOWN: usize = 1_024;
 
 rule! {
     /// a MachineConfig distributes no private keys and certificates
     ///
     /// No file in `spec.config.storage.files` has the PEM text of a private key or a certificate in
-    /// its `contents`. The rule reads data URLs, with base64 and with percent signs. Compressed
-    /// contents and contents elsewhere are not read. A request for a certificate and a public key
-    /// are no findings. The message names the path of the file and nothing of its content. An
-    /// UPDATE is judged by the files whose contents it changes.
+    /// its `contents`. The rule reads data URLs, with base64 and with percent signs. It does not
+    /// read compressed contents, or contents stored elsewhere. It accepts certificate signing
+    /// requests and public keys. The message contains the path of the file and none of its content.
+    /// On UPDATE, the rule evaluates only the files whose contents change.
     ///
     /// # Why
     ///
     /// New machines fetch their configuration from the machine config server before they have
-    /// credentials. Whoever reaches the server can read it (OpenShift 4.12, Operators, *Machine
-    /// Config Operator*).
+    /// credentials. All clients that reach the server can read it (OpenShift 4.12, Operators,
+    /// *Machine Config Operator*).
     ///
     /// # Repair
     ///
-    /// Put keys into Secrets. Certificates that nodes should trust belong into the configuration of
-    /// the platform, such as `spec.trustedCA` of the Proxy `cluster`.
+    /// Put keys into Secrets. Configure certificates that nodes must trust in the platform, for
+    /// example in `spec.trustedCA` of the Proxy `cluster`.
     ///
     /// # Accepted
     ///
@@ -104,7 +105,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Where each path is in the list.
+/// The index of each path in the list.
 fn paths(object: &Document) -> HashMap<String, usize> {
     let rows = object.rows(FILES, &["/path"]);
     let paths = rows.iter().enumerate();
@@ -123,7 +124,8 @@ fn is_sensitive(source: &str, buffer: &mut Vec<u8>) -> bool {
         return has_pem(&data);
     }
     let Ok(text) = std::str::from_utf8(&data) else { return false };
-    // URLs may have the other alphabet, and may leave out the padding. What can be decoded counts.
+    // URLs may use the other alphabet, and may omit the padding. The rule checks the part that can
+    // be decoded.
     let text = if text.contains(['-', '_']) {
         Cow::Owned(text.replace('-', "+").replace('_', "/"))
     } else {
@@ -134,7 +136,7 @@ fn is_sensitive(source: &str, buffer: &mut Vec<u8>) -> bool {
     has_pem(buffer)
 }
 
-/// The text with its percent signs replaced.
+/// The text with its percent signs decoded.
 fn unescaped(text: &str) -> Cow<'_, [u8]> {
     if !text.contains('%') {
         return Cow::Borrowed(text.as_bytes());
@@ -158,10 +160,10 @@ fn unescaped(text: &str) -> Cow<'_, [u8]> {
 }
 
 const BEGIN: &[u8] = b"-----BEGIN ";
-/// The longest name that counts has 21 letters.
+/// The longest relevant name has 21 letters.
 const LABEL: usize = 64;
 
-/// Whether there is the first line of a private key or a certificate in a text.
+/// Whether a text has the first line of a private key or a certificate.
 fn has_pem(text: &[u8]) -> bool {
     let mut rest = text;
     // The first byte of the line is rare in most contents.

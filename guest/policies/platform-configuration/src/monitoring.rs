@@ -9,18 +9,18 @@ use crate::targets::SERVICE_MONITOR;
 rules![MSC_18];
 
 rule! {
-    /// the monitoring of the cluster reads the ServiceMonitor
+    /// the cluster monitoring reads the ServiceMonitor
     ///
     /// The namespace of a new ServiceMonitor has the label `openshift.io/cluster-monitoring:
-    /// "true"`. The rule is off until `rules` gives it a level, because the monitoring of user
-    /// workloads reads namespaces without the label. Without a cluster, or if the cluster does not
-    /// show the namespace, it is not evaluated.
+    /// "true"`. The rule is off until `rules` sets its level, because the monitoring of user
+    /// workloads reads namespaces without the label. Without cluster state, or if the namespace is
+    /// not in the cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// The Prometheus of the cluster looks only into namespaces with this label (OpenShift 4.12,
-    /// Operators, *Exposing custom metrics for Go-based Operators*). Metrics of other namespaces
-    /// are missing in it.
+    /// The Prometheus of the cluster only reads namespaces with this label (OpenShift 4.12,
+    /// Operators, *Exposing custom metrics for Go-based Operators*). It collects no metrics of
+    /// other namespaces.
     ///
     /// # Repair
     ///

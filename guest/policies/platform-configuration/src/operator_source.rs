@@ -1,4 +1,4 @@
-//! The external data stores of clusters before catalog sources.
+//! The external data stores that preceded catalog sources.
 
 use opgate_sdk::{Report, Review, rule, rules};
 
@@ -10,19 +10,19 @@ rule! {
     /// an OperatorSource names an application registry
     ///
     /// `spec.type` is `appregistry`, and `spec.endpoint` and `spec.registryNamespace` are not
-    /// empty. The rule is on in the profile `ocp-4.5`, if the configuration names it, and where
-    /// `rules` gives it a level. On UPDATE, the rule evaluates only the fields that the request
+    /// empty. The rule is on in the profile `ocp-4.5`, if the configuration names that profile, and
+    /// where `rules` sets its level. On UPDATE, the rule evaluates only the fields that the request
     /// changes.
     ///
     /// # Why
     ///
     /// The Marketplace Operator of OpenShift 4.5 reads bundles from an application registry, and
-    /// knows no other data store (OpenShift 4.5, Operators, *OperatorSource CRD*). From another
-    /// object it makes no catalog.
+    /// supports no other data store (OpenShift 4.5, Operators, *OperatorSource CRD*). It creates no
+    /// catalog from another object.
     ///
     /// # Repair
     ///
-    /// Add what is missing. On clusters since OpenShift 4.6, use a CatalogSource.
+    /// Add the missing fields. On OpenShift 4.6 and later, use a CatalogSource.
     ///
     /// # Accepted
     ///

@@ -1,4 +1,4 @@
-//! APIs that are a Technology Preview.
+//! APIs of Technology Previews.
 
 use opgate_sdk::{Report, Review, rule, rules};
 
@@ -7,17 +7,18 @@ use crate::targets::{BUNDLE, BUNDLE_DEPLOYMENT, CATALOG, OPERATOR, PLATFORM_OPER
 rules![MSC_19];
 
 rule! {
-    /// a cluster for production has no objects of a Technology Preview
+    /// a production cluster has no objects of a Technology Preview
     ///
-    /// If the setting `cluster.production` is `true`, nobody creates a Bundle or a BundleDeployment
-    /// of RukPak, a PlatformOperator, an Operator of `operators.operatorframework.io`, or a Catalog
-    /// of `catalogd.operatorframework.io`. The rule is off until then.
+    /// If the setting `cluster.production` is `true`, the rule denies creating a Bundle or
+    /// BundleDeployment of RukPak, a PlatformOperator, an Operator of
+    /// `operators.operatorframework.io`, or a Catalog of `catalogd.operatorframework.io`. Otherwise
+    /// the rule is off.
     ///
     /// # Why
     ///
-    /// Red Hat does not support these features in production and does not recommend to use them
-    /// there (OpenShift 4.12, Operators, *RukPak* and *Managing platform Operators*; OpenShift
-    /// 4.15, Operators, *OLM 1.0*). They can change or disappear with an upgrade.
+    /// Red Hat does not support these features in production and recommends not to use them there
+    /// (OpenShift 4.12, Operators, *RukPak* and *Managing platform Operators*; OpenShift 4.15,
+    /// Operators, *OLM 1.0*). They can change or disappear with an upgrade.
     ///
     /// # Repair
     ///

@@ -1,4 +1,4 @@
-//! The global pull secret. The rule compares, and nothing of the content leaves this module.
+//! The global pull secret. The rule only compares, and no content leaves this module.
 
 use opgate_sdk::{Report, Review, rule, rules};
 
@@ -7,17 +7,17 @@ use crate::targets::SECRET;
 rules![MSC_03];
 
 rule! {
-    /// an update of the global pull secret is announced
+    /// the data of the global pull secret does not change
     ///
-    /// An UPDATE of the Secret `pull-secret` in the namespace `openshift-config` leaves `data` as
-    /// it is. The webhook gets such requests only if the setting `misc.globalPullSecret` is `true`,
-    /// and no requests for other Secrets. The finding has nothing of the content.
+    /// An UPDATE of the Secret `pull-secret` in the namespace `openshift-config` does not change
+    /// `data`. The webhook gets such requests only if the setting `misc.globalPullSecret` is
+    /// `true`, and no requests for other Secrets. The violation contains none of the content.
     ///
     /// # Why
     ///
-    /// The Machine Config Operator brings the new pull secret to all nodes, which can limit the
-    /// usability of the cluster meanwhile (OpenShift 4.12, Operators, *Accessing images for
-    /// Operators from private registries*).
+    /// The Machine Config Operator distributes the new pull secret to all nodes, which can limit
+    /// the usability of the cluster during that time (OpenShift 4.12, Operators, *Accessing images
+    /// for Operators from private registries*).
     ///
     /// # Repair
     ///

@@ -1,24 +1,24 @@
-//! The rules of a ClusterRole, and which of the permissions of one role others grant.
+//! The rules of a ClusterRole, and the permissions of one role that others grant.
 //!
 //! ```text
 //! role ─▶ Grants ─▶ wanted: each verb on each resource ─┐
-//! roles of the cluster ─▶ Grants ──────────────────────┴▶ Coverage: what nobody grants
+//! roles of the cluster ─▶ Grants ──────────────────────┴▶ Coverage: the missing permissions
 //! ```
 //!
-//! A role may list thousands of verbs, groups and resources, of which every combination counts. What
-//! is too much to compare has no answer.
+//! A role may list thousands of verbs, groups and resources, and every combination counts. A role
+//! with too many combinations has no result.
 
 use std::collections::HashMap;
 
 use opgate_sdk::Document;
 use opgate_upstream::json::{self, Kind};
 
-/// Combinations of one role that are compared. The largest role of Kubernetes has 1,200.
+/// Maximum number of combinations of one role to compare. The largest role of Kubernetes has 1,200.
 const WANTED: usize = 10_000;
-/// Steps of one comparison, of which a million take about 10 ms.
+/// Maximum steps of one comparison. A million steps take about 10 ms.
 const STEPS: usize = 500_000;
-/// Bytes of the rules of a role, and of all roles with which it is compared. The memory of a call
-/// holds about 30 times as much, and a short text takes ten times its size.
+/// Maximum bytes of the rules of a role, and of all roles with which it is compared. The memory of
+/// a call holds about 30 times as many bytes, and a short text takes ten times its size.
 const OWN: u32 = 512 << 10;
 const OTHERS: u32 = 768 << 10;
 
@@ -28,11 +28,11 @@ pub(crate) struct Grant {
     groups: Vec<String>,
     resources: Vec<String>,
     verbs: Vec<String>,
-    /// Of which objects; of all if it is empty.
+    /// Names of the objects; all objects if empty.
     names: Vec<String>,
 }
 
-/// The bytes that are left to be read.
+/// The remaining bytes to read.
 pub(crate) struct Room(u32);
 
 impl Room {
@@ -41,7 +41,7 @@ impl Room {
         Self(OWN)
     }
 
-    /// For the rules of all roles of the cluster that are asked for.
+    /// For the rules of all queried roles of the cluster.
     pub(crate) fn of_others() -> Self {
         Self(OTHERS)
     }
@@ -99,7 +99,7 @@ pub(crate) struct Wanted<'g> {
 }
 
 impl Wanted<'_> {
-    /// `crontabs.stable.example.com`, as `kubectl` names resources.
+    /// `crontabs.stable.example.com`, as `kubectl` writes resources.
     pub(crate) fn resource(&self) -> String {
         if self.group.is_empty() {
             self.resource.to_owned()
@@ -109,7 +109,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What a role grants, each combination once for each rule; none if it is too much.
+/// The permissions of a role, each combination once for each rule; none if there are too many.
 pub(crate) fn wanted(grants: &[Grant]) -> Option<Vec<Wanted<'_>>> {
     let count = |grant: &Grant| {
         grant.groups.len().saturating_mul(grant.resources.len()).saturating_mul(grant.verbs.len())
@@ -132,7 +132,7 @@ pub(crate) fn wanted(grants: &[Grant]) -> Option<Vec<Wanted<'_>>> {
     Some(wanted)
 }
 
-/// What is left to be granted.
+/// The permissions that are not granted yet.
 pub(crate) struct Coverage<'w> {
     wanted: &'w [Wanted<'w>],
     is_granted: Vec<bool>,
@@ -149,7 +149,7 @@ impl<'w> Coverage<'w> {
         Self { wanted, is_granted: vec![false; wanted.len()], by_resource, steps: STEPS }
     }
 
-    /// The resources that are wanted, and those that stand for all.
+    /// The required resources, and those that match all.
     pub(crate) fn resources(&self) -> Vec<String> {
         let own = self.by_resource.keys().map(|resource| (*resource).to_owned());
         let subs = self.by_resource.keys().filter_map(|resource| resource.split_once('/'));
@@ -160,7 +160,7 @@ impl<'w> Coverage<'w> {
         all
     }
 
-    /// Takes the rules of a role into account. Gives whether there are steps left.
+    /// Subtracts the rules of a role. Returns whether there are steps left.
     pub(crate) fn add(&mut self, grants: &[Grant]) -> bool {
         grants.iter().all(|grant| self.add_one(grant).is_some())
     }
@@ -206,7 +206,7 @@ impl<'w> Coverage<'w> {
         Some(())
     }
 
-    /// What nobody grants, each verb on each resource once.
+    /// The missing permissions, each verb on each resource once.
     pub(crate) fn missing(&self) -> Vec<&'w Wanted<'w>> {
         let mut known = std::collections::HashSet::new();
         let all = self.wanted.iter().zip(&self.is_granted);

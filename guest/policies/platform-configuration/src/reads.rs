@@ -1,11 +1,11 @@
-//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
-//! nothing is watched for rules that are off.
+//! The cluster objects that the policy reads. Each rule declares which of these it needs, so that
+//! opgate watches nothing for rules that are off.
 
 use opgate_sdk::{ClusterRead, Index};
 
 use crate::targets::{CONFIG, PERFORMANCE, RBAC};
 
-/// ClusterRoles, found by the resources that they are about.
+/// ClusterRoles, queried by the resources in their rules.
 pub(crate) static CLUSTER_ROLES: ClusterRead = ClusterRead {
     group: RBAC,
     version: "v1",
@@ -15,7 +15,7 @@ pub(crate) static CLUSTER_ROLES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// Performance profiles, of which only counts whether there are any.
+/// Performance profiles. The rule reads only whether one exists.
 pub(crate) static PERFORMANCE_PROFILES: ClusterRead = ClusterRead {
     group: PERFORMANCE,
     version: "v2",
@@ -32,6 +32,6 @@ pub(crate) static NODE_CONFIGS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// Namespaces, of which only the labels count.
+/// Namespaces. The rules read only their labels.
 pub(crate) static NAMESPACES: ClusterRead =
     ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };

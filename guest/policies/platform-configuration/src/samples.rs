@@ -11,28 +11,28 @@ const ANNOTATION: Setting = Setting {
     default: "samples.operator.openshift.io/version",
 };
 
-/// The Operator itself.
+/// The user name of the Operator.
 const OPERATOR: &str =
     "system:serviceaccount:openshift-cluster-samples-operator:cluster-samples-operator";
 
 rule! {
-    /// the version of a managed sample is left to the Cluster Samples Operator
+    /// the Cluster Samples Operator sets the version of a managed sample
     ///
-    /// An UPDATE of an ImageStream or a Template in the namespace `openshift` leaves the annotation
-    /// `samples.operator.openshift.io/version` as it is. The setting `misc.sampleVersionAnnotation`
-    /// gives another name. An object without the annotation is not a managed sample. Requests of
-    /// the Operator itself are exempt.
+    /// An UPDATE of an ImageStream or a Template in the namespace `openshift` does not change the
+    /// annotation `samples.operator.openshift.io/version`. The setting
+    /// `misc.sampleVersionAnnotation` sets another name. An object without the annotation is not a
+    /// managed sample. Requests of the Operator itself are exempt.
     ///
     /// # Why
     ///
-    /// The Operator compares the annotation with its own version. A sample with another one is
-    /// replaced, or no longer updated (OpenShift 4.12, Operators, *Cluster Samples Operator*).
+    /// The Operator compares the annotation with its own version. It replaces a sample with another
+    /// version, or stops updating it (OpenShift 4.12, Operators, *Cluster Samples Operator*).
     ///
     /// # Repair
     ///
-    /// Leave the annotation as it is: other changes are allowed. To keep changes over an upgrade,
-    /// list the sample in `spec.skippedImagestreams` or `spec.skippedTemplates` of the Config
-    /// `cluster`.
+    /// Keep the annotation unchanged: the rule allows other changes. To keep changes over an
+    /// upgrade, list the sample in `spec.skippedImagestreams` or `spec.skippedTemplates` of the
+    /// Config `cluster`.
     ///
     /// # Accepted
     ///

@@ -1,4 +1,4 @@
-//! Objects of which a component reads one, by its name.
+//! Kinds of which a component reads only the object with one name.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Report, Review, escape, rule, rules};
@@ -7,7 +7,7 @@ use crate::targets::{CLUSTER_AUTOSCALER, CLUSTER_INGRESS, ETCD, SAMPLES_CONFIG};
 
 rules![MSC_04];
 
-/// Resource and group, with the name that counts.
+/// Resource and group, with the name that the component reads.
 const NAMES: [(&str, &str); 4] = [
     ("clusterautoscalers.autoscaling.openshift.io", "default"),
     ("configs.samples.operator.openshift.io", "cluster"),
@@ -20,16 +20,17 @@ rule! {
     ///
     /// A new ClusterAutoscaler has the name `default`, a Config of the Cluster Samples Operator and
     /// an Etcd the name `cluster`, and a ClusterIngress the name `default`. The setting
-    /// `misc.singletons` gives other names. An UPDATE is not judged: names do not change.
+    /// `misc.singletons` sets other names. The rule does not evaluate an UPDATE: names do not
+    /// change.
     ///
     /// # Why
     ///
     /// The Operators read one object and ignore all others (OpenShift 4.12, Operators, *Cluster
-    /// Operators reference*). What another object configures has no effect, and no error says so.
+    /// Operators reference*). Another object has no effect, and no error reports this.
     ///
     /// # Repair
     ///
-    /// Change the name. If the object with this name exists already, change that one.
+    /// Change the name. If the object with this name exists already, change it instead.
     ///
     /// # Accepted
     ///
@@ -66,7 +67,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let only = review.settings.text(&format!("/misc/singletons/{}", escape(&resource)));
     let only = only.unwrap_or_else(|| (*known).to_owned());
     let name = review.name(object);
-    // Without a name, `generateName` gives one that nobody knows.
+    // Without a name, the API server generates one from `generateName`.
     if name == only {
         return;
     }

@@ -8,16 +8,16 @@ use crate::targets::STORAGE_CLASS;
 rules![MSC_07];
 
 rule! {
-    /// the storage classes of the Cluster Storage Operator stay
+    /// the storage classes of the Cluster Storage Operator are not deleted
     ///
     /// A StorageClass that the setting `misc.operatorStorageClasses` lists is not deleted. The rule
-    /// is off until the setting lists names or `rules` gives the rule a level. The rule does not
-    /// evaluate an UPDATE.
+    /// is off until the setting lists names or `rules` sets its level. It does not evaluate an
+    /// UPDATE.
     ///
     /// # Why
     ///
-    /// As long as the Operator runs, it creates the storage class again (OpenShift 4.12, Operators,
-    /// *Cluster Storage Operator*). Meanwhile claims without a class find no default.
+    /// While the Operator runs, it creates the storage class again (OpenShift 4.12, Operators,
+    /// *Cluster Storage Operator*). Until then, claims without a class find no default.
     ///
     /// # Repair
     ///

@@ -1,8 +1,8 @@
-//! The kinds of objects that the policy judges.
+//! The resources that the policy evaluates.
 //!
-//! Most rules warn, so their targets are advisory. Conditions keep away what cannot break a rule.
-//! Targets that a whole cluster could write to exist only where a setting asks for them: the host
-//! sets `files` for `opgate check`.
+//! Most rules warn, so their targets are advisory. Match conditions exclude requests that cannot
+//! violate a rule. Targets that would match requests of the whole cluster exist only if a setting
+//! enables them: the host sets `files` for `opgate check`.
 
 use opgate_sdk::Target;
 
@@ -10,7 +10,7 @@ pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 pub(crate) const CONFIG: &str = "config.openshift.io";
 pub(crate) const PERFORMANCE: &str = "performance.openshift.io";
 
-/// A kind about which the rules only warn.
+/// A kind for which the rules only warn.
 const fn advised(
     groups: &'static [&'static str],
     versions: &'static [&'static str],
@@ -32,7 +32,7 @@ pub(crate) static CLUSTER_ROLE: Target = Target {
     ..advised(&[RBAC], V1, &["clusterroles"], "ClusterRole")
 };
 
-/// ConfigMaps with the label that asks for the merged bundle, and with content.
+/// ConfigMaps with content and the label that requests the merged bundle.
 pub(crate) static CONFIG_MAP: Target = Target {
     conditions: &[(
         "trusted-ca",
@@ -41,7 +41,7 @@ pub(crate) static CONFIG_MAP: Target = Target {
     ..advised(CORE, V1, &["configmaps"], "ConfigMap")
 };
 
-/// No Secret is asked for unless a setting says so, and then the one of this name.
+/// The policy matches no Secret unless a setting enables it, and then only the one with this name.
 pub(crate) static SECRET: Target = Target {
     conditions: &[("pull-secret", "request.name == 'pull-secret'")],
     namespace_labels: r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["openshift-config"]}]}"#,
@@ -54,7 +54,7 @@ const AUTOSCALING: &[&str] = &["autoscaling.openshift.io"];
 pub(crate) static CLUSTER_AUTOSCALER: Target =
     advised(AUTOSCALING, &["v1", "v1alpha1"], &["clusterautoscalers"], "ClusterAutoscaler");
 
-/// People know it as `configs.samples`.
+/// Also known as `configs.samples`.
 pub(crate) static SAMPLES_CONFIG: Target =
     advised(&["samples.operator.openshift.io"], V1, &["configs"], "Config");
 
@@ -77,7 +77,7 @@ pub(crate) static MACHINE_AUTOSCALER: Target = Target {
 
 /// The namespace of the samples.
 const SAMPLES: &str = r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["openshift"]}]}"#;
-/// Importing images writes image streams often, and leaves the annotations as they are.
+/// Image imports write image streams often, without changing the annotations.
 const ANNOTATED: &[(&str, &str)] = &[(
     "annotations",
     "object != null && oldObject != null && has(oldObject.metadata.annotations) && !(has(object.metadata.annotations) && object.metadata.annotations == oldObject.metadata.annotations)",
@@ -110,7 +110,7 @@ pub(crate) static MACHINE_CONFIG: Target =
 pub(crate) static INFRASTRUCTURE_STATUS: Target =
     advised(&[CONFIG], V1, &["infrastructures/status"], "Infrastructure");
 
-/// Every object that `opgate check` reads of files.
+/// Every object that `opgate check` reads from files.
 pub(crate) static MANIFEST: Target =
     Target { enabled_by: &["/files"], ..advised(&["*"], &["*"], &["*"], "any manifest") };
 
@@ -160,7 +160,7 @@ pub(crate) static BUNDLE_DEPLOYMENT: Target =
 pub(crate) static PLATFORM_OPERATOR: Target =
     advised(&["platform.openshift.io"], &["v1alpha1"], &["platformoperators"], "PlatformOperator");
 
-/// The one of OLM 1.0.
+/// The kind of OLM 1.0.
 pub(crate) static OPERATOR: Target =
     advised(&["operators.operatorframework.io"], &["v1alpha1"], &["operators"], "Operator");
 

@@ -11,10 +11,10 @@ const LABEL: &str = "/metadata/labels/config.openshift.io~1inject-trusted-cabund
 rule! {
     /// a ConfigMap for the merged CA bundle is created empty
     ///
-    /// A new ConfigMap with the label `config.openshift.io/inject-trusted-cabundle: "true"` has
-    /// nothing in `data` and `binaryData`. An UPDATE is not judged, because the Cluster Network
-    /// Operator itself writes the content. The rule does not evaluate For the same reason, an
-    /// object with a `resourceVersion`, as a cluster prints it,.
+    /// A new ConfigMap with the label `config.openshift.io/inject-trusted-cabundle: "true"` has no
+    /// entries in `data` and `binaryData`. The rule does not evaluate an UPDATE, because the
+    /// Cluster Network Operator itself writes the content. For the same reason, it does not
+    /// evaluate an object with a `resourceVersion`, as a cluster prints it.
     ///
     /// # Why
     ///
@@ -23,7 +23,7 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Create the ConfigMap without data. Put certificates of your own into the ConfigMap to which
+    /// Create the ConfigMap without data. Put your own certificates into the ConfigMap to which
     /// `spec.trustedCA` of the Proxy `cluster` refers: they become part of the bundle.
     ///
     /// # Accepted
@@ -48,7 +48,7 @@ rule! {
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
-    // Nobody can create an object with one.
+    // An API server rejects a CREATE with one.
     if object.has("/metadata/resourceVersion") || object.text(LABEL).as_deref() != Some("true") {
         return;
     }

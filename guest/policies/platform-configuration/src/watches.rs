@@ -7,11 +7,11 @@
 //!                                                      └─▶ MSC-21   the chart
 //! ```
 //!
-//! The Operators read the file as Go's JSON decoder does, after a conversion from YAML: names match
+//! The Operators read the file like Go's JSON decoder, after a conversion from YAML: names match
 //! without case, the last one of a name counts, numbers and booleans become strings where a string
-//! is wanted, and unknown members are ignored. Ansible Operators replace `$NAME` and `${NAME}` by
-//! environment variables before that. What such a value becomes is not known here, so it is taken
-//! for right.
+//! is required, and unknown members are ignored. Ansible Operators first replace `$NAME` and
+//! `${NAME}` with environment variables. The resulting values are unknown, so the policy accepts
+//! them.
 
 use std::collections::HashSet;
 
@@ -24,16 +24,16 @@ use crate::targets::PROJECT;
 
 rules![MSC_12, MSC_13, MSC_21];
 
-/// The one file of the document that stands for a project.
+/// The only file of the document that represents a project.
 const FILE: &str = "/spec/files/0";
 const FIELD: &str = "spec.files[0]";
-/// Bytes of the file as JSON. An answer of the host holds 4 MiB.
+/// Maximum bytes of the file as JSON. A result of a host call holds 4 MiB.
 const SIZE: u32 = 2 << 20;
-/// Bytes of a value in a message.
+/// Maximum bytes of a value in a message.
 const SHOWN: usize = 256;
 
 rule! {
-    /// an entry of watches.yaml has a role or a playbook
+    /// an entry of watches.yaml does not have both a role and a playbook
     ///
     /// No entry of `watches.yaml` has both `role` and `playbook`. Empty strings count as absent.
     ///
@@ -73,30 +73,30 @@ rule! {
 rule! {
     /// an Operator can read its watches.yaml
     ///
-    /// The first document of `watches.yaml` is a list. Each entry has a `group`, a `version` and a
-    /// `kind` that are not empty, and no two entries have the same ones. It has a `role`, a
-    /// `playbook` or a `chart`. `reconcilePeriod` is a duration such as `5s`, or 0. `manageStatus`,
+    /// The first document of `watches.yaml` is a list. Each entry has a non-empty `group`,
+    /// `version` and `kind`, and no two entries have the same ones. It has a `role`, a `playbook`
+    /// or a `chart`. `reconcilePeriod` is a duration such as `5s`, or 0. `manageStatus`,
     /// `watchDependentResources`, `watchClusterScopedResources`, `snakeCaseParameters`,
     /// `watchAnnotationsChanges` and `markUnsafe` are booleans, `maxRunnerArtifacts` and
     /// `maxConcurrentReconciles` whole numbers, `vars`, `selector`, `overrideValues` and
-    /// `finalizer` maps, `blacklist` is a list. Values of `overrideValues` are no lists and no
-    /// maps. A `finalizer` has a `name`, and a `role`, a `playbook` or `vars`. Names are compared
-    /// without case, and a value with a `$` stands for an environment variable and is taken for
-    /// right. Entries are counted from 0. A file that cannot be read is denied.
+    /// `finalizer` maps, `blacklist` is a list. Values of `overrideValues` are not lists or maps. A
+    /// `finalizer` has a `name`, and a `role`, a `playbook` or `vars`. The rule compares names
+    /// without case. It accepts a value with a `$`, which refers to an environment variable.
+    /// Entries are counted from 0. The rule denies an unreadable file.
     ///
     /// # Why
     ///
     /// The Operator reads the file when it starts, and stops at the first error (OpenShift 4.12,
     /// Operators, *watches.yaml file*; `internal/ansible/watches` of ansible-operator-plugins,
-    /// `pkg/watches` of helm-operator-plugins). Only the missing group is no error for it, but then
-    /// it watches a kind of the core group.
+    /// `pkg/watches` of helm-operator-plugins). It reports no error only for a missing group, but
+    /// then it watches a kind of the core group.
     ///
     /// # Repair
     ///
-    /// The message names the entry, the member and what it must be. Add a missing `group`,
-    /// `version` or `kind` from the CRD that the Operator watches, and one of `role`, `playbook` and
-    /// `chart`. Write booleans and numbers without quotes, and durations with a unit. Remove one of
-    /// two entries for the same kind.
+    /// The message names the entry, the member and the required value. Add a missing `group`,
+    /// `version` or `kind` from the CRD that the Operator watches, and one of `role`, `playbook`
+    /// and `chart`. Write booleans and numbers without quotes, and durations with a unit. Remove
+    /// one of two entries for the same kind.
     ///
     /// # Accepted
     ///
@@ -121,25 +121,26 @@ rule! {
 rule! {
     /// the chart of an entry of watches.yaml exists
     ///
-    /// `chart` of each entry of `watches.yaml` is a folder or an archive in the project, relative to
-    /// the folder of `watches.yaml`. Absolute paths, paths with `..` and values with a `$` lead out
-    /// of the project: of such an entry the rule is not evaluated. Entries are counted from 0.
+    /// `chart` of each entry of `watches.yaml` is a directory or an archive in the project,
+    /// relative to the directory of `watches.yaml`. Absolute paths, paths with `..` and values with
+    /// a `$` may refer to files outside of the project: the policy skips the rule for such an
+    /// entry. Entries are counted from 0.
     ///
     /// # Why
     ///
-    /// The Operator loads the charts when it starts, and stops if one is not there (`pkg/watches` of
+    /// The Operator loads the charts when it starts, and stops if one is missing (`pkg/watches` of
     /// helm-operator-plugins). The paths are those of its image, into which the `Dockerfile` of the
     /// project copies `helm-charts` (OpenShift 4.12, Operators, *Helm-based Operators*).
     ///
     /// # Repair
     ///
-    /// Correct the path, or add the chart. If the image has it under another path than the project,
-    /// write the absolute path in the image.
+    /// Correct the path, or add the chart. If the chart has another path in the image than in the
+    /// project, write the absolute path in the image.
     ///
     /// # Accepted
     ///
     /// ```yaml
-    /// # The project has the folder helm-charts/nginx.
+    /// # The project has the directory helm-charts/nginx.
     /// - {group: demo.example.com, version: v1alpha1, kind: Nginx, chart: helm-charts/nginx}
     /// ```
     ///
@@ -157,7 +158,7 @@ rule! {
     }
 }
 
-/// A project is judged as it is, whether it is new or was published before.
+/// The rule evaluates a project independently of its published version.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
     if let Some(why) = object.text(&format!("{FILE}/error/message")) {
@@ -219,7 +220,7 @@ impl<'j, const N: usize> Members<'j, N> {
         }
     }
 
-    /// A map with something in it.
+    /// A map with entries.
     fn map(&self, at: usize) -> Option<&'j [u8]> {
         let map = self.get(at).filter(|child| child.kind == Kind::Object)?.raw;
         let mut any = false;
@@ -232,7 +233,7 @@ fn is_scalar(child: &Child<'_>) -> bool {
     !matches!(child.kind, Kind::List | Kind::Object)
 }
 
-/// Whether an environment variable decides what the value is.
+/// Whether an environment variable determines the value.
 fn is_variable(child: &Child<'_>) -> bool {
     child.kind == Kind::Text && child.raw.contains(&b'$')
 }
@@ -264,7 +265,7 @@ const PERIOD: &str = "reconcilePeriod";
 const VALUES: &str = "overrideValues";
 const FINALIZER: &str = "finalizer";
 
-/// What the value of a member must be, as far as its type says it.
+/// The required value of a member, as far as its type determines it.
 fn expected(member: &str, found: &Child<'_>) -> Option<&'static str> {
     let is_whole = || std::str::from_utf8(found.raw).is_ok_and(|n| n.parse::<i64>().is_ok());
     let (is_right, what) = match member {
@@ -274,7 +275,7 @@ fn expected(member: &str, found: &Child<'_>) -> Option<&'static str> {
         "maxRunnerArtifacts" | "maxConcurrentReconciles" => (is_whole(), "a whole number"),
         "blacklist" => (found.kind == Kind::List, "a list"),
         "vars" | "selector" | VALUES | FINALIZER => (found.kind == Kind::Object, "a map"),
-        // It has a format besides.
+        // The member also has a format.
         PERIOD => (matches!(found.kind, Kind::Text | Kind::Number), "a duration such as 5s, or 0"),
         _ => (found.kind == Kind::Boolean, "a boolean"),
     };
@@ -291,7 +292,8 @@ struct File<'f, 'r> {
 }
 
 impl File<'_, '_> {
-    /// Texts of findings that a verdict has no room for are never made: a file can have very many.
+    /// Reports a violation. Creates no text for violations that the verdict cannot hold: a file can
+    /// have many.
     fn wrong(&mut self, index: usize, member: &str, what: impl FnOnce() -> String) {
         if self.report.is_full(&MSC_13) {
             return self.report.add_more(&MSC_13, 1);
@@ -310,7 +312,7 @@ impl File<'_, '_> {
             if let Some(what) = members.get(at).and_then(|found| expected(name, found)) {
                 self.wrong(index, name, || format!("{name} must be {what}"));
             } else if at < 3 && members.text(at).is_empty() {
-                // The place of a member that is not there is that of the entry.
+                // A missing member has the location of its entry.
                 self.wrong(index, name, || format!("{name} must not be empty"));
             }
         }

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! Runs the cases of the rules, and tests what no case can express.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ opgate_cases::tests!(POLICY);
 
 static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
 
-/// Names and values that the rules ask for.
+/// Names and values that the rules query.
 const WORDS: [&str; 40] = [
     "apiGroups",
     "resources",
@@ -65,7 +65,7 @@ fn case(rule: &str, name: &str) -> Option<Case> {
     CASES.iter().find(|case| case.rule == rule && case.name == name).cloned()
 }
 
-/// How many findings a verdict stands for, by the message of the last one.
+/// The number of violations of a verdict, from the message of the last one.
 fn counted(case: &Case) -> (usize, String) {
     let found = verdict(&POLICY, case).violations;
     let last = found.last().map(|last| last.message.clone()).unwrap_or_default();
@@ -87,7 +87,7 @@ fn each_of_very_many_entries_counts() {
     assert!(last.starts_with("9744 more findings of this rule are left out; "), "{last}");
 }
 
-/// What is too large for the memory of a call is skipped.
+/// The policy skips a rule if its input is too large for the memory of a call.
 #[test]
 fn what_is_too_large_is_not_evaluated() {
     let skipped = |case: &Case| {
@@ -112,7 +112,7 @@ fn what_is_too_large_is_not_evaluated() {
     assert_eq!(skipped(&watches), ["MSC-12", "MSC-13", "MSC-21"]);
 }
 
-/// Nothing of a secret or a key is anywhere in an answer.
+/// A verdict contains no part of a secret or a key.
 #[test]
 fn nothing_of_what_is_secret_is_said() {
     let mut asked = 0;

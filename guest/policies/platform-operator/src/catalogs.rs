@@ -1,4 +1,4 @@
-//! Catalog sources beside the one that platform Operators come from.
+//! Catalog sources other than the one of platform Operators.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +13,23 @@ use crate::targets::{CATALOG_SOURCE, OPERATOR, OPERATOR_HUB};
 rules![PLT_08, PLT_09];
 
 rule! {
-    /// platform Operators are used where redhat-operators is the only catalog source
+    /// redhat-operators is the only catalog source when a PlatformOperator is created
     ///
     /// If a PlatformOperator is created, no CatalogSource of the namespaces in
     /// `subscription.globalNamespaces` (by default `openshift-marketplace` and `olm`) has another
-    /// name than `redhat-operators`. The message has the names of all of them. Without cluster
-    /// state, the policy skips the rule.
+    /// name than `redhat-operators`. The message lists all of their names. Without cluster state,
+    /// the policy skips the rule.
     ///
     /// # Why
     ///
-    /// OpenShift 4.12, Operators, *Managing platform Operators* demands that only
+    /// OpenShift 4.12, Operators, *Managing platform Operators* requires that only
     /// `redhat-operators` is enabled while platform Operators are in Technology Preview. Other
-    /// pages of the same document add catalogs of their own; therefore the rule only warns.
+    /// pages of the same document add other catalogs; therefore the rule only warns.
     ///
     /// # Repair
     ///
-    /// Disable the other default sources in the OperatorHub `cluster`, and move catalogs of your
-    /// own to the namespaces of their Subscriptions.
+    /// Disable the other default sources in the OperatorHub `cluster`, and move your own catalogs
+    /// to the namespaces of their Subscriptions.
     ///
     /// # Accepted
     ///
@@ -37,7 +37,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// `certified-operators` is there, too.
+    /// `certified-operators` exists in that namespace, too.
     ///
     /// `message: only the redhat-operators catalog source may be enabled while platform Operators
     /// are used; found [certified-operators redhat-operators]`
@@ -48,7 +48,7 @@ rule! {
     }
 }
 
-/// Judges the catalog sources that there are besides `redhat-operators`.
+/// Checks the catalog sources other than `redhat-operators`.
 pub(crate) fn besides(review: &Review<'_>, report: &mut Report<'_>) {
     if !report.is_on(&PLT_08) {
         return;
@@ -76,21 +76,22 @@ fn names(namespaces: &[String]) -> Result<BTreeSet<String>, ReadError> {
 rule! {
     /// no other catalog source is enabled while there are platform Operators
     ///
-    /// While the cluster has a PlatformOperator, nobody creates a CatalogSource with another name
-    /// than `redhat-operators` in the namespaces of `subscription.globalNamespaces` (by default
-    /// `openshift-marketplace` and `olm`), and the OperatorHub `cluster` enables no default source
-    /// (`catalog.defaults`) besides it. A source is enabled if its entry in `spec.sources` says so,
-    /// or if it has none and `spec.disableAllDefaultSources` is not `true`.
+    /// While the cluster has a PlatformOperator, the rule reports a new CatalogSource with another
+    /// name than `redhat-operators` in the namespaces of `subscription.globalNamespaces` (by
+    /// default `openshift-marketplace` and `olm`). It also reports an OperatorHub `cluster` that
+    /// enables another default source (`catalog.defaults`). A source is enabled if its entry in
+    /// `spec.sources` enables it, or if it has no entry and `spec.disableAllDefaultSources` is not
+    /// `true`.
     ///
-    /// An UPDATE of a CatalogSource is not judged, one of the OperatorHub by the sources that it
-    /// enables. With the setting `ratcheting` off, both are judged as they are. The rule does not
-    /// evaluate requests for the subresource `status`. Without cluster state, the policy skips the
-    /// rule.
+    /// The rule does not evaluate an UPDATE of a CatalogSource. On UPDATE of the OperatorHub, it
+    /// evaluates the sources that the request enables. With the setting `ratcheting` off, it
+    /// evaluates both completely. The rule does not evaluate requests for the subresource `status`.
+    /// Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// The restriction that PLT-08 explains holds as long as platform Operators are used, not only
-    /// at the moment in which they are created.
+    /// The restriction that PLT-08 explains applies as long as platform Operators are in use, not
+    /// only when they are created.
     ///
     /// # Repair
     ///
@@ -120,7 +121,7 @@ pub(crate) fn catalog_source(review: &Review<'_>, report: &mut Report<'_>) {
     let is_global = || {
         hub::global_namespaces(review.settings).iter().any(|global| global == review.namespace())
     };
-    // Neither the name nor the namespace of an object ever changes.
+    // The name and the namespace of an object never change.
     if review.spares().is_none() && review.name(source) != SOURCE && is_global() {
         in_use(&["metadata.name".to_owned()], report);
     }

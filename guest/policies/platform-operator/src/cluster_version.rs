@@ -17,12 +17,12 @@ rule! {
     /// While the FeatureGate `cluster` has the feature set `TechPreviewNoUpgrade`, the major and
     /// the minor number of `spec.desiredUpdate.version` of a ClusterVersion are those of the
     /// current version: the latest one in `status.history` with the state `Completed`; without one,
-    /// the oldest of the history; without a history, `status.desired.version`. The status counts as
-    /// it was before the UPDATE. What is no version is left to OpenShift.
+    /// the oldest of the history; without a history, `status.desired.version`. The rule reads the
+    /// status before the UPDATE. It does not evaluate an invalid version, which OpenShift handles.
     ///
-    /// The rule evaluates an UPDATE only if it changes `spec.desiredUpdate`. The rule does not
-    /// evaluate requests for the subresource `status`. The rule is not evaluated without a cluster,
-    /// if the object does not say which version the cluster has, and if the update names an image
+    /// The rule evaluates an UPDATE only if it changes `spec.desiredUpdate`. It does not evaluate
+    /// requests for the subresource `status`. The policy skips the rule without cluster state, if
+    /// the object does not contain the version of the cluster, and if the update names an image
     /// without a version.
     ///
     /// # Gap
@@ -34,7 +34,7 @@ rule! {
     ///
     /// The feature set prevents minor version updates (OpenShift 4.12, Operators, *Managing
     /// platform Operators*): the Cluster Version Operator does not start the update, and the
-    /// request stays.
+    /// request remains pending.
     ///
     /// # Repair
     ///
@@ -51,7 +51,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same cluster, with `TechPreviewNoUpgrade`:
+    /// This cluster, with `TechPreviewNoUpgrade`:
     ///
     /// ```yaml
     /// spec: {desiredUpdate: {version: 4.13.1}}
@@ -85,7 +85,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         return;
     }
     let Some(current) = current(old) else {
-        report.skip(&PLT_12, FIELD, "the status does not say which version the cluster has");
+        report.skip(&PLT_12, FIELD, "the status does not contain the version of the cluster");
         return;
     };
     let (Ok(from), Ok(to)) = (Version::parse_tolerant(&current), Version::parse_tolerant(&desired))
@@ -100,7 +100,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The version of the cluster, as the Cluster Version Operator finds it.
+/// The version of the cluster, by the algorithm of the Cluster Version Operator.
 fn current(version: &Document) -> Option<String> {
     let history = version.rows("/status/history", &["/state", "/version"]);
     let mut entries = history.iter();

@@ -23,23 +23,23 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// the feature set TechPreviewNoUpgrade of FeatureGate cluster stays
+    /// the feature set TechPreviewNoUpgrade of FeatureGate cluster does not change
     ///
     /// Once `spec.featureSet` of the FeatureGate `cluster` is `TechPreviewNoUpgrade`, an UPDATE
-    /// keeps this value, letter by letter, and the object is not deleted. Changes of anything else
-    /// are free, and so are FeatureGates with other names. An object that is being deleted is
-    /// judged like any other, and the setting `ratcheting` makes no difference. The rule does not
-    /// evaluate requests for the subresource `status`.
+    /// keeps exactly this value, and the object is not deleted. The rule allows all other changes,
+    /// and ignores FeatureGates with other names. It also evaluates an object that is being
+    /// deleted, and the setting `ratcheting` has no effect. The rule does not evaluate requests for
+    /// the subresource `status`.
     ///
     /// # Why
     ///
-    /// OpenShift cannot undo the feature set: what it turned on has changed the cluster already,
-    /// and the cluster gets no minor version updates any more, whatever the object says later
-    /// (OpenShift 4.12, Operators, *Managing platform Operators*).
+    /// OpenShift cannot undo the feature set: it has changed the cluster already, and the cluster
+    /// gets no more minor version updates, whatever value the object has later (OpenShift 4.12,
+    /// Operators, *Managing platform Operators*).
     ///
     /// # Repair
     ///
-    /// Leave the object as it is. To get a cluster without the feature set, install a new one.
+    /// Keep the object unchanged. To get a cluster without the feature set, install a new one.
     ///
     /// # Accepted
     ///
@@ -75,13 +75,13 @@ rule! {
     /// # Why
     ///
     /// Features in Technology Preview are not supported in production, the feature set cannot be
-    /// taken back, and the cluster gets no minor version updates any more (OpenShift 4.12,
-    /// Operators, *Managing platform Operators*).
+    /// undone, and the cluster gets no more minor version updates (OpenShift 4.12, Operators,
+    /// *Managing platform Operators*).
     ///
     /// # Repair
     ///
-    /// Leave the field empty. On a cluster that is there to try such features, accept the warning
-    /// or set the rule to `off`.
+    /// Leave the field empty. On a cluster for testing such features, accept the warning or set the
+    /// rule to `off`.
     ///
     /// # Accepted
     ///

@@ -1,4 +1,5 @@
-//! Policy `platform-operator`: platform Operators of OpenShift, and what they need of the cluster.
+//! Policy `platform-operator`: platform Operators of OpenShift, and their requirements for the
+//! cluster.
 //!
 //! ```text
 //! PlatformOperator ─▶ operator ──┬─▶ package   its PackageManifest in redhat-operators
@@ -8,7 +9,7 @@
 //! ClusterVersion ─────────────────▶ cluster_version
 //! ```
 //!
-//! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.
+//! `targets` declares the evaluated resources, `reads` the cluster objects that the policy queries.
 
 mod catalogs;
 mod cluster_version;
@@ -22,7 +23,7 @@ use targets::{CATALOG_SOURCE, CLUSTER_VERSION, FEATURE_GATE, OPERATOR, OPERATOR_
 
 opgate_sdk::policy! {
     name: "platform-operator",
-    title: "platform Operators fit the cluster, and the feature set that they need stays",
+    title: "platform Operators fit the cluster, and the feature set that they need does not change",
     rules: [
         operator::RULES,
         package::RULES,

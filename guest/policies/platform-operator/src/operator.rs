@@ -1,4 +1,4 @@
-//! A PlatformOperator, and whether the cluster takes any.
+//! A PlatformOperator, and whether the cluster supports platform Operators.
 
 use opgate_sdk::feature_set::{self, FEATURE_GATES, TECH_PREVIEW};
 use opgate_sdk::go::quote;
@@ -56,7 +56,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// platform Operators are for clusters with the feature set TechPreviewNoUpgrade
+    /// platform Operators require the feature set TechPreviewNoUpgrade
     ///
     /// If a PlatformOperator is created, `spec.featureSet` of the FeatureGate `cluster` is
     /// `TechPreviewNoUpgrade`. A cluster without this FeatureGate has the feature set `""`. Without
@@ -70,8 +70,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Install the Operator with a Subscription. On a cluster that is there to try new features,
-    /// set `featureSet: TechPreviewNoUpgrade` in the FeatureGate `cluster`. That cannot be undone.
+    /// Install the Operator with a Subscription. On a cluster for testing new features, set
+    /// `featureSet: TechPreviewNoUpgrade` in the FeatureGate `cluster`. You cannot undo this.
     ///
     /// # Accepted
     ///
@@ -115,14 +115,14 @@ fn feature_set(report: &mut Report<'_>) {
 rule! {
     /// a PlatformOperator names a package
     ///
-    /// `spec.package.name` is a string that is not empty. The rule evaluates an UPDATE only if it
-    /// changes the field. The rule does not evaluate requests for the subresource `status`.
+    /// `spec.package.name` is a non-empty string. The rule evaluates an UPDATE only if it changes
+    /// the field. It does not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///
     /// The platform Operators component searches the catalog for the package (OpenShift 4.12,
-    /// Operators, *Installing platform Operators*). The CRD requires the field and does not refuse
-    /// an empty name, with which nothing is ever found.
+    /// Operators, *Installing platform Operators*). The CRD requires the field, but accepts an
+    /// empty name, which matches no package.
     ///
     /// # Repair
     ///
@@ -166,10 +166,10 @@ rule! {
     ///
     /// # Why
     ///
-    /// Few packages keep all restrictions of platform Operators. OpenShift lists those that can be
-    /// installed (OpenShift 4.12, Operators, *Technology Preview restrictions for platform
-    /// Operators*). The list grows old while catalogs change, so the rule only warns; PLT-04 to
-    /// PLT-07 look at the package itself.
+    /// Few packages meet all restrictions of platform Operators. OpenShift lists those that you can
+    /// install (OpenShift 4.12, Operators, *Technology Preview restrictions for platform
+    /// Operators*). The list becomes outdated while catalogs change, so the rule only warns; PLT-04
+    /// to PLT-07 evaluate the package itself.
     ///
     /// # Repair
     ///

@@ -7,7 +7,8 @@
 //!
 //! The platform Operators component searches the catalog source `redhat-operators` in the namespace
 //! `openshift-marketplace` and no other one (`internal/sourcer/registry_sourcer.go`). A
-//! PackageManifest says less than the bundle: what it does not show is reported as not evaluated.
+//! PackageManifest has less information than the bundle: the policy reports the missing parts as
+//! skipped.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Rule, package_manifests, rule, rules};
@@ -17,13 +18,13 @@ use crate::targets::OPERATOR;
 
 rules![PLT_04, PLT_05, PLT_06, PLT_07];
 
-/// Where a PlatformOperator names its package.
+/// The field with the package of a PlatformOperator.
 pub(crate) const FIELD: &str = "spec.package.name";
-/// The one catalog source that counts.
+/// The only catalog source that the component searches.
 pub(crate) const SOURCE: &str = "redhat-operators";
 const NAMESPACE: &str = "openshift-marketplace";
 
-/// Judges the package of this name.
+/// Checks the package of this name.
 pub(crate) fn judge(name: &str, report: &mut Report<'_>) {
     let rules: [&'static Rule; 4] = [&PLT_04, &PLT_05, &PLT_06, &PLT_07];
     if !rules.iter().any(|rule| report.is_on(rule)) {
@@ -53,7 +54,7 @@ fn skip(report: &mut Report<'_>, why: &str) {
     }
 }
 
-/// What the PackageManifest says of the head of the default channel.
+/// The description of the head of the default channel in the PackageManifest.
 fn head(manifest: &Document) -> Option<Document> {
     package_manifests::channel(manifest, "")?.at("/currentCSVDesc")
 }
@@ -79,9 +80,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Correct the name, or install the Operator with a Subscription. If the package should be
-    /// there, look at the catalog: `oc get packagemanifests -n openshift-marketplace -l
-    /// catalog=redhat-operators`.
+    /// Correct the name, or install the Operator with a Subscription. To list the packages of the
+    /// catalog, run `oc get packagemanifests -n openshift-marketplace -l catalog=redhat-operators`.
     ///
     /// # Accepted
     ///
@@ -109,10 +109,10 @@ rule! {
     /// the package of a PlatformOperator supports AllNamespaces and no other install mode
     ///
     /// The head of the default channel supports the install mode `AllNamespaces` and no other one.
-    /// Install modes with `supported: false` do not count, and what is not listed is not supported.
-    /// If the package names no default channel, its only channel counts. The PackageManifest is
-    /// that of PLT-04; without one, or if it does not describe the head, the rule is not evaluated.
-    /// The rule evaluates an UPDATE only if it changes `spec.package.name`.
+    /// Install modes with `supported: false` do not count, and install modes that are not listed
+    /// are not supported. If the package names no default channel, its only channel counts. The
+    /// PackageManifest is that of PLT-04; without one, or if it does not describe the head, the
+    /// policy skips the rule. The rule evaluates an UPDATE only if it changes `spec.package.name`.
     ///
     /// # Why
     ///
@@ -168,13 +168,13 @@ rule! {
     ///
     /// `apiservicedefinitions` of the head of the default channel has no entry in `owned` and none
     /// in `required`. The PackageManifest is that of PLT-04; without one, or if it does not
-    /// describe the head, the rule is not evaluated. The rule evaluates an UPDATE only if it
+    /// describe the head, the policy skips the rule. The rule evaluates an UPDATE only if it
     /// changes `spec.package.name`.
     ///
     /// # Gap
     ///
-    /// A PackageManifest does not show `webhookdefinitions`, so each answer says that the rule was
-    /// evaluated in part. RukPak decides when it unpacks the bundle.
+    /// A PackageManifest does not contain `webhookdefinitions`, so each verdict reports that the
+    /// rule was evaluated in part. RukPak decides when it unpacks the bundle.
     ///
     /// # Why
     ///
@@ -184,8 +184,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Choose another package, or install this one with a Subscription. Look into the bundle for
-    /// webhooks before you trust a finding that is not there.
+    /// Choose another package, or install this one with a Subscription. If the rule reports no
+    /// violation, still search the bundle for webhooks.
     ///
     /// # Accepted
     ///
@@ -226,24 +226,24 @@ rule! {
     ///
     /// `customresourcedefinitions.required` of the head of the default channel has no entry. The
     /// PackageManifest is that of PLT-04; without one, or if it does not describe the head, the
-    /// rule is not evaluated. The rule evaluates an UPDATE only if it changes `spec.package.name`.
+    /// policy skips the rule. The rule evaluates an UPDATE only if it changes `spec.package.name`.
     ///
     /// # Gap
     ///
-    /// A PackageManifest does not show dependencies on packages, nor those on APIs that only the
-    /// properties of the bundle name, so each answer says that the rule was evaluated in part. Who
-    /// has the bundle sees them in `metadata/dependencies.yaml` and `metadata/properties.yaml`.
+    /// A PackageManifest does not contain dependencies on packages, nor those on APIs that only the
+    /// properties of the bundle name, so each verdict reports that the rule was evaluated in part.
+    /// If you have the bundle, see `metadata/dependencies.yaml` and `metadata/properties.yaml`.
     ///
     /// # Why
     ///
     /// Nothing resolves dependencies for platform Operators (OpenShift 4.12, Operators, *Technology
-    /// Preview restrictions for platform Operators*): the Operator starts without what it needs.
+    /// Preview restrictions for platform Operators*): the Operator starts without its dependencies.
     ///
     /// # Repair
     ///
     /// Choose another package, or install this one with a Subscription, for which OLM resolves
-    /// dependencies. Look into `metadata/dependencies.yaml` of the bundle before you trust a
-    /// finding that is not there.
+    /// dependencies. If the rule reports no violation, still check `metadata/dependencies.yaml` of
+    /// the bundle.
     ///
     /// # Accepted
     ///

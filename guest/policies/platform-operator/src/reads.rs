@@ -1,13 +1,13 @@
-//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
-//! nothing is watched for rules that are off.
+//! The cluster objects that the policy reads. Each rule declares which of these it needs, so that
+//! opgate watches nothing for rules that are off.
 
 use opgate_sdk::{ClusterRead, package_manifests};
 
 use crate::targets::{OLM, PLATFORM};
 
-/// PackageManifests. OLM serves them itself, one for each catalog source that has the package, and labels
-/// them with the name of the source. Those of the other default sources are most of all, and no rule asks
-/// for them. What has no such label is read.
+/// PackageManifests. OLM serves them itself, one for each catalog source that has the package, and
+/// labels them with the name of the source. The selector excludes those of the other default
+/// sources, which are the majority and which no rule needs. It includes objects without the label.
 pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
     group: package_manifests::GROUP,
     version: "v1",
@@ -27,7 +27,7 @@ pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// CatalogSources, of which only the names count.
+/// CatalogSources. The rules read only their names.
 pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1alpha1",
@@ -35,7 +35,7 @@ pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// PlatformOperators, of which only counts whether there are any.
+/// PlatformOperators. The rules read only whether one exists.
 pub(crate) static OPERATORS: ClusterRead = ClusterRead {
     group: PLATFORM,
     version: "v1alpha1",

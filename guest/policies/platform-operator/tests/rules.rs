@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! Runs the cases of the rules, and tests what no case can express.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ opgate_cases::tests!(POLICY);
 
 static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
 
-/// Names and values that the rules ask for.
+/// Names and values that the rules query.
 const WORDS: [&str; 29] = [
     "TechPreviewNoUpgrade",
     "AllNamespaces",
@@ -49,7 +49,7 @@ fn any_value_in_any_place_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
-/// An OperatorHub with very many empty entries is valid. It is not evaluated.
+/// An OperatorHub with many empty entries is valid. The policy skips the rule.
 #[test]
 fn a_list_of_very_many_sources_is_not_evaluated() {
     let case = CASES.iter().find(|case| case.name == "an OperatorHub that enables all sources");

@@ -119,7 +119,7 @@ def _schema(policy: Policy) -> str:
     common: dict[str, Any] = {}
     if not all(target.is_of_a_file() for target, _ in policy.routes):
         common["ratcheting"] = {
-            "description": "Leave out findings about what an UPDATE does not change.",
+            "description": "Omit violations in fields that an UPDATE does not change.",
             "type": "boolean",
             "default": True,
         }
@@ -131,27 +131,23 @@ def _schema(policy: Policy) -> str:
             "properties": {"users": text, "groups": text},
         }
     prefix = {"description": "Put the rule's id before its message.", "type": "boolean", "default": False}
+    needs = None
+    if any(rule.needs_cluster() for rule in policy.rules):
+        needs = "cluster objects that are not available"
+    elif any(rule.may_skip for rule in policy.rules):
+        needs = "files that are not available"
+    messages: dict[str, object] = {"prefixRuleId": prefix}
+    if needs:
+        messages["skippedRules"] = {
+            "description": f"Whether to warn of a rule that is skipped because it needs {needs}.",
+            "enum": ["omit", "warn"],
+            "default": "omit",
+        }
     common["messages"] = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {"prefixRuleId": prefix},
+        "properties": messages,
     }
-    needs = None
-    if any(rule.needs_cluster() for rule in policy.rules):
-        needs = "objects of the cluster that are not available"
-    elif any(rule.may_skip for rule in policy.rules):
-        needs = "what is not known of the folder"
-    if needs:
-        missing = {
-            "description": f"What to do where a rule needs {needs}: leave it out, or warn that it was not evaluated.",
-            "enum": ["skip", "warn"],
-            "default": "skip",
-        }
-        common["context"] = {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {"missing": missing},
-        }
     common["rules"] = {
         "description": "Levels that the configuration gives to rules; written by the host.",
         "type": "object",

@@ -181,7 +181,7 @@ class Report:
             key=lambda missing: missing[0].place(),
         )
         found = list(self._found.values())
-        if skipped and self._setting("/context/missing") == "warn":
+        if skipped and self._setting("/messages/skippedRules") == "warn":
             for rule, field, why, in_part in skipped:
                 # Without a cluster, a rule that the configuration sets to deny would deny every request.
                 if self._configured(rule) == "deny":

@@ -588,7 +588,7 @@ impl View {
             }
             (Sampling::On(grants), Source::Live) if !grants.include(resource) => {
                 Err(ReadError::NotGranted(format!(
-                    "{} may not be listed: add it to `customResources` of the policy in the configuration",
+                    "{} may not be listed: add it to `allowedSamples` of the policy in the configuration",
                     named()
                 )))
             }

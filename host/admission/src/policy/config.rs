@@ -119,9 +119,9 @@ pub struct PolicyConfig {
     /// The only namespaces and objects that the policy evaluates.
     pub scope: Scope,
     /// `group/version/resource` that a policy that is not built in may read.
-    pub cluster: Vec<String>,
+    pub allowed_reads: Vec<String>,
     /// Custom resources that the policy may list.
-    pub custom_resources: Grants,
+    pub allowed_samples: Grants,
     /// Pointer of this policy in the file, for errors.
     pointer: String,
     /// The limits that the file sets.
@@ -497,8 +497,8 @@ fn every(builtins: &[Builtin]) -> Vec<PolicyConfig> {
         excluded_namespaces: Vec::new(),
         excluded_users: Vec::new(),
         scope: Scope::default(),
-        cluster: Vec::new(),
-        custom_resources: Grants::default(),
+        allowed_reads: Vec::new(),
+        allowed_samples: Grants::default(),
         pointer: String::new(),
         given: Given::default(),
         is_for_files: false,

@@ -128,9 +128,9 @@ pub(super) fn load(
     let mut errors = ConfigErrors::default();
     if config.module.is_foreign() {
         for read in &needed {
-            if !config.cluster.contains(&read.resource.to_string()) {
+            if !config.allowed_reads.contains(&read.resource.to_string()) {
                 let text = format!(
-                    "policy {} reads {}, which is not granted: add it to `cluster`",
+                    "policy {} reads {}, which is not granted: add it to `allowedReads`",
                     config.name, read.resource
                 );
                 errors.push(configuration.at(config, "/cluster", &text));
@@ -160,7 +160,7 @@ pub(super) fn load(
     let sampling = match &descriptor.samples {
         none if none.is_empty() => Sampling::Undeclared,
         rules if !is_needed(rules) => Sampling::Off,
-        _ => Sampling::On(config.custom_resources.clone()),
+        _ => Sampling::On(config.allowed_samples.clone()),
     };
     let other = replaces.and_then(|set| set.policies().iter().find(|p| p.name == config.name));
     let other = other.map(|policy| &policy.lane);
@@ -239,7 +239,7 @@ fn open(
     configuration: &Configuration,
     config: &PolicyConfig,
 ) -> Result<Module, String> {
-    let is_granted = !(config.cluster.is_empty() && config.custom_resources.is_empty());
+    let is_granted = !(config.allowed_reads.is_empty() && config.allowed_samples.is_empty());
     match &config.module {
         ModuleSource::Builtin(name) => {
             let found = configuration.builtins.iter().find(|b| b.name == name);

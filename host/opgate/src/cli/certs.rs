@@ -16,7 +16,7 @@ const NEXT: &str = "\
 Example:
   opgate certs issue --out tls --service NAMESPACE/NAME
 
-Next (docs/operate.md):
+Next (docs/certificates.md):
   opgate certs check --tls-dir tls --name NAME.NAMESPACE.svc
   kubectl -n NAMESPACE create secret tls opgate-tls --cert=tls/tls.crt --key=tls/tls.key
   opgate manifests webhook --service NAMESPACE/NAME --ca tls/ca.crt | kubectl apply -f -";

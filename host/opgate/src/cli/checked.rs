@@ -36,10 +36,10 @@ pub(super) struct Checked {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Fault>,
     /// What it was taken for: `bundle`, `manifest`, `review`, …
-    #[serde(rename = "as", skip_serializing_if = "str::is_empty")]
+    #[serde(rename = "inputType", skip_serializing_if = "str::is_empty")]
     taken: &'static str,
     /// Why nobody has judged it, if so.
-    #[serde(rename = "notJudged", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "notEvaluated", skip_serializing_if = "Option::is_none")]
     unjudged: Option<String>,
     /// What each policy had to do with it: for a bundle, and for each of its manifests.
     #[serde(rename = "explain", skip_serializing_if = "Vec::is_empty")]
@@ -71,7 +71,7 @@ struct Explained {
 struct Located {
     #[serde(flatten)]
     violation: Violation,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "location", skip_serializing_if = "Option::is_none")]
     place: Option<At>,
     /// What of a package it is about, where it denies.
     #[serde(skip)]

@@ -135,7 +135,7 @@ impl Demo {
             for step in steps() {
                 send(&mut client, &step).await?;
             }
-            writeln!(out, "\nopgate rules explain RPK-01 says why, and how to repair it")?;
+            writeln!(out, "\ndetails: opgate rules explain RPK-01")?;
             let _ = stop.send(());
             drop(client);
             serving.await.context("the server ended")?.map_err(Failure::engine)?;

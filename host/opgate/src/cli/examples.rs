@@ -89,7 +89,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "manifests webhook",
-        "Example:\n  opgate manifests webhook --service opgate-system/opgate --ca tls/ca.crt | kubectl apply -f -\n\ndocs/operate.md has the details.",
+        "Example:\n  opgate manifests webhook --service opgate-system/opgate --ca tls/ca.crt | kubectl apply -f -\n\ndocs/operate/webhooks.md has the details.",
     ),
     (
         "manifests package",
@@ -97,11 +97,11 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "manifests rbac",
-        "Example:\n  opgate manifests rbac --config opgate.yaml --service-account opgate-system/opgate\n\ndocs/operate.md has the details.",
+        "Example:\n  opgate manifests rbac --config opgate.yaml --service-account opgate-system/opgate\n\ndocs/operate/permissions.md has the details.",
     ),
     (
         "manifests network-policy",
-        "Example:\n  opgate manifests network-policy --api-server 10.0.0.0/28 | kubectl apply -f -\n\ndocs/operate.md has the details.",
+        "Example:\n  opgate manifests network-policy --api-server 10.0.0.0/28 | kubectl apply -f -\n\ndocs/operate/restrict-clients.md has the details.",
     ),
 ];
 

@@ -56,13 +56,13 @@ pub(super) struct Explanation {
 #[derive(Debug, Serialize)]
 struct Explained {
     policy: String,
-    asked: bool,
-    /// Why it was not asked: a word, and a sentence.
+    matched: bool,
+    /// Why it does not match: a word, and a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(rename = "durationMicroseconds", skip_serializing_if = "Option::is_none")]
     microseconds: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     evaluated: Vec<String>,
@@ -127,7 +127,7 @@ fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
     let sub = &review.sub_resource;
     let slash = if sub.is_empty() { "" } else { "/" };
     let what = format!(
-        "no policy looks at {} of {}{slash}{sub}",
+        "no policy matches {} of {}{slash}{sub}",
         review.operation.as_str(),
         path.trim_start_matches('/')
     );
@@ -152,9 +152,9 @@ impl Explanation {
         let one = |(policy, attention): (&str, Attention)| {
             let mut explained = Explained {
                 policy: policy.to_owned(),
-                asked: false,
+                matched: false,
                 reason: None,
-                why: None,
+                message: None,
                 microseconds: None,
                 evaluated: Vec::new(),
                 skipped: Vec::new(),
@@ -166,11 +166,11 @@ impl Explanation {
                 Attention::Asked(concern) => explained.asked(concern, decision, noted.get(policy)),
                 Attention::NotAsked(why) => {
                     explained.reason = Some(why.code());
-                    explained.why = Some(why.to_string());
+                    explained.message = Some(why.to_string());
                 }
                 Attention::Broken(why) => {
                     explained.reason = Some("broken");
-                    explained.why = Some(format!("it cannot be used: {}", one_line(&why, 512)));
+                    explained.message = Some(format!("policy failed to load: {}", one_line(&why, 512)));
                 }
             }
             explained
@@ -180,15 +180,15 @@ impl Explanation {
 
     /// The lines below a review.
     pub(super) fn write(&self, out: &mut impl io::Write, indent: &str) -> io::Result<()> {
-        for one in self.policies.iter().filter(|one| one.asked) {
+        for one in self.policies.iter().filter(|one| one.matched) {
             one.write(out, indent)?;
         }
         // Most policies look at something else altogether: one line for all of them with the same reason.
         let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
-        for one in self.policies.iter().filter(|one| !one.asked) {
+        for one in self.policies.iter().filter(|one| !one.matched) {
             let why = match one.reason {
-                Some("resource") => "they look at other resources",
-                _ => one.why.as_deref().unwrap_or_default(),
+                Some("resource") => "they match other resources",
+                _ => one.message.as_deref().unwrap_or_default(),
             };
             match by_reason.iter_mut().find(|(known, _)| *known == why) {
                 Some((_, policies)) => policies.push(&one.policy),
@@ -197,10 +197,10 @@ impl Explanation {
         }
         for (why, policies) in by_reason {
             let why = match policies.len() {
-                1 => why.replacen("they look", "it looks", 1),
+                1 => why.replacen("they match", "it matches", 1),
                 _ => why.to_owned(),
             };
-            writeln!(out, "{indent}{FAINT}not asked {}: {why}{FAINT:#}", some(&policies))?;
+            writeln!(out, "{indent}{FAINT}not matched {}: {why}{FAINT:#}", some(&policies))?;
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Explanation {
 
 impl Explained {
     fn asked(&mut self, concern: Concern, decision: Option<&Decision>, noted: Option<&Noted>) {
-        self.asked = true;
+        self.matched = true;
         let Concern { rules, off, conditions } = concern;
         let skipped = decision.into_iter().flat_map(|decision| &decision.skipped);
         let skipped = skipped.filter(|skipped| skipped.policy == self.policy);
@@ -222,7 +222,7 @@ impl Explained {
             if dropped.policy == self.policy {
                 let missed = |rule: &String| Missed {
                     rule: rule.clone(),
-                    reason: format!("left out, because a call failed: {}", dropped.cause),
+                    reason: format!("dropped after a policy error: {}", dropped.cause),
                 };
                 self.skipped.extend(dropped.rules.iter().map(missed));
             }
@@ -253,7 +253,7 @@ impl Explained {
             1 => format!("1 rule evaluated ({})", names(evaluated)),
             count => format!("{count} rules evaluated ({})", names(evaluated)),
         };
-        writeln!(out, "{indent}asked {policy}: {did}{took}")?;
+        writeln!(out, "{indent}matched {policy}: {did}{took}")?;
         // Rules that miss the same stand together.
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for missed in skipped {

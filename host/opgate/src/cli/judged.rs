@@ -209,20 +209,20 @@ impl<'s> Findings<'s> {
             self.report.miss(unread);
         }
         for kind in &self.unseen {
-            tracing::warn!("no configured policy looks at a {kind}");
+            tracing::warn!("no configured policy matches a {kind}");
         }
         for note in self.waivers.iter().flat_map(waived::File::notes) {
             tracing::warn!("{note}");
         }
         if self.leaving > 0 {
             let objects = self.leaving;
-            tracing::warn!(objects, "not judged: they are being deleted or replaced");
+            tracing::warn!(objects, "not evaluated: objects that are being deleted or replaced");
         }
         if self.exempt > 0 {
             let objects = self.exempt;
             tracing::warn!(
                 objects,
-                "not judged: they are in {SYSTEM_NAMESPACE}, about which no webhook is asked"
+                "not evaluated: objects in {SYSTEM_NAMESPACE}, which webhooks do not match"
             );
         }
         let more = self.left_out.len().saturating_sub(LINES);

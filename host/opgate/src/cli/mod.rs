@@ -82,7 +82,7 @@ In a cluster (docs/install.md):
   opgate manifests all --config opgate.yaml --image IMAGE | kubectl apply -f -
   opgate doctor
 
-As a webhook by hand, in this order (docs/operate.md):
+As a webhook by hand, in this order (docs/operate/start-a-server.md):
   opgate certs issue --out tls --service NAMESPACE/NAME
   opgate serve --config opgate.yaml --tls-dir tls
   opgate manifests webhook --config opgate.yaml --service NAMESPACE/NAME --ca tls/ca.crt

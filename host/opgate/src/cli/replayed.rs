@@ -37,10 +37,10 @@ pub(super) struct Record {
     pub(super) error: Option<Fault>,
     microseconds: u64,
     /// What its file was taken for.
-    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "inputType", skip_serializing_if = "Option::is_none")]
     pub(super) input: Option<TakenFor>,
     /// Why nobody has judged it, if so.
-    #[serde(rename = "notJudged")]
+    #[serde(rename = "notEvaluated")]
     pub(super) unjudged: Option<String>,
     #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
     pub(super) explanation: Option<Explanation>,

@@ -1,4 +1,4 @@
-//! What a `spec.source` must look like, wherever it stands.
+//! The requirements on a `spec.source` in all kinds of objects.
 //!
 //! ```text
 //! webhook    the checks of RukPak's webhook
@@ -14,7 +14,7 @@ pub(crate) mod webhook;
 
 use opgate_sdk::{Document, Kind, Review, Rule, Shape, is_terminating};
 
-/// Members of `spec.source` of which exactly one says where the content is.
+/// The members of `spec.source`. Exactly one of them contains the location of the content.
 const SOURCES: [&str; 5] = ["git", "image", "configMaps", "upload", "http"];
 
 /// `BundleSource` of rukpak v0.16.0, `api/v1alpha1/bundle_types.go`.
@@ -48,7 +48,7 @@ const REFERENCE: Shape = Shape::Struct(&[("name", Shape::Scalar)]);
 const AUTHORIZATION: Shape =
     Shape::Struct(&[("secret", REFERENCE), ("insecureSkipVerify", Shape::Scalar)]);
 
-/// One thing wrong with a source: the rule of Bundles that says so, where, and upstream's text.
+/// A violation in a source: the rule of Bundles, the field, and upstream's message.
 pub(crate) struct Finding {
     pub(crate) rule: &'static Rule,
     pub(crate) field: String,
@@ -60,20 +60,21 @@ pub(crate) fn field(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
 }
 
-/// The members of [`SOURCES`] that are there.
+/// The members of [`SOURCES`] that are set.
 pub(crate) fn present(object: &Document, source: &str) -> Vec<&'static str> {
     SOURCES.into_iter().filter(|member| object.has(&format!("{source}/{member}"))).collect()
 }
 
-/// Whether the webhook's checks of a source run where it did not change, as upstream's do. Not unless a
-/// setting asks for it: an object that is there must be able to get a label or lose a finalizer.
-/// What is on its way out must be able to go.
+/// Whether the webhook's checks run for an unchanged source, like upstream's. By default they do
+/// not, because users must be able to add a label to an existing object or remove a finalizer. The
+/// deletion of an object must always be able to finish.
 pub(crate) fn is_rechecked(review: &Review<'_>, object: &Document) -> bool {
     review.settings.boolean("/rukpak/recheckUnchanged") == Some(true) && !is_terminating(object)
 }
 
-/// Index and pointer of each entry of a list; nothing for other kinds. Pointers and not handles: an
-/// object of 1.5 MB has tens of thousands of entries, and a handle costs two calls of the host more.
+/// Index and pointer of each entry of a list; nothing for other kinds. Returns pointers instead of
+/// handles: an object of 1.5 MB has tens of thousands of entries, and a handle costs two more host
+/// calls.
 pub(crate) fn entries(object: &Document, list: &str) -> impl Iterator<Item = (u32, String)> {
     let is_list = object.kind(list) == Kind::List;
     let count = object.length(list).filter(|_| is_list).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whether the content that a source names can move.
+//! Whether the content that a source names can change.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, rule, rules};
@@ -11,19 +11,19 @@ rules![RPK_17];
 rule! {
     /// a source names an image by digest or a Git commit
     ///
-    /// Where the source has an `image.ref`, it ends with `@<algorithm>:<digest>`, and `git.ref` has
-    /// neither a `branch` nor a `tag`, whatever the type of the source is. The digest itself is not
-    /// checked. The source is `spec.source`, or `spec.template.spec.source` of a `v1alpha1`
-    /// BundleDeployment. On UPDATE the rule judges a source that changes or a template that is new;
-    /// with `ratcheting: false` also a source that does not change, unless the object is being
-    /// deleted. Where RPK-01 denies the UPDATE of a Bundle, the rule judges nothing.
+    /// If the source has an `image.ref`, it ends with `@<algorithm>:<digest>`, and `git.ref` has
+    /// neither a `branch` nor a `tag`, regardless of the type of the source. The digest itself is
+    /// not checked. The source is `spec.source`, or `spec.template.spec.source` of a `v1alpha1`
+    /// BundleDeployment. On UPDATE the rule evaluates a source that changes or a new template; with
+    /// `ratcheting: false` also an unchanged source, unless the object is being deleted. If RPK-01
+    /// denies the UPDATE of a Bundle, the rule is not evaluated.
     ///
     /// # Why
     ///
     /// A tag or a branch can move. When RukPak unpacks the Bundle again, it finds other content,
-    /// and the BundleDeployment pivots to it although nobody changed a spec. OpenShift 4.12,
-    /// Operators, *Further immutability considerations* recommends digests and commits; a Git tag
-    /// stays allowed.
+    /// and the BundleDeployment pivots to it without a change of a spec. OpenShift 4.12, Operators,
+    /// *Further immutability considerations*, recommends digests and commits, but still allows a
+    /// Git tag.
     ///
     /// # Repair
     ///
@@ -46,7 +46,7 @@ rule! {
     /// `message: use a digest-based image or a Git commit reference when creating the bundle: Git
     /// tag "v0.0.2" can move to other content`
     ///
-    /// Instead of `Git tag` it can say `Git branch` or `image`.
+    /// Instead of `Git tag` the message can contain `Git branch` or `image`.
     RPK_17: Warn {
         on: [BUNDLE: Create | Update, DEPLOYMENT: Create | Update],
         source: "OCP 4.12 L1118-1135, L1154-1176; OCP 4.15 L1022-1034, L19980-19988; OKD L420-433",
@@ -74,8 +74,8 @@ pub(crate) fn judge(object: &Document, source: &str, report: &mut Report<'_>) {
     }
 }
 
-/// Whether an image reference has a part `@<algorithm>:<digest>`. The digest's form is not checked:
-/// the documentation prints `my-bundle@sha256:xyz123`.
+/// Whether an image reference has a part `@<algorithm>:<digest>`. The syntax of the digest is not
+/// checked: the documentation has `my-bundle@sha256:xyz123`.
 fn is_pinned(image: &str) -> bool {
     image.rsplit_once('@').is_some_and(|(_, digest)| {
         digest

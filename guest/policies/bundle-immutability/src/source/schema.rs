@@ -16,7 +16,7 @@ pub(crate) fn findings(object: &Document, source: &str) -> Vec<Finding> {
     found
 }
 
-/// A finding where of several keys not exactly one is there.
+/// Reports a violation if not exactly one of several keys is set.
 fn one_of(rule: &'static Rule, pointer: &str, count: usize) -> Option<Finding> {
     let alternatives = match count {
         0 => "none valid".to_owned(),
@@ -32,17 +32,17 @@ fn one_of(rule: &'static Rule, pointer: &str, count: usize) -> Option<Finding> {
 rule! {
     /// spec.source has exactly one of git, image, configMaps, upload and http
     ///
-    /// Whatever `spec.source.type` says, exactly one of these five keys is set. `null` counts as
-    /// not set, an empty list or object counts as set. A Bundle without `spec.source` is left to
-    /// RPK-12. On UPDATE the rule judges a source that changes; with `ratcheting: false` also one
-    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule
-    /// judges nothing.
+    /// Exactly one of these five keys is set, regardless of `spec.source.type`. `null` counts as
+    /// not set, an empty list or object counts as set. RPK-12 evaluates a Bundle without
+    /// `spec.source`. On UPDATE the rule evaluates a source that changes; with `ratcheting: false`
+    /// also an unchanged source, unless the Bundle is being deleted. If RPK-01 denies the UPDATE,
+    /// the rule is not evaluated.
     ///
     /// # Why
     ///
-    /// Two sources leave open which one is meant, and none leaves nothing to unpack. The CRD of
-    /// RukPak v0.16.0 demands the same, so that the Kubernetes API server rejects such an object as
-    /// well. This rule also finds it in files, before a cluster sees them.
+    /// Two sources are ambiguous, and without a source there is nothing to unpack. The CRD of
+    /// RukPak v0.16.0 has the same requirement, so the Kubernetes API server also rejects such an
+    /// object. This rule also evaluates files, before you apply them to a cluster.
     ///
     /// # Repair
     ///
@@ -65,7 +65,7 @@ rule! {
     /// `message: "spec.source" must validate one and only one schema (oneOf). Found 2 valid
     /// alternatives`
     ///
-    /// Where no key is set the message ends with `Found none valid`.
+    /// If no key is set, the message ends with `Found none valid`.
     RPK_09: Deny {
         on: [BUNDLE: Create | Update],
         source: "rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go",
@@ -79,18 +79,18 @@ fn one_source(source: &str, count: usize) -> Option<Finding> {
 rule! {
     /// a Git reference has exactly one of branch, commit and tag
     ///
-    /// Where `spec.source.git.ref` is set, exactly one of its keys `branch`, `commit` and `tag` is
-    /// set, whatever `spec.source.type` says. `null` counts as not set, an empty text counts as
-    /// set. A missing `ref` is left to RPK-11. On UPDATE the rule judges a source that changes;
-    /// with `ratcheting: false` also one that does not, unless the Bundle is being deleted. Where
-    /// RPK-01 denies the UPDATE, the rule judges nothing.
+    /// If `spec.source.git.ref` is set, exactly one of its keys `branch`, `commit` and `tag` is
+    /// set, regardless of `spec.source.type`. `null` counts as not set, an empty text counts as
+    /// set. RPK-11 evaluates a missing `ref`. On UPDATE the rule evaluates a source that changes;
+    /// with `ratcheting: false` also an unchanged source, unless the Bundle is being deleted. If
+    /// RPK-01 denies the UPDATE, the rule is not evaluated.
     ///
     /// # Why
     ///
-    /// Two references can name two commits, and none names no commit. The CRD of RukPak v0.16.0
-    /// demands the same, so that the Kubernetes API server rejects such an object as well. This
-    /// rule also finds it in files, before a cluster sees them. OpenShift 4.12, Operators, *Bundle
-    /// immutability* shows a source with a tag alone.
+    /// Two references can name two commits, and none names no commit. The CRD of RukPak v0.16.0 has
+    /// the same requirement, so the Kubernetes API server also rejects such an object. This rule
+    /// also evaluates files, before you apply them to a cluster. OpenShift 4.12, Operators, *Bundle
+    /// immutability*, shows a source with only a tag.
     ///
     /// # Repair
     ///
@@ -113,7 +113,7 @@ rule! {
     /// `message: "spec.source.git.ref" must validate one and only one schema (oneOf). Found 2 valid
     /// alternatives`
     ///
-    /// Where no key is set the message ends with `Found none valid`.
+    /// If no key is set, the message ends with `Found none valid`.
     RPK_10: Deny {
         on: [BUNDLE: Create | Update],
         source: "OCP 4.12 L1126-1127, L1159; rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go",
@@ -122,7 +122,7 @@ rule! {
 
 fn one_reference(object: &Document, source: &str) -> Option<Finding> {
     let reference = format!("{source}/git/ref");
-    // What is there and is no object has none of the three.
+    // A value that is not an object has none of the three keys.
     if !object.has(&reference) {
         return None;
     }
@@ -132,20 +132,20 @@ fn one_reference(object: &Document, source: &str) -> Option<Finding> {
 }
 
 rule! {
-    /// the required fields of the source are there
+    /// the required fields of the source are set
     ///
-    /// `spec.source.type` is set, and of each source that is there its required fields:
-    /// `image.ref`, `git.repository` and `git.ref`, `http.url`, and `configMap` in each entry of
-    /// `configMaps`. `null` counts as not set, an empty value counts as set. On UPDATE the rule
-    /// judges a source that changes; with `ratcheting: false` also one that does not, unless the
-    /// Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule judges nothing.
+    /// `spec.source.type` is set, and each source that is set has its required fields: `image.ref`,
+    /// `git.repository` and `git.ref`, `http.url`, and `configMap` in each entry of `configMaps`.
+    /// `null` counts as not set, an empty value counts as set. On UPDATE the rule evaluates a
+    /// source that changes; with `ratcheting: false` also an unchanged source, unless the Bundle is
+    /// being deleted. If RPK-01 denies the UPDATE, the rule is not evaluated.
     ///
     /// # Why
     ///
     /// Without these fields the provisioner does not know what to fetch. The CRD of RukPak v0.16.0
-    /// demands the same, so that the Kubernetes API server rejects such an object as well. This
-    /// rule also finds it in files, before a cluster sees them. OpenShift 4.12, Operators, *Bundle*
-    /// and *Bundle immutability* show sources with all their fields.
+    /// has the same requirement, so the Kubernetes API server also rejects such an object. This
+    /// rule also evaluates files, before you apply them to a cluster. OpenShift 4.12, Operators,
+    /// *Bundle* and *Bundle immutability*, show sources with all their fields.
     ///
     /// # Repair
     ///

@@ -1,4 +1,4 @@
-//! What webhook and CRD let pass, and unpacking does not.
+//! Sources that webhook and CRD accept, and that fail when they are unpacked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,14 @@ rule! {
     ///
     /// `spec.source.git.directory` and each `spec.source.configMaps[].path` of a new Bundle, once
     /// `.`, `..` and repeated slashes are resolved, is neither `..` nor starts with `/`. The rule
-    /// looks at both whatever `spec.source.type` says. It warns, and denies with the setting
-    /// `rukpak.strictPaths: true`. RPK-05 and RPK-06 judge paths that start with `../`.
+    /// evaluates both fields, regardless of `spec.source.type`. It warns by default, and denies
+    /// with the setting `rukpak.strictPaths: true`. RPK-05 and RPK-06 evaluate paths that start
+    /// with `../`.
     ///
     /// # Why
     ///
-    /// RukPak's webhook looks for `../` only, and lets these paths pass. They fail later, when the
-    /// Bundle is unpacked, and then the Bundle can only be replaced: its spec does not change.
+    /// RukPak's webhook only rejects `../`, so it accepts these paths. Unpacking the Bundle then
+    /// fails, and you can only replace the Bundle, because its spec is immutable.
     ///
     /// # Repair
     ///
@@ -45,7 +46,8 @@ rule! {
     /// `message: get subdirectory "/manifests" for repository "r": directory can not start with
     /// '../' or '/'`
     ///
-    /// For a path of a ConfigMap the message has its name instead, as in `for configmap "a"`.
+    /// For a path of a ConfigMap the message contains the name of the ConfigMap instead, as in `for
+    /// configmap "a"`.
     RPK_08: Warn {
         on: [BUNDLE: Create],
         denies_with: ["/rukpak/strictPaths"],
@@ -80,32 +82,32 @@ pub(crate) fn paths(object: &Document, source: &str, report: &mut Report<'_>) {
     }
 }
 
-/// Whether unpacking fails at a cleaned path that the webhook lets pass.
+/// Whether unpacking fails at a cleaned path that the webhook accepts.
 fn breaks_unpacking(cleaned: &str) -> bool {
     cleaned == ".." || cleaned.starts_with('/')
 }
 
-/// Bytes of paths and names that are compared for one source, so that neither time nor memory depend
-/// on how often it names a ConfigMap of many files.
+/// Bytes of paths and names that are compared for one source, so that time and memory do not depend
+/// on the number of references to a ConfigMap with many files.
 const COMPARED: usize = 1 << 20;
 
 rule! {
-    /// no two ConfigMaps of a Bundle give the same file
+    /// no two ConfigMaps of a Bundle contain the same file
     ///
-    /// Where `spec.source.type` of a new Bundle is `configMaps`, no two of its ConfigMaps have the
+    /// If `spec.source.type` of a new Bundle is `configMaps`, no two of its ConfigMaps have the
     /// same key in `data` or `binaryData` at the same `path`, once `.`, `..` and repeated slashes
-    /// are resolved. One ConfigMap that is listed twice is no conflict, and one that does not exist
-    /// yet has no files.
+    /// are resolved. A ConfigMap that is listed twice is not a conflict, and a ConfigMap that does
+    /// not exist yet has no files.
     ///
     /// The rule reads the ConfigMaps in the namespace of RukPak, `rukpak.systemNamespace`
-    /// (`rukpak-system`). Without a cluster, and where paths and names of more than 1 MiB would
-    /// have to be compared, it is not evaluated, and the audit annotation `not-evaluated` names it;
-    /// with `context.missing: warn` a warning says so as well.
+    /// (`rukpak-system`). Without cluster state, or if it would have to compare paths and names of
+    /// more than 1 MiB, the rule is skipped, and the audit annotation `skipped-rules` names it;
+    /// with `messages.skippedRules: warn` a warning names it too.
     ///
     /// # Why
     ///
     /// Each key becomes a file of the bundle. RukPak v0.16.0 does not unpack a Bundle with two
-    /// files of one path.
+    /// files at the same path.
     ///
     /// # Repair
     ///
@@ -161,8 +163,8 @@ pub(crate) fn files(
     }
 }
 
-/// A message for each file that more than one ConfigMap gives. `None` where there is too much to
-/// compare.
+/// Returns a message for each file that more than one ConfigMap contains, or `None` if the
+/// comparison exceeds the limit.
 fn duplicates(
     object: &Document,
     member: &str,
@@ -174,7 +176,7 @@ fn duplicates(
         let name = object.text_or_empty(&format!("{entry}/configMap/name"));
         directories.entry(directory).or_default().insert(name);
     }
-    // A file's name has no slash, so that files of different directories are different.
+    // The name of a file has no slash, so files of different directories are different.
     directories.retain(|_, names| names.len() > 1);
     let mut budget = COMPARED;
     let mut files: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! The checks of RukPak's webhook. After rukpak v0.16.0 internal/webhook/bundle.go.
 //!
-//! A `v1alpha2` BundleDeployment passes the same checks under a rule of its own, and so does the Bundle
-//! that a template gives: what is found is returned, and the caller reports it.
+//! A `v1alpha2` BundleDeployment passes the same checks under a separate rule, and so does the
+//! Bundle that a template generates: the functions return violations, and the caller reports them.
 
 use opgate_sdk::go::{clean, quote};
 use opgate_sdk::{Document, rule, rules};
@@ -13,29 +13,29 @@ use crate::targets::BUNDLE;
 rules![RPK_02, RPK_03, RPK_04, RPK_05, RPK_06, RPK_07];
 
 impl Finding {
-    /// Whether the source that the type names is not there.
+    /// Whether the source that the type names is missing.
     pub(crate) fn is_about_type(&self) -> bool {
         [&RPK_02, &RPK_03, &RPK_04].iter().any(|rule| std::ptr::eq(*rule, self.rule))
     }
 }
 
 rule! {
-    /// source type image comes with spec.source.image
+    /// source type image requires spec.source.image
     ///
-    /// Where `spec.source.type` is `image`, `spec.source.image` is set; `null` counts as not set.
-    /// On UPDATE the rule judges a source that changes; with `ratcheting: false` or
-    /// `rukpak.recheckUnchanged: true` also one that does not, unless the Bundle is being deleted.
-    /// Where RPK-01 denies the UPDATE, the rule judges nothing.
+    /// If `spec.source.type` is `image`, `spec.source.image` is set; `null` counts as not set. On
+    /// UPDATE the rule evaluates a source that changes; with `ratcheting: false` or
+    /// `rukpak.recheckUnchanged: true` also an unchanged source, unless the Bundle is being
+    /// deleted. If RPK-01 denies the UPDATE, the rule is not evaluated.
     ///
     /// # Why
     ///
-    /// The type says where the provisioner looks for the content. Without `image` there is nothing
-    /// to pull, and RukPak's webhook rejects the Bundle. OpenShift 4.12, Operators, *Bundle* shows
+    /// The type determines where the provisioner gets the content. Without `image` there is nothing
+    /// to pull, and RukPak's webhook rejects the Bundle. OpenShift 4.12, Operators, *Bundle*, shows
     /// a Bundle of this type.
     ///
     /// # Repair
     ///
-    /// Set `spec.source.image`, or set `spec.source.type` to the source that is there.
+    /// Set `spec.source.image`, or set `spec.source.type` to the source that is set.
     ///
     /// # Accepted
     ///
@@ -59,22 +59,22 @@ rule! {
 }
 
 rule! {
-    /// source type git comes with spec.source.git
+    /// source type git requires spec.source.git
     ///
-    /// Where `spec.source.type` is `git`, `spec.source.git` is set; `null` counts as not set. On
-    /// UPDATE the rule judges a source that changes; with `ratcheting: false` or
-    /// `rukpak.recheckUnchanged: true` also one that does not, unless the Bundle is being deleted.
-    /// Where RPK-01 denies the UPDATE, the rule judges nothing.
+    /// If `spec.source.type` is `git`, `spec.source.git` is set; `null` counts as not set. On
+    /// UPDATE the rule evaluates a source that changes; with `ratcheting: false` or
+    /// `rukpak.recheckUnchanged: true` also an unchanged source, unless the Bundle is being
+    /// deleted. If RPK-01 denies the UPDATE, the rule is not evaluated.
     ///
     /// # Why
     ///
-    /// The type says where the provisioner looks for the content. Without `git` there is no
+    /// The type determines where the provisioner gets the content. Without `git` there is no
     /// repository to clone, and RukPak's webhook rejects the Bundle. OpenShift 4.12, Operators,
-    /// *Bundle immutability* shows a Bundle of this type.
+    /// *Bundle immutability*, shows a Bundle of this type.
     ///
     /// # Repair
     ///
-    /// Set `spec.source.git`, or set `spec.source.type` to the source that is there.
+    /// Set `spec.source.git`, or set `spec.source.type` to the source that is set.
     ///
     /// # Accepted
     ///
@@ -98,22 +98,22 @@ rule! {
 }
 
 rule! {
-    /// source type configMaps comes with at least one entry in spec.source.configMaps
+    /// source type configMaps requires an entry in spec.source.configMaps
     ///
-    /// Where `spec.source.type` is `configMaps`, spelled exactly so, `spec.source.configMaps` is a
-    /// list with at least one entry. On UPDATE the rule judges a source that changes; with
-    /// `ratcheting: false` or `rukpak.recheckUnchanged: true` also one that does not, unless the
-    /// Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule judges nothing.
+    /// If `spec.source.type` is `configMaps`, with this exact spelling, `spec.source.configMaps` is
+    /// a list with at least one entry. On UPDATE the rule evaluates a source that changes; with
+    /// `ratcheting: false` or `rukpak.recheckUnchanged: true` also an unchanged source, unless the
+    /// Bundle is being deleted. If RPK-01 denies the UPDATE, the rule is not evaluated.
     ///
     /// # Why
     ///
-    /// Without an entry there are no files to make a Bundle of. The webhook of RukPak v0.16.0
-    /// rejects such a Bundle.
+    /// Without an entry the Bundle has no files. The webhook of RukPak v0.16.0 rejects such a
+    /// Bundle.
     ///
     /// # Repair
     ///
     /// List the ConfigMaps under `spec.source.configMaps`, or set `spec.source.type` to the source
-    /// that is there.
+    /// that is set.
     ///
     /// # Accepted
     ///
@@ -136,7 +136,7 @@ rule! {
     }
 }
 
-/// `owner` is what upstream's texts start with, `bundle` or `bundledeployment`.
+/// Upstream's messages start with `owner`, either `bundle` or `bundledeployment`.
 pub(crate) fn findings(
     object: &Document,
     source: &str,
@@ -169,7 +169,7 @@ pub(crate) fn findings(
     }
 }
 
-/// Whether a cleaned path leads out of the root, as RukPak's webhook tells it.
+/// Whether a cleaned path leads out of the root, with the same check as RukPak's webhook.
 fn leaves_root(cleaned: &str) -> bool {
     cleaned.starts_with("../")
 }
@@ -177,15 +177,16 @@ fn leaves_root(cleaned: &str) -> bool {
 rule! {
     /// the directory of a Git source stays within the repository
     ///
-    /// Where `spec.source.type` is `git`, `spec.source.git.directory` does not start with `../`
-    /// once `.`, `..` and repeated slashes are resolved. A directory that is not set passes. RPK-08
-    /// looks at `..` itself and at absolute paths. On UPDATE the rule judges a source that changes;
-    /// with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one that does not, unless
-    /// the Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule judges nothing.
+    /// If `spec.source.type` is `git`, `spec.source.git.directory` does not start with `../` once
+    /// `.`, `..` and repeated slashes are resolved. A directory that is not set is accepted. RPK-08
+    /// evaluates `..` itself and absolute paths. On UPDATE the rule evaluates a source that
+    /// changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true` also an unchanged
+    /// source, unless the Bundle is being deleted. If RPK-01 denies the UPDATE, the rule is not
+    /// evaluated.
     ///
     /// # Why
     ///
-    /// A path that leads out of the repository names nothing that is in it. The webhook of RukPak
+    /// A path that leads out of the repository names no directory in it. The webhook of RukPak
     /// v0.16.0 rejects such a Bundle.
     ///
     /// # Repair
@@ -228,22 +229,23 @@ fn directory(object: &Document, git: &str, owner: &str) -> Option<Finding> {
 rule! {
     /// the paths of a ConfigMap source stay within the bundle
     ///
-    /// Where `spec.source.type` is `configMaps`, no `spec.source.configMaps[].path` starts with
-    /// `../` once `.`, `..` and repeated slashes are resolved. A path that is not set is the root
-    /// of the bundle. RPK-08 looks at `..` itself and at absolute paths. On UPDATE the rule judges
-    /// a source that changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one
-    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule
-    /// judges nothing.
+    /// If `spec.source.type` is `configMaps`, no `spec.source.configMaps[].path` starts with `../`
+    /// once `.`, `..` and repeated slashes are resolved. A path that is not set is the root of the
+    /// bundle. RPK-08 evaluates `..` itself and absolute paths. On UPDATE the rule evaluates a
+    /// source that changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true` also an
+    /// unchanged source, unless the Bundle is being deleted. If RPK-01 denies the UPDATE, the rule
+    /// is not evaluated.
     ///
     /// # Why
     ///
-    /// The path says where in the bundle the files of the ConfigMap stand. A path that leads out of
-    /// the bundle puts them outside of it. The webhook of RukPak v0.16.0 rejects such a Bundle.
+    /// The path determines the directory of the ConfigMap's files in the bundle. A path that leads
+    /// out of the bundle puts them outside the bundle. The webhook of RukPak v0.16.0 rejects such a
+    /// Bundle.
     ///
     /// # Repair
     ///
-    /// Set each `path` to a path below the root of the bundle, for example `manifests`, or leave it
-    /// out.
+    /// Set each `path` to a path below the root of the bundle, for example `manifests`, or remove
+    /// it.
     ///
     /// # Accepted
     ///
@@ -263,7 +265,7 @@ rule! {
     ///
     /// `message: bundle.spec.source.configmaps[0].path is invalid: "../x" is outside bundle root`
     ///
-    /// Each such path is reported, with its index and as it is written.
+    /// The rule reports each such path, with its index and its original spelling.
     RPK_06: Deny {
         on: [BUNDLE: Create | Update],
         source: "rukpak v0.16.0 internal/webhook/bundle.go",
@@ -282,24 +284,24 @@ fn path(object: &Document, entry: &str, at: &str, index: u32, owner: &str) -> Op
 }
 
 rule! {
-    /// ConfigMaps that a Bundle refers to are immutable where they exist
+    /// existing ConfigMaps that a Bundle refers to are immutable
     ///
-    /// Where `spec.source.type` is `configMaps`, each ConfigMap that
-    /// `spec.source.configMaps[].configMap.name` names has `immutable: true`. RukPak looks for them
-    /// in its own namespace, `rukpak.systemNamespace` (`rukpak-system`). A ConfigMap that does not
-    /// exist yet is accepted; RPK-19 judges it when it is created. On UPDATE the rule judges a
-    /// source that changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true` also one
-    /// that does not, unless the Bundle is being deleted. Where RPK-01 denies the UPDATE, the rule
-    /// judges nothing.
+    /// If `spec.source.type` is `configMaps`, each ConfigMap that
+    /// `spec.source.configMaps[].configMap.name` names has `immutable: true`. RukPak reads them
+    /// from its own namespace, `rukpak.systemNamespace` (`rukpak-system`). A ConfigMap that does
+    /// not exist yet is accepted; RPK-19 evaluates it when it is created. On UPDATE the rule
+    /// evaluates a source that changes; with `ratcheting: false` or `rukpak.recheckUnchanged: true`
+    /// also an unchanged source, unless the Bundle is being deleted. If RPK-01 denies the UPDATE,
+    /// the rule is not evaluated.
     ///
-    /// The rule reads the ConfigMaps of that namespace. Without a cluster it is not evaluated, and
-    /// the audit annotation `not-evaluated` names it; with `context.missing: warn` a warning says
-    /// so as well.
+    /// The rule reads the ConfigMaps of that namespace. Without cluster state it is skipped, and
+    /// the audit annotation `skipped-rules` names it; with `messages.skippedRules: warn` a warning
+    /// names it too.
     ///
     /// # Why
     ///
-    /// A Bundle does not change (RPK-01), and neither may what it is made of. The webhook of RukPak
-    /// v0.16.0 rejects such a Bundle.
+    /// A Bundle does not change (RPK-01), so its content must not change either. The webhook of
+    /// RukPak v0.16.0 rejects such a Bundle.
     ///
     /// # Repair
     ///

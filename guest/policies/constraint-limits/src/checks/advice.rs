@@ -1,4 +1,4 @@
-//! Advice on ranges of packages, in files only.
+//! Recommendations for version ranges of packages, in files only.
 
 use opgate_sdk::{rule, rules};
 
@@ -10,16 +10,16 @@ rule! {
     /// a package range has a lower bound
     ///
     /// In the files of a bundle and in the `olm.bundle` blobs of a catalog, every alternative of a
-    /// range has a lower bound (`>`, `>=`) or an exact version. This goes for `olm.package`
-    /// dependencies, for `olm.package.required`, and for `package` constraints. Properties in
-    /// annotations of ClusterServiceVersions are not checked. Ranges that cannot be read are
-    /// reported by CON-09, CON-18, CON-20 and FBC-38.
+    /// range has a lower bound (`>`, `>=`) or an exact version. The rule applies to `olm.package`
+    /// dependencies, to `olm.package.required`, and to `package` constraints. Properties in
+    /// annotations of ClusterServiceVersions are not checked. CON-09, CON-18, CON-20 and FBC-38
+    /// report unreadable ranges.
     ///
     /// # Why
     ///
-    /// An API may gain fields without a new version of its own, so that an old release of the
-    /// package has the API and lacks what the Operator writes. OpenShift 4.12, Operators,
-    /// *Dependency best practices*, recommends a minimum version.
+    /// An API can gain fields without a new API version. An old release of the package then has the
+    /// API, but lacks the fields that the Operator writes. OpenShift 4.12, Operators, *Dependency
+    /// best practices*, recommends a minimum version.
     ///
     /// # Repair
     ///
@@ -52,11 +52,11 @@ rule! {
     /// a package range has no narrow upper bound
     ///
     /// A range with a lower and an upper bound spans at least one major version: the upper bound is
-    /// not below the lower one with its major number raised by one, so that `>=1.5.0` goes with
-    /// `<2.5.0` or more. Of several alternatives the lowest lower and the highest upper bound
-    /// count. Exact versions and exclusions with `!` are accepted, and so is a range in which an
-    /// alternative has only one bound (CON-26). A wildcard counts as what it stands for: `1.x` is
-    /// accepted, `1.2.x` is narrow. The rule looks at the same places as CON-26.
+    /// not below the lower one with its major number raised by one, so `>=1.5.0` requires `<2.5.0`
+    /// or higher. If there are several alternatives, the lowest lower bound and the highest upper
+    /// bound count. Exact versions and exclusions with `!` are accepted, and so is a range in which
+    /// an alternative has only one bound (CON-26). A wildcard counts as the range that it expands
+    /// to: `1.x` is accepted, `1.2.x` is narrow. The rule evaluates the same fields as CON-26.
     ///
     /// # Why
     ///
@@ -66,8 +66,8 @@ rule! {
     ///
     /// # Repair
     ///
-    /// Drop the upper bound, or raise it to at least one major version above the lower one. To
-    /// leave out a release that is known to be broken, exclude it: `>1.0.0 !1.2.1`.
+    /// Drop the upper bound, or raise it to at least one major version above the lower one. To skip
+    /// a release that is known to be broken, exclude it: `>1.0.0 !1.2.1`.
     ///
     /// # Accepted
     ///

@@ -9,9 +9,9 @@ rules![CON_07, CON_22];
 rule! {
     /// a gvk constraint has a group, a version and a kind
     ///
-    /// In every `gvk` of a constraint `group`, `version` and `kind` are set and not empty; each
-    /// missing one is reported. Where `gvk` has an unknown or repeated field, CON-03 is reported
-    /// instead. With `constraints.mode: upstream` empty and missing fields are accepted.
+    /// In every `gvk` of a constraint, `group`, `version` and `kind` are set and not empty. The
+    /// rule reports each missing field. Where `gvk` has an unknown or repeated field, CON-03 is
+    /// reported instead. With `constraints.mode: upstream`, empty and missing fields are accepted.
     ///
     /// # Why
     ///
@@ -48,16 +48,17 @@ rule! {
 }
 
 rule! {
-    /// APIs are named as Kubernetes wants it
+    /// names of APIs satisfy the validation of Kubernetes
     ///
     /// In every `gvk` of an `olm.constraint`, and in every `olm.gvk` dependency of a bundle,
     /// `group` is a DNS-1123 subdomain of at most 253 characters; `version`, and `kind` in lower
-    /// case, are DNS-1035 labels of at most 63 bytes. Each wrong field is reported. CON-07 and
-    /// CON-21 report empty fields. The properties `olm.gvk` and `olm.gvk.required` are not checked.
+    /// case, are DNS-1035 labels of at most 63 bytes. The rule reports each invalid field. CON-07
+    /// and CON-21 report empty fields. The properties `olm.gvk` and `olm.gvk.required` are not
+    /// checked.
     ///
     /// # Why
     ///
-    /// The Kubernetes API server serves no API with another name, so that the dependency is never
+    /// The Kubernetes API server serves no API with another name, so the dependency is never
     /// satisfied. OpenShift 4.12, Operators, *olm.gvk property*: a GVK must adhere to the
     /// validations of Kubernetes.
     ///

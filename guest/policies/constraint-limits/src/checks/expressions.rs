@@ -1,4 +1,4 @@
-//! Expressions in CEL. Their parser and type checker are in the crate `opgate-cel`.
+//! CEL expressions. The parser and type checker are in the crate `opgate-cel`.
 
 use opgate_sdk::{rule, rules};
 
@@ -11,20 +11,20 @@ rule! {
     ///
     /// `rule` of every `cel` is a CEL expression that is not empty and that compiles with the
     /// standard library, the function `semver_compare`, and one variable: `properties`, a list of
-    /// maps with `type` and `value`. There is no variable with information about the cluster. The
-    /// parser and type checker are opgate's own: they also reject expressions that nest more than
-    /// 64 levels deep, protocol messages and optional values (`a.?b`).
+    /// maps with `type` and `value`. No variable provides information about the cluster. opgate has
+    /// its own parser and type checker, which also reject expressions that nest more than 64 levels
+    /// deep, protocol messages and optional values (`a.?b`).
     ///
     /// # Why
     ///
     /// OLM compiles the expression when it reads the constraint, and fails if it cannot. OpenShift
-    /// 4.12, Operators, *Common Expression Language (CEL) constraints*, asks for a CEL expression
-    /// about the properties of Operators.
+    /// 4.12, Operators, *Common Expression Language (CEL) constraints*, requires a CEL expression
+    /// over the properties of Operators.
     ///
     /// # Repair
     ///
-    /// Correct the expression at the place that the message marks. Use `&&` and `||` for logic, and
-    /// `properties` for data.
+    /// Correct the expression at the position that the message marks. Use `&&` and `||` for logic,
+    /// and `properties` for data.
     ///
     /// # Accepted
     ///
@@ -57,15 +57,15 @@ rule! {
 rule! {
     /// a CEL rule is of type bool
     ///
-    /// The type checker finds exactly `bool` for `rule` of every `cel` that compiles (CON-11). A
-    /// value of a property is of any type, so that `properties[0].value` alone is rejected as well,
-    /// whatever it is at run time.
+    /// The type checker finds exactly `bool` for `rule` of every `cel` that compiles (CON-11). The
+    /// value of a property has the type `any`, so `properties[0].value` alone is also rejected,
+    /// regardless of its type at run time.
     ///
     /// # Why
     ///
-    /// A constraint holds or it does not, and OLM rejects an expression of another type. OpenShift
-    /// 4.12, Operators, *Common Expression Language (CEL) constraints*: the rule determines whether
-    /// an Operator satisfies the constraint.
+    /// A constraint is either satisfied or not, and OLM rejects an expression of another type.
+    /// OpenShift 4.12, Operators, *Common Expression Language (CEL) constraints*: the rule
+    /// determines whether an Operator satisfies the constraint.
     ///
     /// # Repair
     ///

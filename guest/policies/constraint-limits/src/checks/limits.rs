@@ -14,21 +14,22 @@ rule! {
     /// opgate finds constraints in the annotations `operatorframework.io/properties` and
     /// `olm.properties` of a ClusterServiceVersion, in `status.bundleLookups` of an `InstallPlan`,
     /// in ConfigMaps that hold a bundle or a catalog, in the files of a bundle, and in the
-    /// `olm.bundle` blobs of a catalog. An UPDATE is judged by the annotations, lookups and
-    /// ConfigMap keys that it changes, unless the setting `ratcheting` is off. Files are always
-    /// judged as a whole. The size is checked first: no other rule reads a value that is too large.
-    /// The rule also rejects a text or value of more than 3 MiB unread, and content of a ConfigMap,
-    /// or an object in a catalog, that expands to more than `constraints.maxInflatedBytes`.
+    /// `olm.bundle` blobs of a catalog. On UPDATE the rule evaluates only the annotations, lookups
+    /// and ConfigMap keys that the request changes, unless the setting `ratcheting` is off. Files
+    /// are always evaluated as a whole. The size is checked first: no other rule reads a value that
+    /// is too large. The rule also rejects a text or value of more than 3 MiB without reading it,
+    /// and content of a ConfigMap, or an object in a catalog, that expands to more than
+    /// `constraints.maxInflatedBytes`.
     ///
     /// # Why
     ///
-    /// A large constraint takes the memory and time of what evaluates it. OpenShift 4.12,
-    /// Operators, *Nested compound constraints*, sets a limit of 64 KB for that reason; the code of
-    /// OLM allows 131072 bytes.
+    /// A large constraint takes memory and time to evaluate. OpenShift 4.12, Operators, *Nested
+    /// compound constraints*, sets a limit of 64 KB for that reason; the code of OLM allows 131072
+    /// bytes.
     ///
     /// # Repair
     ///
-    /// Shorten failure messages and remove repeated parts. To go by the limit of OLM's code, set
+    /// Shorten failure messages and remove repeated parts. To use the limit of OLM's code, set
     /// `constraints.maxBytes: 131072`.
     ///
     /// # Accepted
@@ -40,8 +41,8 @@ rule! {
     /// A value of 65537 bytes, whether or not it is valid JSON.
     ///
     /// message: `parse olm.constraint: olm.constraint value is greater than max constraint size
-    /// 65536 bytes`. About compressed content of a ConfigMap it is `the files in binaryData expand
-    /// to more than 8388608 bytes`.
+    /// 65536 bytes`. For compressed content of a ConfigMap the message is `the files in binaryData
+    /// expand to more than 8388608 bytes`.
     pub(crate) CON_01: Deny {
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
@@ -54,14 +55,14 @@ rule! {
 rule! {
     /// compound constraints nest at most constraints.warnDepth levels deep
     ///
-    /// No more than `constraints.warnDepth` (default: 10) of `all`, `any` and `not` stand inside
-    /// each other. The rule reports each `olm.constraint` once, at its deepest place.
+    /// No more than `constraints.warnDepth` (default: 10) of `all`, `any` and `not` are nested in
+    /// each other. The rule reports each `olm.constraint` once, at its deepest level.
     ///
     /// # Why
     ///
     /// Deep constraints are hard to read and to resolve. The upstream proposal for compound
-    /// constraints asks tools for a limit of 10 levels, which OLM does not enforce. OpenShift 4.12,
-    /// Operators, *Nested compound constraints*, names no limit.
+    /// constraints asks tools to enforce a limit of 10 levels, which OLM does not enforce.
+    /// OpenShift 4.12, Operators, *Nested compound constraints*, names no limit.
     ///
     /// # Repair
     ///
@@ -82,7 +83,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// Eleven `all` inside each other.
+    /// Eleven `all` nested in each other.
     ///
     /// message: `olm.constraint is nested 11 compound levels deep, more than 10`
     pub(crate) CON_15: Warn {
@@ -98,17 +99,17 @@ rule! {
     /// the JSON of a constraint nests at most constraints.maxDepth levels deep
     ///
     /// Objects and lists in the value of an `olm.constraint` nest at most `constraints.maxDepth`
-    /// (default: 10000) levels deep, the value itself counted. One `all`, `any` or `not` takes
-    /// three levels. No other rule reads a value that is deeper.
+    /// (default: 10000) levels deep. The value itself counts as one level. One `all`, `any` or
+    /// `not` takes three levels. No other rule reads a value that is deeper.
     ///
     /// # Why
     ///
-    /// OLM's decoder stops at 10000 levels and does not read the constraint. No Operator needs such
-    /// a depth; it is a mistake of a tool or an attack on what reads the value.
+    /// OLM's decoder stops at 10000 levels and does not read the constraint. No Operator needs this
+    /// depth. It is a defect of a tool, or an attack on the programs that read the value.
     ///
     /// # Repair
     ///
-    /// Write the constraint with fewer levels. If a tool generates it, look for a loop in the tool.
+    /// Write the constraint with fewer levels. If a tool generates it, check the tool for a loop.
     ///
     /// # Accepted
     ///

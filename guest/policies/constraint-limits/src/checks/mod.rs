@@ -1,4 +1,5 @@
-//! The rules that the crate `opgate-constraint` checks: what it finds, and which rule that is about.
+//! The rules that the crate `opgate-constraint` checks, and the rule of each problem that it
+//! reports.
 //!
 //! ```text
 //! Check ─▶ rule_of ─┬─▶ shape, types          of a constraint as a whole
@@ -24,7 +25,7 @@ pub(crate) use apis::CON_22;
 pub(crate) use limits::CON_01;
 pub(crate) use packages::CON_10;
 
-/// The rule that a finding of the crate is about.
+/// The rule of a problem that the crate reports.
 pub(crate) fn rule_of(check: Check) -> &'static Rule {
     match check {
         Check::Size => &CON_01,

@@ -1,4 +1,4 @@
-//! Packages that a constraint names, and ranges of their versions.
+//! Packages that a constraint names, and their version ranges.
 
 use opgate_sdk::{rule, rules};
 
@@ -9,13 +9,14 @@ rules![CON_08, CON_09, CON_10];
 rule! {
     /// a package constraint names a package
     ///
-    /// In every `package` of a constraint `packageName` is set and not empty; `name` is the same
+    /// In every `package` of a constraint, `packageName` is set and not empty; `name` is the same
     /// key in another spelling (CON-03). Where `package` has an unknown or repeated field, CON-03
-    /// is reported instead. With `constraints.mode: upstream` an empty or missing name is accepted.
+    /// is reported instead. With `constraints.mode: upstream`, an empty or missing name is
+    /// accepted.
     ///
     /// # Why
     ///
-    /// No package has an empty name, so that the dependency is never satisfied. OpenShift 4.12,
+    /// No package has an empty name, so the dependency is never satisfied. OpenShift 4.12,
     /// Operators, *Generic constraints*: the type means the same as `olm.package`, which names a
     /// package.
     ///
@@ -50,19 +51,19 @@ rule! {
 rule! {
     /// the versionRange of a package constraint is a semver range
     ///
-    /// `versionRange` (or `version`) of a `package` constraint is a range as OLM's semver library
-    /// reads it: comparators such as `>=1.0.0`, joined by spaces, with `||` between alternatives.
-    /// The operators are `=`, `==`, `!`, `!=`, `>`, `>=`, `<`, `<=` and none; a version has three
-    /// numbers, or an `x` in the place of the second or third. An empty or missing range, a `^` or
-    /// `~` before a whole version, a comma after a version, and a `v` before it are rejected.
-    /// Before an `x` the library accepts them, and it drops a `-` or a comma that stands alone:
+    /// `versionRange` (or `version`) of a `package` constraint is a range in the syntax of OLM's
+    /// semver library: comparators such as `>=1.0.0`, joined by spaces, with `||` between
+    /// alternatives. The operators are `=`, `==`, `!`, `!=`, `>`, `>=`, `<`, `<=` and none; a
+    /// version has three numbers, or an `x` instead of the second or third. An empty or missing
+    /// range, a `^` or `~` before a whole version, a comma after a version, and a `v` before it are
+    /// rejected. Before an `x` the library accepts them, and it drops a separate `-` or comma:
     /// CON-10 reports such ranges. CON-18 evaluates the ranges of `olm.package.required`, CON-20
     /// those of dependencies.
     ///
     /// # Why
     ///
-    /// OLM cannot turn the constraint into a condition, and fails to resolve the bundle. OpenShift
-    /// 4.12, Operators, *olm.package.required*, asks for a valid semver range.
+    /// OLM cannot convert the constraint to a predicate, and fails to resolve the bundle. OpenShift
+    /// 4.12, Operators, *olm.package.required*, requires a valid semver range.
     ///
     /// # Repair
     ///
@@ -84,7 +85,7 @@ rule! {
     /// ```
     ///
     /// message: `convert olm.constraint to resolver predicate: Could not parse Range "^1.2.3":
-    /// Could not parse comparator "^" in "^1.2.3"`. About an empty range it is `convert
+    /// Could not parse comparator "^" in "^1.2.3"`. For an empty range the message is `convert
     /// olm.constraint to resolver predicate: Last element in range is '||'`.
     pub(crate) CON_09: Deny {
         on: [
@@ -96,28 +97,27 @@ rule! {
 }
 
 rule! {
-    /// a semver range means what it says
+    /// a semver range is unambiguous
     ///
-    /// A range that can be read does not rely on the quirks of the semver library. It drops a
-    /// character that stands alone (`1.0.0 - 2.0.0`, `^ 1.2.3`); an unknown operator before an `x`
-    /// means one exact version (`^1.2.x`, `~1.x`); `1.x.x` means `1.0.x`; `!1.2.x` holds for no
-    /// version; and OLM cannot evaluate an empty alternative between two `||`. This goes for
-    /// `package` constraints, `olm.package.required` and `olm.package` dependencies, for
-    /// `skipRange` in the channels of a catalog, and for the annotation `olm.skipRange` of a
+    /// A valid range does not depend on unexpected behavior of the semver library. The library
+    /// drops a separate character (`1.0.0 - 2.0.0`, `^ 1.2.3`); an unknown operator before an `x`
+    /// means one exact version (`^1.2.x`, `~1.x`); `1.x.x` means `1.0.x`; `!1.2.x` matches no
+    /// version; and OLM cannot evaluate an empty alternative between two `||`. The rule applies to
+    /// `package` constraints, `olm.package.required` and `olm.package` dependencies, to `skipRange`
+    /// in the channels of a catalog, and to the annotation `olm.skipRange` of a
     /// ClusterServiceVersion in a request, in a bundle, or in `olm.csv.metadata` of a catalog. Each
-    /// range is reported once. Ranges that cannot be read are reported by CON-09, CON-18, CON-20
-    /// and FBC-22.
+    /// range is reported once. CON-09, CON-18, CON-20 and FBC-22 report unreadable ranges.
     ///
     /// # Why
     ///
-    /// OLM goes by another range than the author meant, so that it installs another version or
-    /// none. OpenShift 4.12, Operators, *Replacing multiple Operators*: a range has the format that
-    /// the semver library supports.
+    /// OLM uses a different range than the author intended, so it installs another version or none.
+    /// OpenShift 4.12, Operators, *Replacing multiple Operators*: a range has the format that the
+    /// semver library supports.
     ///
     /// # Repair
     ///
-    /// Spell the range out with `>=` and `<`: `>=1.2.0 <1.3.0` instead of `~1.2.x`, `1.x` instead
-    /// of `1.x.x`.
+    /// Write the range with `>=` and `<`: `>=1.2.0 <1.3.0` instead of `~1.2.x`, `1.x` instead of
+    /// `1.x.x`.
     ///
     /// # Accepted
     ///

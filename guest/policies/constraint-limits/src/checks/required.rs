@@ -1,4 +1,4 @@
-//! Older properties that require something.
+//! The older properties that declare requirements.
 
 use opgate_sdk::{rule, rules};
 
@@ -12,20 +12,20 @@ rule! {
     /// The values of the properties `olm.package.required`, `olm.gvk.required` and
     /// `olm.label.required` are JSON objects whose `packageName`, `versionRange`, `group`,
     /// `version`, `kind` and `label` are strings where they are set. `versionRange` of
-    /// `olm.package.required` is a semver range (CON-09 says which), and must be there. Other types
-    /// of properties are not checked. Of a catalog in files the rule looks only at annotations of
-    /// ClusterServiceVersions; FBC-37 and FBC-38 judge the properties of its bundles. Copies and
-    /// UPDATEs are treated as by CON-17.
+    /// `olm.package.required` is a semver range (CON-09 defines the syntax), and is required. Other
+    /// types of properties are not checked. In a catalog in files the rule evaluates only
+    /// annotations of ClusterServiceVersions; FBC-37 and FBC-38 evaluate the properties of its
+    /// bundles. The rule treats copies and UPDATEs like CON-17.
     ///
     /// # Why
     ///
-    /// OLM turns these properties into dependencies, and fails on one that it cannot read.
+    /// OLM converts these properties to dependencies, and fails on one that it cannot read.
     /// OpenShift 4.12, Operators, *olm.package.required* and *olm.gvk.required*, describes the
     /// values.
     ///
     /// # Repair
     ///
-    /// Correct the value at the location that the message names. To take any version, write
+    /// Correct the value at the location that the message names. To accept any version, write
     /// `versionRange: '>=0.0.0'`.
     ///
     /// # Accepted
@@ -42,8 +42,8 @@ rule! {
     /// value: {packageName: etcd, versionRange: ''}
     /// ```
     ///
-    /// message: `Last element in range is '||'`. About a label that is a number it is `json: cannot
-    /// unmarshal number into Go struct field .label of type string`.
+    /// message: `Last element in range is '||'`. For a label that is a number the message is `json:
+    /// cannot unmarshal number into Go struct field .label of type string`.
     pub(crate) CON_18: Deny {
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,

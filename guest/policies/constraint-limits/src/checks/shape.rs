@@ -1,4 +1,4 @@
-//! What a constraint looks like: JSON of known fields and types.
+//! The structure of a constraint: JSON with known fields and types.
 
 use opgate_sdk::{rule, rules};
 
@@ -9,17 +9,17 @@ rules![CON_02, CON_03, CON_06];
 rule! {
     /// an olm.constraint is a JSON object
     ///
-    /// The value of every `olm.constraint` (CON-01 says where) is one JSON object with nothing
-    /// after it. Inside it, `gvk`, `package`, `cel`, `all`, `any` and `not` are objects, and
-    /// `constraints` is a list of objects. A value that is missing, `null`, of another type or
+    /// The value of every `olm.constraint` (CON-01 lists the fields) is one JSON object with
+    /// nothing after it. Inside it, `gvk`, `package`, `cel`, `all`, `any` and `not` are objects,
+    /// and `constraints` is a list of objects. A value that is missing, `null`, of another type or
     /// broken JSON is rejected; a nested `null` counts as not set. With `constraints.mode:
-    /// upstream` a value that is `null` is an empty constraint (CON-04), and what follows the value
+    /// upstream`, a value that is `null` is an empty constraint (CON-04), and data after the value
     /// is ignored.
     ///
     /// # Why
     ///
     /// OLM cannot decode anything else, and fails to resolve the dependencies of the bundle.
-    /// OpenShift 4.12, Operators, *Generic constraints*, asks for an object.
+    /// OpenShift 4.12, Operators, *Generic constraints*, requires an object.
     ///
     /// # Repair
     ///
@@ -54,24 +54,23 @@ rule! {
 rule! {
     /// an olm.constraint has no unknown or repeated fields
     ///
-    /// A constraint, nested ones included, knows the keys `failureMessage`, `gvk`, `package`,
-    /// `cel`, `all`, `any` and `not`; `gvk` knows `group`, `version` and `kind`, `package` knows
-    /// `packageName` and `versionRange`, `cel` knows `rule`, and `all`, `any` and `not` know
-    /// `constraints`. In `package`, `name` and `version` are other spellings of the two keys,
+    /// A constraint, nested ones included, can have the keys `failureMessage`, `gvk`, `package`,
+    /// `cel`, `all`, `any` and `not`; `gvk` can have `group`, `version` and `kind`, `package` can
+    /// have `packageName` and `versionRange`, `cel` can have `rule`, and `all`, `any` and `not` can
+    /// have `constraints`. In `package`, `name` and `version` are other spellings of the two keys,
     /// unless `constraints.packageKeys` is `code`. Keys are case-sensitive, and no key is set
-    /// twice, in one spelling or in two. With `constraints.mode: upstream` case does not matter and
-    /// keys may repeat; unknown keys are still rejected.
+    /// twice, in one spelling or in two. With `constraints.mode: upstream`, case does not matter
+    /// and keys may repeat; unknown keys are still rejected.
     ///
     /// # Why
     ///
-    /// OLM rejects a constraint with a field that it does not know, and of a repeated field one
-    /// value silently overwrites the other. OpenShift 4.12, Operators, *Generic constraints*, lists
-    /// the types.
+    /// OLM rejects a constraint with an unknown field. If a field is repeated, one value silently
+    /// overwrites the other. OpenShift 4.12, Operators, *Generic constraints*, lists the types.
     ///
     /// # Repair
     ///
     /// Correct the spelling, or remove the field. Prefer `packageName` and `versionRange`: OLM's
-    /// code knows no other spellings, although examples of the documents have `name`.
+    /// code accepts no other spellings, although examples in the documentation use `name`.
     ///
     /// # Accepted
     ///
@@ -87,8 +86,8 @@ rule! {
     ///   none: {constraints: [{gvk: {group: a.b, version: v1, kind: K}}]}
     /// ```
     ///
-    /// message: `parse olm.constraint: json: unknown field "none"`. About a repeated field it is
-    /// `parse olm.constraint: json: duplicate field "name"`.
+    /// message: `parse olm.constraint: json: unknown field "none"`. For a repeated field the
+    /// message is `parse olm.constraint: json: duplicate field "name"`.
     pub(crate) CON_03: Deny {
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
@@ -99,11 +98,11 @@ rule! {
 }
 
 rule! {
-    /// failure messages and the leaves of a constraint are strings
+    /// failure messages and the fields of gvk, package and cel constraints are strings
     ///
-    /// `failureMessage`, the fields of `gvk` and `package`, and `rule` of `cel` are strings
-    /// wherever they are set, at every level of nesting. `failureMessage` is optional everywhere. A
-    /// field that is `null` counts as not set.
+    /// `failureMessage`, the fields of `gvk` and `package`, and `rule` of `cel` are strings if they
+    /// are set, at every level of nesting. `failureMessage` is optional everywhere. A field that is
+    /// `null` counts as not set.
     ///
     /// # Why
     ///

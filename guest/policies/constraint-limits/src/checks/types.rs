@@ -1,4 +1,4 @@
-//! What a constraint asks for: one thing, by itself or as a compound of constraints.
+//! The requirement of a constraint: one type, either simple or compound.
 
 use opgate_sdk::{rule, rules};
 
@@ -7,7 +7,7 @@ use crate::targets::{CATALOG, CONFIG_MAP, CSV, INSTALL_PLAN, REGISTRY_BUNDLE};
 rules![CON_04, CON_05, CON_13, CON_14];
 
 rule! {
-    /// a constraint asks for something
+    /// a constraint has a requirement
     ///
     /// Every constraint, nested ones included, sets at least one of `gvk`, `package`, `cel`, `all`,
     /// `any` and `not`. A `failureMessage` alone is not enough, and a key that is `null` counts as
@@ -16,13 +16,12 @@ rule! {
     ///
     /// # Why
     ///
-    /// OLM cannot turn an empty constraint into a condition, and fails to resolve the bundle.
+    /// OLM cannot convert an empty constraint to a predicate, and fails to resolve the bundle.
     /// OpenShift 4.12, Operators, *Generic constraints*: a constraint is of a particular type.
     ///
     /// # Repair
     ///
-    /// Add what the constraint requires, or remove it. In YAML, check the indentation below the
-    /// key.
+    /// Add the requirement, or remove the constraint. In YAML, check the indentation below the key.
     ///
     /// # Accepted
     ///
@@ -52,14 +51,14 @@ rule! {
     /// a constraint is of exactly one type
     ///
     /// A constraint, nested ones included, sets no more than one of `gvk`, `package`, `cel`, `all`,
-    /// `any` and `not`; CON-04 reports a constraint that sets none. `failureMessage` may be set
-    /// beside it. With `constraints.mode: upstream` several are accepted.
+    /// `any` and `not`; CON-04 reports a constraint that sets none. `failureMessage` can be set in
+    /// addition. With `constraints.mode: upstream`, several types are accepted.
     ///
     /// # Why
     ///
-    /// OLM's resolver goes by the first of `gvk`, `package`, `all`, `any`, `not` and `cel` and
-    /// silently ignores the others, so that what they ask for is not enforced. OpenShift 4.12,
-    /// Operators, *Generic constraints*, says that a constraint is of a particular type.
+    /// OLM's resolver uses the first of `gvk`, `package`, `all`, `any`, `not` and `cel` and
+    /// silently ignores the others, so their requirements are not enforced. OpenShift 4.12,
+    /// Operators, *Generic constraints*: a constraint is of a particular type.
     ///
     /// # Repair
     ///
@@ -99,13 +98,12 @@ rule! {
     ///
     /// The list `constraints` of every `all`, `any` and `not` has at least one element; an absent
     /// list counts as empty. Where the object has an unknown or repeated field, CON-03 is reported
-    /// instead. With `constraints.mode: upstream` an empty or absent list is accepted.
+    /// instead. With `constraints.mode: upstream`, an empty or absent list is accepted.
     ///
     /// # Why
     ///
-    /// To OLM an empty `all` or `not` always holds and an empty `any` never does, which nobody
-    /// means. OpenShift 4.12, Operators, *Generic constraints*: the three contain one or more
-    /// constraints.
+    /// OLM always satisfies an empty `all` or `not`, and never an empty `any`. Neither is useful.
+    /// OpenShift 4.12, Operators, *Generic constraints*: the three contain one or more constraints.
     ///
     /// # Repair
     ///
@@ -138,7 +136,7 @@ rule! {
 }
 
 rule! {
-    /// not stands within all or any only
+    /// a not constraint is an element of all or any
     ///
     /// A `not` is an element of the list of an `all` or `any`. It is neither at the top of an
     /// `olm.constraint` nor directly inside another `not`. The rule is the same under every
@@ -147,13 +145,13 @@ rule! {
     ///
     /// # Why
     ///
-    /// A negation only removes solutions: without something that selects candidates first it makes
-    /// no sense. OpenShift 4.12, Operators, *Compound constraints (all, any, not)*, advises against
-    /// it.
+    /// A negation only removes solutions. It has no use without a constraint that first selects
+    /// candidates. OpenShift 4.12, Operators, *Compound constraints (all, any, not)*, advises
+    /// against it.
     ///
     /// # Repair
     ///
-    /// Move the `not` into an `all`, beside the constraint that says what is needed.
+    /// Move the `not` into an `all`, next to the constraint that selects the candidates.
     ///
     /// # Accepted
     ///

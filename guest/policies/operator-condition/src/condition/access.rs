@@ -1,4 +1,4 @@
-//! Who changes the spec of an OperatorCondition.
+//! Users that change the spec of an OperatorCondition.
 
 use opgate_sdk::{Document, Report, Review, rule, rules};
 
@@ -9,7 +9,7 @@ rules![CND_04, CND_05];
 pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let Some(old) = review.updates_from() else { return };
     let changes = |pointer: &str| !object.equal(pointer, old, pointer);
-    // Most updates are by OLM or by an administrator, and most others change the status only.
+    // OLM or an administrator sends most updates, and most others change only the status.
     if !is_of_the_namespace(review) || !changes("/spec") || review.is_olms() {
         return;
     }
@@ -29,22 +29,22 @@ rule! {
     /// overrides are changed by administrators, not by Operators
     ///
     /// An UPDATE that changes `spec.overrides` does not come from a ServiceAccount of the object's
-    /// own namespace. OLM's users (`identities.olm` or the profile) may change everything. Changes
-    /// of `spec.conditions` are free, and requests for the subresource `status` are not judged. The
-    /// setting `operatorCondition.overrides: deny` makes the rule deny.
+    /// own namespace. OLM's users (`identities.olm` or the profile) may change everything. The rule
+    /// does not evaluate changes of `spec.conditions`, or requests for the subresource `status`.
+    /// The setting `operatorCondition.overrides: deny` makes the rule deny.
     ///
     /// # Why
     ///
-    /// Overrides are how a cluster administrator overrules what an Operator reports (OpenShift
-    /// 4.12, Operators, *Overriding Operator conditions*). OLM grants the Operator's
-    /// ServiceAccounts update of the whole object, so RBAC does not keep an Operator from
+    /// A cluster administrator uses overrides to overrule the state that an Operator reports
+    /// (OpenShift 4.12, Operators, *Overriding Operator conditions*). OLM grants the Operator's
+    /// ServiceAccounts update of the whole object, so RBAC does not prevent an Operator from
     /// overruling its administrator.
     ///
     /// # Repair
     ///
     /// In the Operator, write `spec.conditions`. As an administrator, write the overrides as
-    /// yourself and not as a ServiceAccount of the Operator's namespace. For a ServiceAccount that
-    /// is meant to do it, use the setting `exempt.users`.
+    /// yourself and not as a ServiceAccount of the Operator's namespace. To allow a ServiceAccount
+    /// to write overrides, use the setting `exempt.users`.
     ///
     /// # Accepted
     ///
@@ -83,13 +83,14 @@ rule! {
     ///
     /// An UPDATE that changes `spec` in any way does not come from a ServiceAccount of the object's
     /// own namespace. OLM's users (`identities.olm` or the profile) may change it, and so may users
-    /// of the setting `exempt`. The rule is off unless the configuration gives it a level.
+    /// of the setting `exempt`. The rule is off unless the configuration sets its level.
     ///
     /// # Why
     ///
-    /// OpenShift 4.12, Operators, *Enabling Operator conditions* says that the Operator may modify
-    /// the status subresource only. The same documents also let Operators write `spec.conditions`,
-    /// and current releases of operator-lib do so; therefore the strict reading is off.
+    /// OpenShift 4.12, Operators, *Enabling Operator conditions* states that the Operator may
+    /// modify the status subresource only. The same documents also let Operators write
+    /// `spec.conditions`, and current releases of operator-lib do so; therefore the strict rule is
+    /// off by default.
     ///
     /// # Repair
     ///
@@ -102,7 +103,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same user adds to an object in the namespace `operators`:
+    /// The user above adds to an object in the namespace `operators`:
     ///
     /// ```yaml
     /// spec: {conditions: [{type: Upgradeable, status: "True"}]}

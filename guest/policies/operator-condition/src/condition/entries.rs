@@ -14,7 +14,8 @@ rules![CND_01, CND_02, CND_03];
 
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
-/// A list of an object: its field, its pointer, and what the CRD requires of its entries.
+/// A list of an object: its field, its pointer, and the members that the CRD requires of its
+/// entries.
 struct List {
     field: &'static str,
     pointer: &'static str,
@@ -22,8 +23,8 @@ struct List {
     required: &'static [(&'static str, usize)],
 }
 
-/// No API server has more entries in a list: with all that the CRD requires of them, 1.5 MiB hold
-/// 30,000. The table of a list of numbers would not fit into the memory of a call.
+/// Maximum number of entries. No API server stores longer lists: with all required members, 1.5 MiB
+/// hold 30,000 entries. The table of a list of numbers would not fit into the memory of a call.
 const MOST: u32 = 32_768;
 
 const COLUMNS: [&str; 5] = ["/type", "/status", "/reason", "/message", "/lastTransitionTime"];
@@ -94,16 +95,16 @@ rule! {
     /// conditions and overrides have a type, and a status that is True, False or Unknown
     ///
     /// In every entry of `spec.conditions`, `spec.overrides` and `status.conditions`, `status` is
-    /// one of the strings `True`, `False` and `Unknown`, and `type` is a string that is not empty.
-    /// The arrays may be absent; they have at most 32,768 entries, which is more than fit into an
-    /// object. The rule judges `v1` and `v2`, and also requests for the subresource `status`, of
-    /// which it reads `status.conditions` only. On UPDATE, the rule evaluates only the arrays that
-    /// the request changes.
+    /// one of the strings `True`, `False` and `Unknown`, and `type` is a non-empty string. The
+    /// arrays may be absent; they have at most 32,768 entries, which is more than an object can
+    /// hold. The rule evaluates `v1` and `v2`. In requests for the subresource `status` it reads
+    /// only `status.conditions`. On UPDATE, the rule evaluates only the arrays that the request
+    /// changes.
     ///
     /// # Why
     ///
     /// OLM compares the status with the strings. In YAML, `True` and `false` without quotes are
-    /// booleans, which the CRD of OperatorConditions refuses (OpenShift 4.12, Operators, *Operator
+    /// booleans, which the CRD of OperatorConditions rejects (OpenShift 4.12, Operators, *Operator
     /// conditions*; `crds/operators.coreos.com_operatorconditions.yaml` of the Operator Framework
     /// API).
     ///
@@ -131,7 +132,7 @@ rule! {
     /// `message: spec.overrides[0].status: Unsupported value: false: supported values: "True",
     /// "False", "Unknown"`
     ///
-    /// A type that is missing or empty has the message `spec.overrides[0].type: Required value`.
+    /// A missing or empty type has the message `spec.overrides[0].type: Required value`.
     CND_01: Deny {
         on: [CONDITION: Create | Update, CONDITION_STATUS: Update],
         source: "OCP 4.12 L4136-4197, L7826, L7847-7863, L20005; OCP 4.15 L2693-2733, L5535-5584; api crds/operators.coreos.com_operatorconditions.yaml",
@@ -170,16 +171,16 @@ rule! {
     /// conditions and overrides have every member that the CRD requires
     ///
     /// Entries of `spec.overrides` have `message`, `reason`, `status` and `type`. Entries of
-    /// `spec.conditions` have `lastTransitionTime` as well. An empty `message` is a message. A
-    /// missing type or status is found by CND-01, too, which denies it. The rule does not evaluate
-    /// requests for the subresource `status`. On UPDATE, the rule evaluates only the arrays that
-    /// the request changes.
+    /// `spec.conditions` have `lastTransitionTime` as well. An empty `message` is accepted. CND-01
+    /// also reports a missing type or status, and denies it. The rule does not evaluate requests
+    /// for the subresource `status`. On UPDATE, the rule evaluates only the arrays that the request
+    /// changes.
     ///
     /// # Why
     ///
-    /// OpenShift 4.12, Operators, *Overriding Operator conditions* asks only for type and status,
+    /// OpenShift 4.12, Operators, *Overriding Operator conditions* requires only type and status,
     /// but the CRD requires the other members (`crds/operators.coreos.com_operatorconditions.yaml`
-    /// of the Operator Framework API). An API server with that CRD refuses the object.
+    /// of the Operator Framework API). An API server with that CRD rejects the object.
     ///
     /// # Repair
     ///
@@ -227,20 +228,20 @@ impl List {
 rule! {
     /// conditions and overrides are of a type that OLM interprets
     ///
-    /// The type of each entry of `spec.conditions` and `spec.overrides` is `Upgradeable`. Empty and
-    /// missing types are left to CND-01. The rule does not evaluate requests for the subresource
+    /// The type of each entry of `spec.conditions` and `spec.overrides` is `Upgradeable`. CND-01
+    /// covers empty and missing types. The rule does not evaluate requests for the subresource
     /// `status`. On UPDATE, the rule evaluates only the arrays that the request changes.
     ///
     /// # Why
     ///
-    /// OLM looks for the condition `Upgradeable` and ignores every other one (OpenShift 4.12,
+    /// OLM reads the condition `Upgradeable` and ignores every other one (OpenShift 4.12,
     /// Operators, *Supported conditions* and *Enabling Operator conditions*). An override of
     /// another type, or with another spelling, has no effect.
     ///
     /// # Repair
     ///
     /// Use the type `Upgradeable`, with a capital letter, or remove the entry. If an Operator
-    /// writes conditions of its own for people to read, leave them, or set the rule to `off`.
+    /// writes other conditions for people to read, keep them, or set the rule to `off`.
     ///
     /// # Accepted
     ///

@@ -1,4 +1,4 @@
-//! An OperatorCondition: its entries, and who changes them.
+//! An OperatorCondition: its entries, and the users that change them.
 
 pub(crate) mod access;
 pub(crate) mod entries;

@@ -95,9 +95,9 @@ pub(super) struct PolicyEntry {
     #[serde(default)]
     pub(super) r#match: Object<MatchEntry>,
     #[serde(default)]
-    pub(super) cluster: Vec<String>,
+    pub(super) allowed_reads: Vec<String>,
     #[serde(default)]
-    pub(super) custom_resources: Vec<String>,
+    pub(super) allowed_samples: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -290,19 +290,19 @@ impl Origin {
             Some(concurrency) => limits.concurrency = concurrency,
             None => {}
         }
-        for (index, resource) in entry.cluster.iter().enumerate() {
+        for (index, resource) in entry.allowed_reads.iter().enumerate() {
             let parts: Vec<_> = resource.trim_start_matches('/').split('/').collect();
             if !matches!(parts.len(), 2 | 3) || parts.iter().any(|part| part.is_empty()) {
                 let text = format!(
                     "{resource:?} is not of the form group/version/resource (version/resource in the core group)"
                 );
-                wrong(&format!("/cluster/{index}"), &text);
+                wrong(&format!("/allowedReads/{index}"), &text);
             }
         }
-        let mut custom_resources = Grants::default();
-        for (index, text) in entry.custom_resources.iter().enumerate() {
-            if let Err(why) = custom_resources.add(text) {
-                wrong(&format!("/customResources/{index}"), &why);
+        let mut allowed_samples = Grants::default();
+        for (index, text) in entry.allowed_samples.iter().enumerate() {
+            if let Err(why) = allowed_samples.add(text) {
+                wrong(&format!("/allowedSamples/{index}"), &why);
             }
         }
         let MatchEntry { namespace_selector, namespaces, names } = entry.r#match.0;
@@ -336,12 +336,12 @@ impl Origin {
             excluded_users: entry.exclude.0.users,
             scope,
             // The core group can be written as an empty one.
-            cluster: entry
-                .cluster
+            allowed_reads: entry
+                .allowed_reads
                 .iter()
                 .map(|resource| resource.trim_start_matches('/').to_owned())
                 .collect(),
-            custom_resources,
+            allowed_samples,
             pointer,
             given,
             is_for_files: false,

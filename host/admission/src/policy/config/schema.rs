@@ -175,20 +175,20 @@ impl Configuration {
                     "additionalProperties": false,
                     "properties": {
                         "namespaceSelector": {"anyOf": [{"type": "null"}, selector()]},
-                        "namespaces": names_by_pattern("The only namespaces that the policy is about: names, in which * stands for any characters"),
-                        "names": names_by_pattern("The only objects that the policy is about: names, in which * stands for any characters"),
+                        "namespaces": names_by_pattern("The only namespaces that the policy applies to: names, in which * stands for any characters"),
+                        "names": names_by_pattern("The only objects that the policy applies to: names, in which * stands for any characters"),
                     },
-                    "description": "What the policy is asked about, in addition to what it matches itself",
+                    "description": "Limits the policy to some of the requests that it matches itself",
                 },
-                "cluster": {
+                "allowedReads": {
                     "type": "array",
                     "items": {"type": "string", "pattern": RESOURCE},
-                    "description": "What a policy that is not built in may read: group/version/resource, or version/resource",
+                    "description": "Resources that a policy that is not built in may read: group/version/resource, or version/resource",
                 },
-                "customResources": {
+                "allowedSamples": {
                     "type": "array",
                     "items": {"type": "string", "pattern": CUSTOM_RESOURCE},
-                    "description": "Custom resources that the policy may list: widgets.example.com, or *.example.com",
+                    "description": "Custom resources of which the policy may read samples: widgets.example.com, or *.example.com",
                 },
             },
             "allOf": conditions,
@@ -198,7 +198,7 @@ impl Configuration {
         json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "opgate.yaml",
-            "description": "Which policies decide, and what their verdicts do (docs/configuration.md)",
+            "description": "Policies to load, and the effect of their verdicts (docs/configuration.md)",
             "type": "object",
             "required": ["apiVersion", "kind"],
             "additionalProperties": false,

@@ -219,11 +219,11 @@ fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> 
         add(&format!("match.{name}.include"), sorted(names.include()));
         add(&format!("match.{name}.exclude"), sorted(names.exclude()));
     }
-    add("cluster", sorted(&config.cluster));
-    let grants = config.custom_resources.rules();
+    add("allowedReads", sorted(&config.allowed_reads));
+    let grants = config.allowed_samples.rules();
     let grants: BTreeSet<_> =
         grants.map(|(group, resource)| format!("{resource}.{group}")).collect();
-    add("customResources", json!(grants));
+    add("allowedSamples", json!(grants));
     leaves("settings", &config.settings, &mut said);
     said
 }

@@ -48,7 +48,7 @@ pub(super) struct Decided {
 pub(super) struct Decision {
     /// `allow`, `deny`, or `fail` where the webhook gives no answer.
     pub(super) decision: &'static str,
-    pub(super) findings: Vec<Finding>,
+    pub(super) violations: Vec<Finding>,
     /// The policy that failed, and why.
     pub(super) error: Option<String>,
 }
@@ -58,6 +58,7 @@ pub(super) struct Decision {
 pub(super) struct Finding {
     pub(super) policy: String,
     pub(super) rule: String,
+    #[serde(rename = "effect")]
     pub(super) level: &'static str,
     pub(super) count: usize,
 }
@@ -155,7 +156,7 @@ impl Decision {
                 (false, true) => "fail",
                 (false, false) => "deny",
             },
-            findings: counts.into_iter().map(finding).collect(),
+            violations: counts.into_iter().map(finding).collect(),
             error,
         }
     }

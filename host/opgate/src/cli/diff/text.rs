@@ -260,7 +260,7 @@ fn findings(
     of: &Decision,
     other: &Decision,
 ) -> io::Result<()> {
-    for one in of.findings.iter().filter(|one| !other.findings.contains(one)) {
+    for one in of.violations.iter().filter(|one| !other.violations.contains(one)) {
         let count = if one.count > 1 { format!(" ({} times)", one.count) } else { String::new() };
         marked(out, 4, change, &format!("{} {}: {}{count}", one.level, one.policy, one.rule))?;
     }

@@ -25,8 +25,8 @@ struct Report<'r> {
     trust: Option<&'r Trust>,
     findings: Vec<Record<'r>>,
     /// Findings that are left out, by id.
-    more: &'r std::collections::BTreeMap<&'static str, usize>,
-    not_checked: Vec<NotChecked<'r>>,
+    omitted: &'r std::collections::BTreeMap<&'static str, usize>,
+    unchecked: Vec<NotChecked<'r>>,
     summary: Summary,
 }
 
@@ -34,10 +34,10 @@ struct Report<'r> {
 struct Record<'r> {
     id: &'r str,
     level: &'r str,
-    what: &'r str,
+    message: &'r str,
     object: Object<'r>,
     field: &'r str,
-    repair: &'r str,
+    remediation: &'r str,
     page: String,
 }
 
@@ -50,8 +50,8 @@ struct Object<'r> {
 
 #[derive(Serialize)]
 struct NotChecked<'r> {
-    what: &'r str,
-    why: &'r str,
+    check: &'r str,
+    reason: &'r str,
 }
 
 #[derive(Serialize)]
@@ -89,11 +89,11 @@ pub(super) fn json(
         installation: name_of(installation),
         trust: expected.trust.as_ref(),
         findings: found.all().iter().map(record).collect(),
-        more: found.more(),
-        not_checked: found
+        omitted: found.more(),
+        unchecked: found
             .not_checked()
             .iter()
-            .map(|(what, why)| NotChecked { what, why })
+            .map(|(what, why)| NotChecked { check: what, reason: why })
             .collect(),
         summary: summary(found),
     };
@@ -105,14 +105,14 @@ fn record(finding: &Finding) -> Record<'_> {
     Record {
         id: finding.doc,
         level: finding.level.as_str(),
-        what: &finding.what,
+        message: &finding.what,
         object: Object {
             kind: &finding.at.kind,
             namespace: &finding.at.namespace,
             name: &finding.at.name,
         },
         field: &finding.field,
-        repair: &finding.repair,
+        remediation: &finding.repair,
         page: page_of(finding.doc),
     }
 }
@@ -139,13 +139,13 @@ pub(super) fn text(
             field => format!("{at} {field}"),
         };
         writeln!(out, "{on}{level:8}{off} {doc} {}: {what}", place.trim())?;
-        writeln!(out, "         repair: {repair}")?;
+        writeln!(out, "         fix: {repair}")?;
     }
     for (id, count) in found.more() {
         writeln!(out, "{id}: {count} more")?;
     }
     for (what, why) in found.not_checked() {
-        writeln!(out, "not checked: {what}: {why}")?;
+        writeln!(out, "unchecked: {what}: {why}")?;
     }
     if let Some(trust) = &expected.trust {
         writeln!(out, "{}", one_line(&trust.to_string(), LONGEST))?;
@@ -153,8 +153,8 @@ pub(super) fn text(
     let Summary { critical, warning, note } = summary(found);
     let name = name_of(installation);
     match found.all().len() {
-        0 if found.not_checked().is_empty() => writeln!(out, "{name}: nothing found"),
-        0 => writeln!(out, "{name}: nothing found in what was checked"),
+        0 if found.not_checked().is_empty() => writeln!(out, "{name}: no findings"),
+        0 => writeln!(out, "{name}: no findings in the completed checks"),
         _ => {
             let s = |count: usize| if count == 1 { "" } else { "s" };
             writeln!(
@@ -163,7 +163,7 @@ pub(super) fn text(
                 s(warning),
                 s(note)
             )?;
-            writeln!(out, "opgate doctor explain ID says what a finding means and how to repair it")
+            writeln!(out, "details: opgate doctor explain ID")
         }
     }
 }

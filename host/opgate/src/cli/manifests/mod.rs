@@ -65,7 +65,7 @@ enum Command {
     /// Print the roles that permit the server to read what the configured policies need
     ///
     /// Apply it with `kubectl apply -f -` before the servers start. Print and apply it again whenever the
-    /// configuration changes: levels, settings and `customResources` decide what is read.
+    /// configuration changes: levels, settings and `allowedSamples` decide what is read.
     Rbac(Rbac),
     /// Print a network policy that admits only API servers to the webhook port
     ///

@@ -68,7 +68,7 @@ pub(in crate::cli) fn write(
             level: Level::Error,
             file: file(source),
             place,
-            title: "opgate cannot read this".to_owned(),
+            title: "unreadable input".to_owned(),
             text: unread.line.clone(),
         }
     }));

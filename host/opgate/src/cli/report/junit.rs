@@ -51,7 +51,7 @@ pub(in crate::cli) fn write(
         match item.outcome {
             Outcome::Ok => {
                 if let Some(why) = item.unjudged {
-                    writeln!(out, "      <skipped message=\"not judged: {}\"/>", xml(why))?;
+                    writeln!(out, "      <skipped message=\"not evaluated: {}\"/>", xml(why))?;
                 }
             }
             Outcome::Denied | Outcome::Usage => {
@@ -68,7 +68,7 @@ pub(in crate::cli) fn write(
     }
     for Unread { source, line } in unread {
         let (source, line) = (xml(source), xml(line));
-        writeln!(out, "    <testcase classname=\"{source}\" name=\"read\">")?;
+        writeln!(out, "    <testcase classname=\"{source}\" name=\"input\">")?;
         writeln!(out, "      <error message=\"{line}\"></error>")?;
         writeln!(out, "    </testcase>")?;
     }

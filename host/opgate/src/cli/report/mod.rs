@@ -111,6 +111,7 @@ fn printer(
 pub(super) struct Violation {
     pub(super) policy: String,
     pub(super) rule: String,
+    #[serde(rename = "effect")]
     pub(super) level: &'static str,
     pub(super) field: String,
     pub(super) message: String,
@@ -259,15 +260,16 @@ impl Counts {
         } += 1;
     }
 
-    /// `1 ok, 2 warned, 0 denied, 0 failed, 3 not judged`: what is rare only where there is some of it.
+    /// `1 passed, 2 warned, 0 denied, 0 errors, 3 not evaluated`: `warned` and `not evaluated` only if there are any.
     pub(super) fn line(&self, passed: &str) -> String {
         let Self { passed: count, warned, denied, failed, unjudged } = *self;
         let some = |count: usize, what: &str| match count {
             0 => String::new(),
             count => format!(", {count} {what}"),
         };
-        let (warned, unjudged) = (some(warned, "warned"), some(unjudged, "not judged"));
-        format!("{count} {passed}{warned}, {denied} denied, {failed} failed{unjudged}")
+        let (warned, unjudged) = (some(warned, "warned"), some(unjudged, "not evaluated"));
+        let errors = if failed == 1 { "error" } else { "errors" };
+        format!("{count} {passed}{warned}, {denied} denied, {failed} {errors}{unjudged}")
     }
 }
 

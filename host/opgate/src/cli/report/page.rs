@@ -75,7 +75,7 @@ impl Pages {
         }
         if !unpublished.is_empty() {
             let rules = unpublished.into_iter().collect::<Vec<_>>().join(" ");
-            lines.push(format!("why, and how to repair it: opgate rules explain {rules}"));
+            lines.push(format!("details: opgate rules explain {rules}"));
         }
         lines
     }

@@ -9,7 +9,7 @@ use super::{At, Item, Region, Unread, Violation, Waived};
 use opgate_admission::policy::Set;
 
 /// The rule of results about policies that gave no verdict.
-const FAULT: &str = "fault";
+const POLICY_ERROR: &str = "policy-error";
 
 /// The whole log of a command.
 pub(in crate::cli) fn log(
@@ -40,8 +40,8 @@ pub(in crate::cli) fn log(
         if let Some(fault) = item.error {
             let index = rules.fault();
             let text = fault.sentence();
-            let mut result = result(item, (FAULT, Some(index)), "error", &text, None);
-            let parts = [&*fault.policy, FAULT];
+            let mut result = result(item, (POLICY_ERROR, Some(index)), "error", &text, None);
+            let parts = [&*fault.policy, POLICY_ERROR];
             insert(&mut result, "partialFingerprints", fingerprint(item, None, &parts));
             if has_waivers {
                 insert(&mut result, "suppressions", suppressions(None));
@@ -129,12 +129,12 @@ impl<'s> Rules<'s> {
     fn fault(&mut self) -> usize {
         let described = &mut self.described;
         *self.fault.get_or_insert_with(|| {
-            let text = "a policy gave no verdict: it failed, or exceeded a limit";
+            let text = "a policy returned no valid verdict: it failed, or exceeded a limit";
             described.push(json!({
-                "id": FAULT,
+                "id": POLICY_ERROR,
                 "shortDescription": {"text": text},
                 "fullDescription": {"text": text},
-                "help": {"text": "the text of the result says why; docs/configuration.md describes policy errors"},
+                "help": {"text": "the text of the result names the cause; docs/configuration.md describes policy errors"},
                 "defaultConfiguration": {"level": "error"},
             }));
             described.len() - 1
@@ -202,7 +202,7 @@ fn fingerprint(item: &Item<'_>, place: Option<&At>, parts: &[&str]) -> Value {
     let file = uri(file);
     let all: Vec<_> = [&*file, &item.object].iter().chain(parts).copied().collect();
     let digest = opgate_engine::digest(all.join("\0").as_bytes());
-    json!({"opgateFinding/v1": digest.trim_start_matches("sha256:")})
+    json!({"opgateViolation/v1": digest.trim_start_matches("sha256:")})
 }
 
 /// What is waived stays a result, with the reason.

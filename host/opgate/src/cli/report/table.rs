@@ -15,11 +15,11 @@ use opgate_text::one_line;
 /// A review: what was asked, and below it what was found.
 pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::Result<()> {
     let (word, style) = match item.outcome {
-        Outcome::Ok if item.unjudged.is_some() => ("unseen", WARNING),
+        Outcome::Ok if item.unjudged.is_some() => ("not evaluated", WARNING),
         Outcome::Ok if item.lines.is_empty() => ("allow", GOOD),
         Outcome::Ok => ("allow", WARNING),
         Outcome::Denied | Outcome::Usage => ("deny", ERROR),
-        Outcome::Engine => ("failed", ERROR),
+        Outcome::Engine => ("error", ERROR),
     };
     let (object, source) = (&item.object, one_line(item.source, 512));
     writeln!(out, "{style}{word:6}{style:#} {object}  {FAINT}{source}{FAINT:#}")?;
@@ -29,10 +29,10 @@ pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::R
         writeln!(out, "       {style}{level:5}{style:#} {rule} {sentence}")?;
     }
     if let Some(why) = item.unjudged {
-        writeln!(out, "       not judged: {why}")?;
+        writeln!(out, "       not evaluated: {why}")?;
     }
     if let Some(Fault { policy, cause }) = item.error {
-        writeln!(out, "       {ERROR}fault{ERROR:#} policy {policy}: {cause}")?;
+        writeln!(out, "       {ERROR}error{ERROR:#} policy {policy}: {cause}")?;
     }
     Ok(())
 }
@@ -189,11 +189,11 @@ pub(in crate::cli) fn unjudged(
     let all: Vec<_> = items.iter().filter_map(|item| Some((item, item.unjudged?))).collect();
     for (item, why) in all.iter().take(most) {
         let (source, object) = (one_line(item.source, 512), &item.object);
-        writeln!(out, "{source}: {WARNING}not judged{WARNING:#} {object}: {why}")?;
+        writeln!(out, "{source}: {WARNING}not evaluated{WARNING:#} {object}: {why}")?;
     }
     match all.len().saturating_sub(most) {
         0 => Ok(()),
-        more => writeln!(out, "and {} more not judged; --verbose shows all", thousands(more)),
+        more => writeln!(out, "and {} more not evaluated; --verbose shows all", thousands(more)),
     }
 }
 
@@ -210,7 +210,7 @@ pub(in crate::cli) fn refused(out: &mut impl io::Write, items: &[Item<'_>]) -> i
     if items.iter().any(|item| !item.lines.is_empty()) {
         writeln!(out)?;
     }
-    writeln!(out, "{style}{count} of {all} objects would be refused today{end}{style:#}")?;
+    writeln!(out, "{style}{count} of {all} objects would be denied today{end}{style:#}")?;
     for (item, rules) in refused {
         let rules = rules.into_iter().collect::<Vec<_>>().join(" ");
         writeln!(out, "  {}  {FAINT}{rules}{FAINT:#}", item.object)?;
@@ -234,7 +234,7 @@ pub(in crate::cli) fn leads<'v>(
     lines.iter().try_for_each(|line| writeln!(out, "{FAINT}{line}{FAINT:#}"))
 }
 
-/// `3 ok, 1 denied, 0 failed`
+/// `3 passed, 1 denied, 0 errors`
 pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
     let mut counts = Counts::default();
     for item in items {
@@ -242,9 +242,9 @@ pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
     }
     let unread = match unread.len() {
         0 => String::new(),
-        count => format!(", {count} not read"),
+        count => format!(", {count} unreadable"),
     };
-    format!("{}{unread}", counts.line("ok"))
+    format!("{}{unread}", counts.line("passed"))
 }
 
 /// Characters of a line that are shown.

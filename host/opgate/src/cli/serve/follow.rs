@@ -214,7 +214,7 @@ impl Follow {
             Err(trouble) if trouble.is_race() => {}
             Err(trouble) => {
                 let help = match &trouble {
-                    Trouble::Forbidden(_) => "; see docs/operate.md#register-the-webhook",
+                    Trouble::Forbidden(_) => "; see docs/operate/webhooks.md#managed-registration",
                     _ => "",
                 };
                 self.tell("!", &format!("cannot be applied: {trouble}{help}"), true);

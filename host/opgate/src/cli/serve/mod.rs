@@ -41,7 +41,7 @@ const NEXT: &str = "\
 Example:
   opgate serve --config opgate.yaml --tls-dir tls
 
-In this order (docs/operate.md):
+In this order (docs/operate/start-a-server.md):
   1. Issue a certificate:  opgate certs issue --out tls --service NAMESPACE/NAME
   2. Start the server:     opgate serve --config opgate.yaml --tls-dir tls
   3. Wait until /readyz on the ops port answers 200; with ?verbose it says what is missing

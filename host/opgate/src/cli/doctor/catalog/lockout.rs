@@ -60,5 +60,5 @@ pub(in crate::cli::doctor) const OLM: Doc = Doc {
     title: "OLM cannot repair itself while no server answers",
     harm: "With `failurePolicy: Fail` a webhook matches ClusterServiceVersions, OperatorGroups, Subscriptions or CatalogSources in a namespace in which OLM itself runs. OLM's own `packageserver` \
 is such a ClusterServiceVersion.",
-    repair: "Exclude the namespaces of OLM in each policy about its objects; [an example](../operate.md#register-the-webhook):\n\n    exclude:\n      namespaces: [openshift-operator-lifecycle-manager]",
+    repair: "Exclude the namespaces of OLM in each policy about its objects; [an example](../operate/webhooks.md#outages):\n\n    exclude:\n      namespaces: [openshift-operator-lifecycle-manager]",
 };

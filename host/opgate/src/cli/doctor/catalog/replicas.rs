@@ -44,5 +44,5 @@ The server cannot write to the API server: most often its token is refused (DOC-
 In most of these cases it cannot read either: after `--cluster-cache-max-age` (5 minutes) calls that ask about the cluster fail. Without a leader nobody renews certificates and webhooks. \
 In a dump, Leases are compared with the newest Lease in it; those of nodes (`kube-node-lease`) make that exact.",
     repair: "The log of the pod says why (`the lease of this replica cannot be renewed`), and so does `/readyz?verbose`:\n\n    kubectl -n opgate-system logs -l app.kubernetes.io/name=opgate --prefix --since=10m | grep -i lease\n\n\
-If the token is refused, check that the ServiceAccount exists, and replace the pods; [more](../operate.md#a-token-that-is-refused):\n\n    kubectl -n opgate-system get serviceaccount opgate\n    kubectl -n opgate-system rollout restart deployment opgate",
+If the token is refused, check that the ServiceAccount exists, and replace the pods; [more](../operate/cluster-cache.md#rejected-tokens):\n\n    kubectl -n opgate-system get serviceaccount opgate\n    kubectl -n opgate-system rollout restart deployment opgate",
 };

@@ -86,7 +86,7 @@ pub(in crate::cli::doctor) const NO_MEMORY_LIMIT: Doc = Doc {
     level: Warning,
     title: "The container has no memory limit",
     harm: "The server takes its own limits from that of the container. Without one it assumes the memory of the node, and the node may end it, or others, when memory is short.",
-    repair: "Set a limit, and a request of the same size if you can; [how much](../operate.md#memory-and-connections):\n\n    kubectl -n opgate-system set resources deployment opgate --limits=memory=512Mi",
+    repair: "Set a limit, and a request of the same size if you can; [how much](../operate/start-a-server.md#memory-and-connections):\n\n    kubectl -n opgate-system set resources deployment opgate --limits=memory=512Mi",
 };
 
 pub(in crate::cli::doctor) const CPU_LIMIT: Doc = Doc {
@@ -110,7 +110,7 @@ pub(in crate::cli::doctor) const ANYBODY: Doc = Doc {
     level: Warning,
     title: "Anybody in the cluster can call the webhook",
     harm: "The servers run without `--client-ca`, and no NetworkPolicy selects their pods. Every pod can ask for verdicts, reserve objects that do not exist, and learn from answers which namespaces and accounts exist.",
-    repair: "Close the port in one of the two ways, or both; [how](../operate.md#allow-only-api-servers-to-connect):\n\n    opgate manifests network-policy --api-server 10.0.0.11/32 | kubectl apply -f -",
+    repair: "Close the port in one of the two ways, or both; [how](../operate/restrict-clients.md):\n\n    opgate manifests network-policy --api-server 10.0.0.11/32 | kubectl apply -f -",
 };
 
 pub(in crate::cli::doctor) const NO_CLIENT_CA: Doc = Doc {
@@ -119,7 +119,7 @@ pub(in crate::cli::doctor) const NO_CLIENT_CA: Doc = Doc {
     title: "Clients need no certificate",
     harm: "A NetworkPolicy selects the pods, but the servers run without `--client-ca`: everything that the policy admits can call the webhook. That is everybody if its rule for the port names no addresses, \
 and otherwise everything with an address of an API server, such as pods on the network of its node.",
-    repair: "Name the addresses of the API servers in the policy (`opgate manifests network-policy --api-server CIDR`). Give API servers a certificate, and the servers its CA; [how](../operate.md#allow-only-api-servers-to-connect). Managed control planes usually do not allow that: then leave it as it is.",
+    repair: "Name the addresses of the API servers in the policy (`opgate manifests network-policy --api-server CIDR`). Give API servers a certificate, and the servers its CA; [how](../operate/restrict-clients.md). Managed control planes usually do not allow that: then leave it as it is.",
 };
 
 pub(in crate::cli::doctor) const NO_NETWORK_POLICY: Doc = Doc {

@@ -85,7 +85,7 @@ fn privileges(workload: &Workload<'_>, found: &mut Findings) {
     }
     if !missing.is_empty() {
         let what = format!("the container lacks {}", names(missing));
-        let repair = "set the security context that docs/operate.md shows";
+        let repair = "set the security context that `opgate manifests all` prints";
         found.add(&PRIVILEGES, workload.object, &workload.field("securityContext"), &what, repair);
     }
 }

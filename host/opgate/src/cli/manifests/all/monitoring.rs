@@ -1,5 +1,5 @@
-//! What the Prometheus Operator needs to collect the metrics, and to alert on them (docs/operate.md, "Monitor
-//! it").
+//! What the Prometheus Operator needs to collect the metrics, and to alert on them
+//! (docs/operate/metrics.md).
 
 use serde_json::{Value, json};
 

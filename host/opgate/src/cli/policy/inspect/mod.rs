@@ -211,9 +211,9 @@ fn follows(
 ) -> Result<Follows, String> {
     let mut policy = policy.clone();
     policy.name.clone_from(&descriptor.name);
-    policy.cluster = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
-    if policy.cluster.is_empty() {
-        policy.cluster = vec!["v1/namespaces".to_owned()];
+    policy.allowed_reads = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
+    if policy.allowed_reads.is_empty() {
+        policy.allowed_reads = vec!["v1/namespaces".to_owned()];
     }
     let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
     configuration.policies = vec![policy];

@@ -82,13 +82,13 @@ impl Runner {
         // One call at a time. More would take instances that further sets need.
         policy.limits.concurrency = 1;
         // What it reads is not known before it was asked, and without a grant it would not load.
-        policy.cluster = vec!["*".to_owned()];
+        policy.allowed_reads = vec!["*".to_owned()];
         let engine = super::super::load::Loaded::of(&policy, config)?;
         let descriptor = engine.descriptor;
-        policy.cluster = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
-        if policy.cluster.is_empty() {
+        policy.allowed_reads = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
+        if policy.allowed_reads.is_empty() {
             // Who imports the interface and reads nothing loads in the same way.
-            policy.cluster = vec!["v1/namespaces".to_owned()];
+            policy.allowed_reads = vec!["v1/namespaces".to_owned()];
         }
         policy.module = module;
         let absent = base(&policy, config, Source::Absent)?;
@@ -246,7 +246,7 @@ impl Runner {
         let mut policy = self.policy.clone();
         for group in groups {
             // Groups of Kubernetes itself are none of custom resources, and need no grant.
-            let _ = policy.custom_resources.add(&format!("*.{group}"));
+            let _ = policy.allowed_samples.add(&format!("*.{group}"));
         }
         let mut settings = settings.clone();
         let mut profile = None;
