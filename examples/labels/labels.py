@@ -63,7 +63,7 @@ LBL_1 = Rule(
 
     Costs, alerts and network policies go by labels. Of an object without them nobody knows whose it is.
 
-    # Repair
+    # Remediation
 
     Set the label to a value that fits.
 
@@ -93,7 +93,7 @@ LBL_2 = Rule(
 
     Tools read annotations: whom to call, what to back up, when to remove the object.
 
-    # Repair
+    # Remediation
 
     Set the annotation to a value that fits.
 

@@ -1,7 +1,7 @@
 # Builds a policy in C. The Makefile of the policy says:
 #
 #   NAME = house_images
-#   OPGATE_SDK = opgate-policy-c-0.5.0
+#   OPGATE_SDK = opgate-policy-c-0.6.0
 #   include $(OPGATE_SDK)/opgate.mk
 #
 #   src/*.c of the policy, src/*.c of the SDK ─▶ clang, wasm-ld ─▶ build/NAME.wasm ─▶ opgate policy pack ─▶ dist/NAME.component.wasm

@@ -138,8 +138,10 @@ async fn a_thousand_aborted_requests() {
         }
     }
     println!("1000 aborted requests in {:.1} s", started.elapsed().as_secs_f64());
-    until("no request in flight", async || server.metric("opgate_requests_in_flight ").await == Some(0.0))
-        .await;
+    until("no request in flight", async || {
+        server.metric("opgate_requests_in_flight ").await == Some(0.0)
+    })
+    .await;
     until("no connection", async || server.metric("opgate_connections ").await == Some(0.0)).await;
     assert_eq!(server.metric("opgate_panics_total").await, Some(0.0));
     let mut client = server.connect().await;
@@ -337,8 +339,10 @@ async fn calls_nobody_waits_for_are_stopped_and_waiting_ends_in_time() {
         let body = review("slow");
         tokio::spawn(async move { client.review(body).await })
     };
-    until("the slow call runs", async || server.metric("opgate_requests_in_flight ").await == Some(1.0))
-        .await;
+    until("the slow call runs", async || {
+        server.metric("opgate_requests_in_flight ").await == Some(1.0)
+    })
+    .await;
     let mut client = server.connect().await;
     let path = "/validate?timeout=1s";
     let waited = async {

@@ -76,7 +76,14 @@ async fn a_server_in_a_group_of_128_mib_reloads() {
     ];
     let mut files = ConfigMap::new(&[("opgate.yaml", &configurations[0])]);
     let config = files.path("opgate.yaml");
-    let arguments = ["--config", config.to_str().unwrap(), "--reload-interval", "20ms", "--cluster-source", "none"];
+    let arguments = [
+        "--config",
+        config.to_str().unwrap(),
+        "--reload-interval",
+        "20ms",
+        "--cluster-source",
+        "none",
+    ];
     let server = Server::start_after(&group.enter(), BINARY, None, &arguments);
     if !group.has(server.id()) {
         return println!("skipped: the control group takes no process");

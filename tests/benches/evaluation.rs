@@ -167,28 +167,28 @@ impl bare::opgate::policy::cluster::Host for State {
         _: String,
         _: String,
     ) -> Result<Option<Resource<Handle>>, ReadError> {
-        Err(ReadError::Absent(String::new()))
+        Err(ReadError::NoCluster(String::new()))
     }
     fn list(
         &mut self,
         _: bare_types::GroupVersionResource,
         _: Query,
     ) -> Result<Vec<Resource<Handle>>, ReadError> {
-        Err(ReadError::Absent(String::new()))
+        Err(ReadError::NoCluster(String::new()))
     }
     fn names(
         &mut self,
         _: bare_types::GroupVersionResource,
         _: Query,
     ) -> Result<Vec<ObjectName>, ReadError> {
-        Err(ReadError::Absent(String::new()))
+        Err(ReadError::NoCluster(String::new()))
     }
     fn sample(
         &mut self,
         _: bare_types::GroupVersionResource,
         _: u32,
     ) -> Result<Sampled, ReadError> {
-        Err(ReadError::Absent(String::new()))
+        Err(ReadError::NoCluster(String::new()))
     }
 }
 

@@ -801,7 +801,9 @@ fn projects_are_judged_by_their_watches() {
         "watches.yaml:6:3: deny MSC-12 role and playbook are mutually exclusive for app.example.com/v1alpha1 AppService",
         "watches.yaml:7:3: warn MSC-13 watches.yaml entry 0: manageStatus must be a boolean",
     ];
-    for args in [&["project"][..], &["--input-type", "project", "project"], &["project/watches.yaml"]] {
+    for args in
+        [&["project"][..], &["--input-type", "project", "project"], &["project/watches.yaml"]]
+    {
         let output = check(&folder, args);
         assert_eq!(status(&output), 1, "{args:?}");
         for line in found {
@@ -1725,7 +1727,8 @@ fn manifests_of_bundles_meet_the_policies_of_their_kinds() {
             assert!(shown.starts_with("spec.files[") && shown.ends_with(field), "{shown}");
         }
         // The manifests alone say the same.
-        let alone = records(&folder, &["--input-type", "manifest", &format!("{fixture}/manifests")]).1;
+        let alone =
+            records(&folder, &["--input-type", "manifest", &format!("{fixture}/manifests")]).1;
         let of = |records: &[Value], policy: &str| {
             let all = records.iter().flat_map(violations).filter(|v| v["policy"] == policy);
             all.map(|v| (v["rule"].clone(), v["message"].clone(), v["place"].clone()))

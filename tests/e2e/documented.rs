@@ -158,7 +158,7 @@ fn kind_of(target: &Target) -> String {
 }
 
 fn default_of(rule: &Rule) -> &'static str {
-    match (rule.off_until, rule.level) {
+    match (rule.enabled_by, rule.level) {
         (Some(_), _) => "off",
         (None, Level::Deny) => "deny",
         (None, Level::Warn) => "warn",

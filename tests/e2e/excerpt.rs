@@ -126,8 +126,10 @@ fn a_context_that_cannot_be_read_ends_the_check() {
         ("cut.yaml", "cut.yaml:1:"),
         ("values.yaml", "values.yaml: /apiVersion is missing"),
     ] {
-        let output =
-            check(&folder, &["--cluster-state", "cluster", "--cluster-state", context, "classless.yaml"]);
+        let output = check(
+            &folder,
+            &["--cluster-state", "cluster", "--cluster-state", context, "classless.yaml"],
+        );
         assert_eq!((status(&output), &*out(&output)), (2, ""), "{context}: {}", err(&output));
         assert!(err(&output).contains(said), "{context}: {}", err(&output));
     }

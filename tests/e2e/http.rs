@@ -430,7 +430,8 @@ async fn a_policy_that_cannot_be_loaded_does_not_keep_the_others_from_serving() 
 async fn a_client_cannot_pass_for_a_check_of_files() {
     let policy =
         json!({"name": "cluster-service-version", "module": "builtin:cluster-service-version"});
-    let server = Server::start(BINARY, Some(&configuration(&[policy])), &["--cluster-source", "none"]);
+    let server =
+        Server::start(BINARY, Some(&configuration(&[policy])), &["--cluster-source", "none"]);
     let mut client = server.connect().await;
     let container = json!({"name": "c", "image": "quay.io/example/etcd:v1"});
     let deployment =

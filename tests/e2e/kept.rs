@@ -80,7 +80,9 @@ async fn two_servers_agree_and_a_lost_secret_heals_without_a_failed_handshake() 
         assert!(bundle(&cluster, name).is_empty(), "{name} is not ours");
     }
     let ends = servers[1].metric("opgate_ca_expiration_timestamp_seconds").await.unwrap();
-    assert!(ends > servers[1].metric("opgate_certificate_expiration_timestamp_seconds").await.unwrap());
+    assert!(
+        ends > servers[1].metric("opgate_certificate_expiration_timestamp_seconds").await.unwrap()
+    );
     assert_eq!(servers[0].metric("opgate_leader").await, Some(1.0));
     assert_eq!(servers[1].metric("opgate_leader").await, Some(0.0));
     for replica in ["opgate-replica-a", "opgate-replica-b"] {

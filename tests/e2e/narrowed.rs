@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::vectors::{POLICIES, cases_of};
 
 fn is_narrowed(target: &Target) -> bool {
-    !(target.conditions.is_empty() && target.namespace_labels.is_empty())
+    !(target.conditions.is_empty() && target.namespace_selector.is_empty())
 }
 
 fn operation(case: &Case) -> Operation {
@@ -123,7 +123,7 @@ fn selects(selector: &str, labels: &BTreeMap<String, String>) -> bool {
 
 fn is_sent(target: &Target, case: &Case) -> bool {
     let hold = |(_, expression): &(&str, &str)| holds(expression, case).unwrap();
-    selects(target.namespace_labels, &labels(case)) && target.conditions.iter().all(hold)
+    selects(target.namespace_selector, &labels(case)) && target.conditions.iter().all(hold)
 }
 
 /// The targets of a request that are narrowed.
@@ -209,7 +209,7 @@ fn what_is_kept_away_breaks_no_rule() {
 
 /// Conditions and labels, which targets of several kinds may share.
 fn narrowing(target: &Target) -> (&'static [(&'static str, &'static str)], &'static str) {
-    (target.conditions, target.namespace_labels)
+    (target.conditions, target.namespace_selector)
 }
 
 /// The request of a case, and what it would be as each of the operations.
@@ -328,7 +328,7 @@ fn busy_kinds_are_narrowed_unless_a_setting_asks_for_them() {
             let is_asked_for = !target.enabled_by.is_empty()
                 || rules.iter().all(|rule| {
                     let looks = rule.on.iter().any(|(on, _)| std::ptr::eq(*on, target));
-                    !looks || rule.off_until.is_some()
+                    !looks || rule.enabled_by.is_some()
                 });
             let is_bounded = is_narrowed(target) || target.namespace.is_some() || is_asked_for;
             assert!(!is_busy || is_bounded, "{} asks for all {:?}", policy.name, target.resources);

@@ -27,7 +27,7 @@ fn what_follows_from_a_policy_is_shown() {
     assert_eq!(shown["findings"], json!([]));
     assert!(shown["size"].as_u64() > Some(10_000));
     let imports = shown["imports"].as_array().unwrap();
-    assert!(imports.contains(&json!("opgate:policy/document@0.5.0")), "{imports:?}");
+    assert!(imports.contains(&json!("opgate:policy/document@0.6.0")), "{imports:?}");
     let everywhere = json!({
         "apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["list", "watch"],
     });

@@ -37,7 +37,7 @@ fn contract() -> String {
     std::fs::read_to_string(top().join("wit/policy.wit")).unwrap()
 }
 
-/// `0.5.0`, of the contract.
+/// `0.6.0`, of the contract.
 fn version() -> String {
     let text = contract();
     let (_, rest) = text.split_once("package opgate:policy@").unwrap();

@@ -61,7 +61,7 @@ fn findings(folder: &TempDir, level: &str) -> Vec<Value> {
 /// The section "Repair" of a rule's page, its lines joined.
 fn page(folder: &TempDir, rule: &str) -> String {
     let page = out(&command(folder.path(), &["rules", "explain", rule]).output().unwrap());
-    let (_, repair) = page.split_once("### Repair").expect(rule);
+    let (_, repair) = page.split_once("### Remediation").expect(rule);
     let repair = repair.split("###").next().unwrap_or_default();
     repair.split_whitespace().collect::<Vec<_>>().join(" ")
 }

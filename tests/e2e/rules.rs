@@ -102,7 +102,7 @@ fn a_rule_is_explained_in_full() {
     let page = out(&opgate(&folder, &["rules", "explain", "opg-25"]));
     assert!(page.starts_with("## OPG-25\n\na ClusterServiceVersion brings no API"), "{page}");
     for part in
-        ["* Level: deny", "### Why", "### Repair", "### Accepted", "### Rejected", "```yaml"]
+        ["* Level: deny", "### Why", "### Remediation", "### Accepted", "### Rejected", "```yaml"]
     {
         assert!(page.contains(part), "{part}: {page}");
     }
@@ -230,7 +230,8 @@ fn denials_lead_to_the_pages_of_their_rules() {
     let folder = folder();
     let check = |config: Option<&str>, form: &str| {
         let config: Vec<_> = config.into_iter().flat_map(|file| ["--config", file]).collect();
-        let arguments = [&["check", "plain", "--input-type", "plain", "--output", form], &config[..]];
+        let arguments =
+            [&["check", "plain", "--input-type", "plain", "--output", form], &config[..]];
         let output = opgate(&folder, &arguments.concat());
         assert_eq!(output.status.code(), Some(1), "{}", err(&output));
         out(&output)
@@ -253,7 +254,7 @@ fn denials_lead_to_the_pages_of_their_rules() {
     assert_eq!(rule(Some("page.yaml"))["helpUri"], other);
     let help = rule(None)["help"].clone();
     assert!(help["text"].as_str().unwrap().contains("* Source: OCP 4.12"));
-    assert!(help["markdown"].as_str().unwrap().contains("### Repair"));
+    assert!(help["markdown"].as_str().unwrap().contains("### Remediation"));
     let wrong = opgate(&folder, &["rules", "--config", "wrong.yaml"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(

@@ -355,7 +355,8 @@ async fn secrets_that_are_forbidden_hold_up_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_value_of_a_secret_leaves_the_server() {
     let config = configuration(&[samples(&[], &json!({}))]);
-    let server = Server::start(BINARY, Some(&config), &["--cluster-source", "none", "--log", "debug"]);
+    let server =
+        Server::start(BINARY, Some(&config), &["--cluster-source", "none", "--log", "debug"]);
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
     let encoded = "aHVudGVyMg==";
     let mut object = secret("n", "s");

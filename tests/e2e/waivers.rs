@@ -83,7 +83,8 @@ fn a_level_hides_what_is_below_and_counts_it() {
     }
     configuration(&folder, &json!([{"name": "bundle-immutability", "mode": "audit"}]));
     let output = check(&folder, &["--config", "opgate.yaml", "--min-effect", "warn", "x/c.yaml"]);
-    let last = ["1 audit finding hidden; --min-effect audit shows them", "1 ok, 0 denied, 0 failed"];
+    let last =
+        ["1 audit finding hidden; --min-effect audit shows them", "1 ok, 0 denied, 0 failed"];
     assert_eq!(
         (out(&output), last_lines(&output)),
         (String::new(), last.map(str::to_owned).to_vec())
@@ -127,7 +128,8 @@ fn a_pipeline_says_what_it_fails_on() {
         assert!(found.iter().all(|record| record["ok"] == (code == 0)), "{found:?}");
     }
     // A failure says what it is about, also if that is not shown.
-    let arguments = ["--fail-on", "warn", "--min-effect", "deny", "--output", "junit", "tagged.yaml"];
+    let arguments =
+        ["--fail-on", "warn", "--min-effect", "deny", "--output", "junit", "tagged.yaml"];
     let junit = out(&check(&folder, &arguments));
     elements(&junit);
     assert!(junit.contains("<failure message=\"1 warning hidden; "), "{junit}");

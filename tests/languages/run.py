@@ -76,7 +76,7 @@ LANGUAGES = [
         packages.wheels,
         "guest/python",
         [
-            ["python", "-m", "pip", "install", "--quiet", "opgate-policy[cases]==0.5.0", "pytest==8.3.4"],
+            ["python", "-m", "pip", "install", "--quiet", "opgate-policy[cases]==0.6.0", "pytest==8.3.4"],
             ["python", "-m", "pytest", "--quiet", "tests"],
         ],
         [["python", "-m", "pip", "install", "--quiet", "-r", "requirements.txt"]],

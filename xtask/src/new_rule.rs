@@ -189,7 +189,7 @@ rule! {{
     ///
     /// TODO what breaks otherwise, and the document that says so.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// TODO what the user does, in one to three sentences.
     ///
@@ -300,7 +300,7 @@ mod tests {
         assert!(code.contains("rules![PBF_04, PBF_05, PBF_91];"), "{code}");
         let new = Declared { name: "PBF_91".to_owned(), on: "BUNDLE: Create | Update".to_owned() };
         assert!(source::declared(code).contains(&new), "{code}");
-        for heading in ["Why", "Repair", "Accepted", "Rejected"] {
+        for heading in ["Why", "Remediation", "Accepted", "Rejected"] {
             assert_eq!(section("A_1", "").matches(&format!("    /// # {heading}\n")).count(), 1);
         }
         for line in ["rule: PBF-91", "accept:", "reject:", "  folder: {}", "  message: TODO"] {

@@ -81,7 +81,7 @@ fn judge_budget(review: &Review<'_>, report: &mut Report<'_>) {
         report.add(&PDB_1, field, message);
     }
     let selected = workloads(review.namespace(), |it| budget.selects(it));
-    let Some(selected) = report.answer(&[&PDB_2, &PDB_4], "workloads", selected) else { return };
+    let Some(selected) = report.or_skip(&[&PDB_2, &PDB_4], "workloads", selected) else { return };
     if selected.is_empty() {
         return;
     }
@@ -98,7 +98,7 @@ fn judge_budget(review: &Review<'_>, report: &mut Report<'_>) {
     let others = budgets(review.namespace(), |name, other| {
         name != own && selected.iter().any(|it| other.selects(it))
     });
-    if let Some(others) = report.answer(&[&PDB_4], "PodDisruptionBudgets", others)
+    if let Some(others) = report.or_skip(&[&PDB_4], "PodDisruptionBudgets", others)
         && let Some((other, _)) = others.into_iter().next()
     {
         let message = format!(
@@ -130,7 +130,7 @@ fn judge_workload(
         None => Ok(Vec::new()),
     });
     let needed = "PodDisruptionBudgets and workloads";
-    for (name, budget, pods) in report.answer(&[&PDB_3], needed, found).into_iter().flatten() {
+    for (name, budget, pods) in report.or_skip(&[&PDB_3], needed, found).into_iter().flatten() {
         let name = go::quote(&name);
         let message = if budget.blocks_always() {
             format!(
@@ -170,12 +170,12 @@ impl Scaled {
                 replicas: replicas(scale),
                 ..Workload::of(kind, &stored, name.clone())
             };
-            return Ok(Some(Self { old: review.spares().map(of), new: of(object) }));
+            return Ok(Some(Self { old: review.ratchet_base().map(of), new: of(object) }));
         }
         let is_same = !review.touches_json(object, "/spec/replicas")
             && !review.touches_json(object, "/spec/template/metadata/labels");
         let of = |object: &Document| Workload::of(kind, object, name.clone());
-        Ok((!is_same).then(|| Self { old: review.spares().map(of), new: of(object) }))
+        Ok((!is_same).then(|| Self { old: review.ratchet_base().map(of), new: of(object) }))
     }
 
     /// Budgets that let no pod of it go, and did let one go before, each with the number of pods.

@@ -18,7 +18,7 @@ rule! {
     /// the cluster. Without any of the two fields the disruption controller expects no pods, and
     /// allows no disruption.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use `maxUnavailable: 1`.
     ///
@@ -31,7 +31,7 @@ rule! {
     /// `maxUnavailable: 0`
     pub(crate) PDB_1: Deny {
         on: [BUDGET: Create | Update],
-        source: "Kubernetes, Specifying a Disruption Budget for your Application",
+        source: ["Kubernetes, Specifying a Disruption Budget for your Application"],
     }
 }
 
@@ -46,7 +46,7 @@ rule! {
     ///
     /// `minAvailable: 3` for three replicas lets no pod go, even if all are healthy.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Lower `minAvailable`, use `maxUnavailable`, or add replicas first.
     ///
@@ -60,7 +60,7 @@ rule! {
     pub(crate) PDB_2: Deny {
         on: [BUDGET: Create | Update],
         reads: [DEPLOYMENTS, STATEFUL_SETS],
-        source: "Kubernetes, Specifying a Disruption Budget for your Application",
+        source: ["Kubernetes, Specifying a Disruption Budget for your Application"],
     }
 }
 
@@ -76,7 +76,7 @@ rule! {
     ///
     /// A workload that shrinks to what its budget keeps can no longer be moved to another node.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Keep one replica more than the budget does, or change the budget first.
     ///
@@ -90,7 +90,7 @@ rule! {
     pub(crate) PDB_3: Deny {
         on: [DEPLOYMENT: Create | Update, STATEFUL_SET: Create | Update],
         reads: [BUDGETS, DEPLOYMENTS, STATEFUL_SETS],
-        source: "Kubernetes, Specifying a Disruption Budget for your Application",
+        source: ["Kubernetes, Specifying a Disruption Budget for your Application"],
     }
 }
 
@@ -104,7 +104,7 @@ rule! {
     ///
     /// The API server evicts no pod that has more than one budget.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove one of the budgets, or make the selectors disjoint.
     ///
@@ -118,6 +118,6 @@ rule! {
     pub(crate) PDB_4: Deny {
         on: [BUDGET: Create | Update],
         reads: [BUDGETS, DEPLOYMENTS, STATEFUL_SETS],
-        source: "Kubernetes, API-initiated Eviction",
+        source: ["Kubernetes, API-initiated Eviction"],
     }
 }

@@ -42,7 +42,7 @@ const isKnown = rule({
 
     Images from elsewhere are not scanned, and whoever owns their name decides what runs.
 
-    # Repair
+    # Remediation
 
     Copy the image to a known registry, and name it there.
 
@@ -72,7 +72,7 @@ const isPinned = rule({
 
     A tag can move: the pod runs other code when it starts again, and nobody has decided that.
 
-    # Repair
+    # Remediation
 
     Name the image by its digest: \`skopeo inspect docker://IMAGE\` prints it.
 

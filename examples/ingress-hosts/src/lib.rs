@@ -11,7 +11,7 @@ mod hosts;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hosts::{Host, hosts};
-use opgate_sdk::cluster::{Match, ObjectName, Query, ReadError, VALUES};
+use opgate_sdk::cluster::{IndexMatch, ObjectName, Query, ReadError, VALUES};
 use opgate_sdk::{ClusterRead, Document, Index, Report, Review, Target, go, policy, rule, rules};
 
 static INGRESS: Target = Target {
@@ -54,7 +54,7 @@ rule! {
     /// Which of two Ingresses gets the traffic of a host depends on the controller. A tenant can
     /// take over requests, with their cookies and passwords, that are meant for another one.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose another host, or remove it from the other Ingress first. The annotation `taken-by` in
     /// the audit log of the API server names the other Ingress; the message names it only if it is
@@ -70,7 +70,7 @@ rule! {
     ING_1: Deny {
         on: [INGRESS: Create | Update],
         reads: [INGRESSES],
-        source: "Kubernetes, Ingress, Hostname wildcards and multiple rules",
+        source: ["Kubernetes, Ingress, Hostname wildcards and multiple rules"],
     }
 }
 
@@ -86,7 +86,7 @@ rule! {
     /// A new host takes traffic away from the wildcard, and a wildcard gets the traffic of every
     /// host that is removed, or has a rule for other paths only.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name the hosts in the place of the wildcard, or choose a host that it does not cover.
     ///
@@ -100,7 +100,7 @@ rule! {
     ING_2: Deny {
         on: [INGRESS: Create | Update],
         reads: [INGRESSES],
-        source: "Kubernetes, Ingress, Hostname wildcards",
+        source: ["Kubernetes, Ingress, Hostname wildcards"],
     }
 }
 
@@ -115,7 +115,7 @@ rule! {
     /// A rule without a host and a default backend get the requests for every host that nobody
     /// else has: those of tenants who misspelt a name, or who have just removed an Ingress.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name the host. For a default backend ask those who run the controller.
     ///
@@ -128,8 +128,8 @@ rule! {
     /// `rules: [{http: …}]`
     ING_3: Deny {
         on: [INGRESS: Create | Update],
-        off_until: ["/requireHosts"],
-        source: "Kubernetes, Ingress, Ingress rules",
+        enabled_by: ["/requireHosts"],
+        source: ["Kubernetes, Ingress, Ingress rules"],
     }
 }
 
@@ -139,13 +139,13 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         names_hosts(ingress, report);
     }
     let before: BTreeSet<String> =
-        review.spares().map(hosts).into_iter().flatten().map(|host| host.name).collect();
+        review.ratchet_base().map(hosts).into_iter().flatten().map(|host| host.name).collect();
     let mut new = hosts(ingress);
     new.retain(|host| !before.contains(&host.name));
     if !new.is_empty() {
         let other = Others { review, own: review.name(ingress) };
         let found = other.judge(&new, report);
-        let _ = report.answer(&[&ING_1, &ING_2], "Ingresses", found);
+        let _ = report.or_skip(&[&ING_1, &ING_2], "Ingresses", found);
     }
 }
 
@@ -237,7 +237,7 @@ impl Others<'_> {
         values.dedup();
         let mut taken: BTreeMap<String, Vec<ObjectName>> = BTreeMap::new();
         for values in values.chunks(VALUES) {
-            let matches = [Match { index: "host", values, absent: false }];
+            let matches = [IndexMatch { index: "host", values, include_missing: false }];
             INGRESSES.each(Query { matches: &matches, ..Query::default() }, |ingress| {
                 let other = name_of(&ingress);
                 if !self.is_near(&other) || other.name != self.own {
@@ -260,7 +260,7 @@ impl Others<'_> {
         if self.is_near(other) {
             return format!("Ingress {}", go::quote(&other.name));
         }
-        report.note("taken-by", format!("{}/{}", other.namespace, other.name));
+        report.annotate("taken-by", format!("{}/{}", other.namespace, other.name));
         "an Ingress of another namespace".to_owned()
     }
 }

@@ -41,7 +41,7 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         return;
     }
     let Some(spec) = pods::in_object(object, kind) else { return };
-    let old = review.spares().and_then(|old| Some((old, pods::in_object(old, kind)?)));
+    let old = review.ratchet_base().and_then(|old| Some((old, pods::in_object(old, kind)?)));
     let before = old.as_ref().map(|(old, spec)| Before::of(old, spec));
     let usage = usage::Asked::of(review.settings);
     let probes = review.settings.texts("/probes");

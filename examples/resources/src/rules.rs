@@ -21,7 +21,7 @@ rule! {
     /// Without requests the scheduler puts pods where there is no room. Without a limit one
     /// container takes the memory of all others on its node.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set what is missing, or create a LimitRange with defaults for the namespace.
     ///
@@ -41,7 +41,7 @@ rule! {
             JOB: Create | Update,
             CRON_JOB: Create | Update,
         ],
-        source: "Kubernetes, Resource Management for Pods and Containers",
+        source: ["Kubernetes, Resource Management for Pods and Containers"],
     }
 }
 
@@ -57,7 +57,7 @@ rule! {
     /// A quota is for all pods of a namespace. One container that asks for all of it, or for more
     /// than a node has, never starts.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Lower the limit, or use several replicas.
     ///
@@ -77,8 +77,8 @@ rule! {
             JOB: Create | Update,
             CRON_JOB: Create | Update,
         ],
-        off_until: ["/max"],
-        source: "Kubernetes, Resource Management for Pods and Containers",
+        enabled_by: ["/max"],
+        source: ["Kubernetes, Resource Management for Pods and Containers"],
     }
 }
 
@@ -94,7 +94,7 @@ rule! {
     ///
     /// Without a readiness probe a Service sends requests to a container that has just started.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the probe.
     ///
@@ -112,7 +112,7 @@ rule! {
             STATEFUL_SET: Create | Update,
             DAEMON_SET: Create | Update,
         ],
-        off_until: ["/probes"],
-        source: "Kubernetes, Liveness, Readiness, and Startup Probes",
+        enabled_by: ["/probes"],
+        source: ["Kubernetes, Liveness, Readiness, and Startup Probes"],
     }
 }

@@ -47,7 +47,7 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let kind = review.request.kind().kind.as_str();
     let Some(spec) = pods::in_object(object, kind) else { return };
-    let old = review.spares().and_then(|old| Some((old, pods::in_object(old, kind)?)));
+    let old = review.ratchet_base().and_then(|old| Some((old, pods::in_object(old, kind)?)));
     let old = old.as_ref().map(|(old, spec)| (*old, spec));
     let folders = review.settings.texts("/hostPaths");
     let before: BTreeSet<String> = old

@@ -22,7 +22,7 @@ rule! {
     /// Whoever breaks into the container can use the token against the API server. Most pods never
     /// do.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `automountServiceAccountToken: false`, or ask for the service account to be listed in the
     /// setting `tokens`.
@@ -45,7 +45,7 @@ rule! {
             CRON_JOB: Create | Update,
         ],
         reads: [SERVICE_ACCOUNTS],
-        source: "Kubernetes, Configure Service Accounts for Pods",
+        source: ["Kubernetes, Configure Service Accounts for Pods"],
     }
 }
 
@@ -60,7 +60,7 @@ rule! {
     ///
     /// Every pod of the account gets a token unless its author thinks of it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `automountServiceAccountToken: false` here, and `true` in the pods that use the API.
     ///
@@ -73,7 +73,7 @@ rule! {
     /// A ServiceAccount without the field
     pub(crate) SVA_2: Deny {
         on: [SERVICE_ACCOUNT: Create | Update],
-        source: "Kubernetes, Configure Service Accounts for Pods",
+        source: ["Kubernetes, Configure Service Accounts for Pods"],
     }
 }
 
@@ -88,7 +88,7 @@ rule! {
     ///
     /// A privileged container is root on its node: it reads the secrets of all other pods there.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the field, and add the capability that the container needs.
     ///
@@ -109,7 +109,7 @@ rule! {
             JOB: Create | Update,
             CRON_JOB: Create | Update,
         ],
-        source: "Kubernetes, Pod Security Standards, Baseline",
+        source: ["Kubernetes, Pod Security Standards, Baseline"],
     }
 }
 
@@ -124,7 +124,7 @@ rule! {
     /// Such a pod sees the traffic, the processes or the memory of everything on its node, and
     /// network policies do not hold for it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the field. To be reached at a port of the node, use a Service of type NodePort.
     ///
@@ -145,7 +145,7 @@ rule! {
             JOB: Create | Update,
             CRON_JOB: Create | Update,
         ],
-        source: "Kubernetes, Pod Security Standards, Baseline",
+        source: ["Kubernetes, Pod Security Standards, Baseline"],
     }
 }
 
@@ -161,7 +161,7 @@ rule! {
     /// Folders of a node have the credentials of the kubelet and the files of other pods. Who can
     /// write to one can put a link to another one into it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a volume of another kind: `emptyDir`, `persistentVolumeClaim`, `configMap`.
     ///
@@ -182,6 +182,6 @@ rule! {
             JOB: Create | Update,
             CRON_JOB: Create | Update,
         ],
-        source: "Kubernetes, Pod Security Standards, Baseline",
+        source: ["Kubernetes, Pod Security Standards, Baseline"],
     }
 }

@@ -20,7 +20,7 @@ const WARM = policy({ name: 'warm', title: 'warm', rules: [ONE, TWO], routes: [{
 
 function look(review, report) {
   if (!review.touches('/metadata/name') || review.object.kind !== 'Thing') return;
-  report.answer([TWO], 'Others', () => OTHERS.get('', review.document.text('/kind')));
+  report.or_skip([TWO], 'Others', () => OTHERS.get('', review.document.text('/kind')));
   report.add(ONE, 'spec', `${review.name} in ${review.namespace}`);
   if (report.isOn(TWO)) report.add(TWO, 'spec', review.request.user.username);
 }

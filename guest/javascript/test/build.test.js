@@ -30,7 +30,7 @@ function folder(context, fill) {
 function filled(path) {
   for (const entry of readdirSync(path, { withFileTypes: true, recursive: true }).filter((it) => it.isFile())) {
     const file = join(entry.parentPath ?? entry.path, entry.name);
-    writeFileSync(file, readFileSync(file, 'utf8').replaceAll('{{name}}', 'house-images').replaceAll('{{sdk}}', '0.5.0'));
+    writeFileSync(file, readFileSync(file, 'utf8').replaceAll('{{name}}', 'house-images').replaceAll('{{sdk}}', '0.6.0'));
   }
 }
 

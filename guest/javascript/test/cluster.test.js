@@ -101,12 +101,12 @@ test('pages follow each other', () => {
 });
 
 test('without an answer the rule is skipped', () => {
-  const look = (review, report) => assert.equal(report.answer([one], 'Pods', () => pods.get('a', 'p')), undefined);
+  const look = (review, report) => assert.equal(report.or_skip([one], 'Pods', () => pods.get('a', 'p')), undefined);
   assert.deepEqual(ask(look).skipped, [{ rule: 'T-1', reason: "the cluster's Pods are not available" }]);
   assert.throws(() => ask(() => pods.get('a', 'p')), ReadError);
   assert.throws(() => ask(() => read({ version: 'v1', resource: 'secrets' }).names(), []), /^Error: secrets: not declared/);
   const labels = { matchExpressions: [{ key: 'a', operator: 'Is' }] };
-  assert.deepEqual(ask((_, report) => report.answer([one], 'Pods', () => pods.any({ labels })), [pod('p', 'i')]).skipped, []);
+  assert.deepEqual(ask((_, report) => report.or_skip([one], 'Pods', () => pods.any({ labels })), [pod('p', 'i')]).skipped, []);
 });
 
 test('a sample has whole objects', () => {

@@ -177,7 +177,7 @@ export interface RuleDeclaration {
   level: Level;
   /** What must hold, in one sentence without a full stop. */
   title: string;
-  /** The page of the rule, Markdown, with the headings `# Why`, `# Repair`, `# Accepted` and `# Rejected`. */
+  /** The page of the rule, Markdown, with the headings `# Why`, `# Remediation`, `# Accepted` and `# Rejected`. */
   docs?: string;
   on: { target: Target; operations: Operation[] }[];
   /** Objects of the cluster that the rule needs. */

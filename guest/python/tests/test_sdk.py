@@ -175,7 +175,7 @@ def test_lines_of_the_log_are_kept() -> None:
 def test_types_are_those_of_the_contract() -> None:
     wit = contract().read_text(encoding="utf-8")
     source = Path(contract.__code__.co_filename).with_name("wit.py").read_text(encoding="utf-8")
-    assert "package opgate:policy@0.5.0;" in wit
+    assert "package opgate:policy@0.6.0;" in wit
     for name, body in re.findall(r"^    record ([a-z-]+) \{(.*?)^    \}", wit[: wit.index("interface request")], re.M | re.S):
         fields = re.findall(r"^ {8}%?([a-z-]+):", body, re.M)
         of = re.search(rf"class {name.title().replace('-', '')}:.*?\n((?:        [a-z_]+: .*\n)+)", source)

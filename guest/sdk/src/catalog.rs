@@ -42,7 +42,7 @@ pub fn about(document: &Document, findings: &mut [Violation]) {
         let Some((index, member)) = place(&finding.field) else { continue };
         let Some(blob) = blobs.get(&index) else { continue };
         let is_in = |name: &str| member.eq_ignore_ascii_case(name);
-        let nodes = &mut finding.about;
+        let nodes = &mut finding.logical_location;
         match blob.schema.as_str() {
             PACKAGE if is_in("icon") => nodes.push("icon".to_owned()),
             PACKAGE if is_in("defaultChannel") => {
@@ -162,7 +162,7 @@ mod tests {
         let field = field.to_owned();
         let mut finding = [Violation { rule, level: Level::Deny, field, message, about: vec![] }];
         about(document, &mut finding);
-        finding.into_iter().flat_map(|finding| finding.about).collect()
+        finding.into_iter().flat_map(|finding| finding.logical_location).collect()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{ClusterRead, Document};
 pub enum ReadError {
     /// There is no cluster to query, or the rules that need the resource are off. The policy
     /// reports a rule that needs it as skipped.
-    Absent,
+    NoCluster,
     /// The query is invalid: the error in a selector, in the words of Kubernetes.
     Invalid(String),
     /// There is a cluster, and these objects are not read, or cannot be read now: the reason, one
@@ -35,23 +35,23 @@ pub struct Query<'q> {
     /// Only objects in this namespace.
     pub namespace: Option<&'q str>,
     /// Only objects that this label selector (JSON) selects.
-    pub labels: Option<&'q str>,
+    pub label_selector: Option<&'q str>,
     /// Only objects with these values in indexes.
-    pub matches: &'q [Match<'q>],
+    pub matches: &'q [IndexMatch<'q>],
 }
 
 /// A condition on an index of the [`ClusterRead`].
 #[derive(Debug, Clone, Copy)]
-pub struct Match<'q> {
+pub struct IndexMatch<'q> {
     /// Name of the index.
     pub index: &'q str,
     /// One of these values.
     pub values: &'q [String],
     /// Whether objects without a value match, too.
-    pub absent: bool,
+    pub include_missing: bool,
 }
 
-/// Maximum number of values of a [`Match`], see `wit/policy.wit`. Ask several times for more.
+/// Maximum number of values of a [`IndexMatch`], see `wit/policy.wit`. Ask several times for more.
 pub const VALUES: usize = 65_536;
 
 /// The host accepts no longer names, and no object has one: reviewed objects may refer to any text.
@@ -136,12 +136,12 @@ impl ClusterRead {
     #[expect(clippy::panic, reason = "a policy that asks for what it did not declare is wrong")]
     fn taken<T>(&self, answer: Result<T, wit::ReadError>) -> Result<T, ReadError> {
         answer.map_err(|error| match error {
-            wit::ReadError::Absent(_) => ReadError::Absent,
+            wit::ReadError::NoCluster(_) => ReadError::NoCluster,
             wit::ReadError::Invalid(why) => ReadError::Invalid(why),
             wit::ReadError::NotGranted(why) | wit::ReadError::Unavailable(why) => {
                 ReadError::Unavailable(why)
             }
-            wit::ReadError::Denied(why) => panic!("{}: {why}", self.resource),
+            wit::ReadError::NotDeclared(why) => panic!("{}: {why}", self.resource),
         })
     }
 }
@@ -151,11 +151,11 @@ impl Query<'_> {
         let matches = self.matches.iter().map(|m| wit::IndexMatch {
             index: m.index.to_owned(),
             values: m.values.to_vec(),
-            absent: m.absent,
+            include_missing: m.include_missing,
         });
         wit::Query {
             namespace: self.namespace.map(|namespace| name_or_none(namespace).to_owned()),
-            labels: self.labels.map(str::to_owned),
+            label_selector: self.label_selector.map(str::to_owned),
             matches: matches.collect(),
             after,
             limit,
@@ -227,11 +227,11 @@ pub(crate) mod host {
         CLUSTER.with_borrow(|cluster| {
             let resource = read.resource();
             let Some(cluster) = cluster else {
-                return Err(wit::ReadError::Absent("there is no cluster".to_owned()));
+                return Err(wit::ReadError::NoCluster("there is no cluster".to_owned()));
             };
             let found = cluster.kinds.iter().find(|kind| kind.resource == resource);
             let Some(kind) = found else {
-                return Err(wit::ReadError::Denied("not declared".to_owned()));
+                return Err(wit::ReadError::NotDeclared("not declared".to_owned()));
             };
             answer(&kind.declaration, &kind.store)
         })
@@ -259,7 +259,7 @@ pub(crate) mod host {
                 ..context::Query::default()
             };
             asked.after = query.after.as_ref().map(|a| context::Key::new(&a.namespace, &a.name));
-            if let Some(labels) = &query.labels {
+            if let Some(labels) = &query.label_selector {
                 let json = opgate_document::Document::parse(labels);
                 let json = json.map_err(|e| wit::ReadError::Invalid(e.to_string()))?;
                 asked.labels = context::selector(json.root()).map_err(wit::ReadError::Invalid)?;
@@ -267,10 +267,10 @@ pub(crate) mod host {
             for m in &query.matches {
                 let index = declaration.index(&m.index).and_then(|i| declaration.index_like(i));
                 let index = index.ok_or_else(|| {
-                    wit::ReadError::Denied(format!("there is no index {:?}", m.index))
+                    wit::ReadError::NotDeclared(format!("there is no index {:?}", m.index))
                 })?;
                 let values = std::sync::Arc::new(m.values.iter().cloned().collect());
-                asked.matches.push(context::Match { index, values, absent: m.absent });
+                asked.matches.push(context::Match { index, values, absent: m.include_missing });
             }
             Ok(store.select(&asked))
         })
@@ -299,7 +299,7 @@ pub(crate) mod host {
     }
 }
 
-/// A cluster for native tests. Without one, every read is [`ReadError::Absent`].
+/// A cluster for native tests. Without one, every read is [`ReadError::NoCluster`].
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
 pub struct Cluster {
@@ -341,7 +341,7 @@ impl Cluster {
             let declaration =
                 opgate_cluster::Declaration::new(&owned(read.fields), &owned(read.keys), &indexes)
                     .expect("the pointers are good");
-            let labels = if read.labels.is_empty() { "{}" } else { read.labels };
+            let labels = if read.label_selector.is_empty() { "{}" } else { read.label_selector };
             let labels = opgate_document::Document::parse(labels).expect("JSON");
             Watched {
                 resource: read.resource(),

@@ -92,7 +92,7 @@ pub struct Examined<'r> {
     /// Whether it is a copy, or unchanged.
     pub is_exempt: bool,
     /// The same for rules that look at more than the comparison with the original covers.
-    pub is_olms: bool,
+    pub may_be_olm: bool,
     /// The old object of an UPDATE, if it was evaluated before.
     pub old: Option<&'r Document>,
 }
@@ -112,15 +112,16 @@ impl Comparison {
         let marks_of = |csv: &Document| Marks::of(csv, review.namespace());
         let judged = review.old.filter(|old| marks.lasted(&marks_of(old)));
         if !marks.claim() {
-            return Examined { is_exempt: false, is_olms: false, old: judged };
+            return Examined { is_exempt: false, may_be_olm: false, old: judged };
         }
-        if review.is_olms() {
-            return Examined { is_exempt: true, is_olms: true, old: judged };
+        if review.may_be_olm() {
+            return Examined { is_exempt: true, may_be_olm: true, old: judged };
         }
         // For example, somebody removes a finalizer or adds a label.
-        if judged.is_some() && review.spares().is_some_and(|old| self.changes_nothing(object, old))
+        if judged.is_some()
+            && review.ratchet_base().is_some_and(|old| self.changes_nothing(object, old))
         {
-            return Examined { is_exempt: true, is_olms: true, old: judged };
+            return Examined { is_exempt: true, may_be_olm: true, old: judged };
         }
         let name = review.name(object);
         let original = marks.original().filter(|elsewhere| *elsewhere != review.namespace());
@@ -129,10 +130,10 @@ impl Comparison {
         };
         let is_exempt = is_copy(object);
         let what = if is_exempt { "writes a copy" } else { "writes what claims to be a copy" };
-        report.unlisted(what);
+        report.warn_unlisted_user(what);
         // An exempt version was never evaluated.
         let old = judged.filter(|old| !marks_of(old).claim() || !is_copy(old));
-        Examined { is_exempt, is_olms: false, old }
+        Examined { is_exempt, may_be_olm: false, old }
     }
 
     fn is_same(&self, left: &Document, right: &Document) -> bool {

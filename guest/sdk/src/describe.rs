@@ -10,7 +10,7 @@
 
 use crate::bindings::opgate::policy::types as wit;
 use crate::reads::{ClusterRead, Index, Setting};
-use crate::{DefaultLevel, Level, Names, Operation, Policy, Rule, Target};
+use crate::{DefaultLevel, Level, NamePatterns, Operation, Policy, Rule, Target};
 
 fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
@@ -63,7 +63,11 @@ impl Policy {
             title: self.title.into(),
             matches: self.matches(&rules),
             reads: self.reads().into_iter().map(read).collect(),
-            samples: ids(&rules.iter().copied().filter(|rule| rule.samples).collect::<Vec<_>>()),
+            sampling_rules: ids(&rules
+                .iter()
+                .copied()
+                .filter(|rule| rule.samples)
+                .collect::<Vec<_>>()),
             settings_schema: self.schema(&rules),
             rules: rules.into_iter().map(Rule::describe).collect(),
         }
@@ -95,11 +99,12 @@ impl Policy {
     fn schema(&self, rules: &[&Rule]) -> String {
         let text = "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"default\":[]}";
         let mut properties = Vec::new();
-        if self.routes.iter().any(|route| !route.on.is_of_a_file()) {
+        if self.routes.iter().any(|route| !route.on.is_from_file()) {
             properties.push(
                 r#""ratcheting":{"description":"Omit violations in fields that an UPDATE does not change.","type":"boolean","default":true}"#.to_owned(),
             );
-            let never: Vec<_> = rules.iter().filter(|rule| !rule.exempts).map(|r| r.id).collect();
+            let never: Vec<_> =
+                rules.iter().filter(|rule| rule.no_exemptions).map(|r| r.id).collect();
             let but = if never.is_empty() {
                 String::new()
             } else {
@@ -168,16 +173,17 @@ impl Rule {
         let looks = |o: &Operation| self.on.iter().any(|(_, operations)| operations.contains(o));
         wit::Rule {
             id: self.id.into(),
+            name: self.name.into(),
             title: self.title.into(),
-            default_level: match (self.off_until, self.level) {
+            default_level: match (self.enabled_by, self.level) {
                 (Some(_), _) => DefaultLevel::Off,
                 (None, Level::Deny) => DefaultLevel::Deny,
                 (None, Level::Warn) => DefaultLevel::Warn,
             },
-            enabled_by: owned(self.off_until.unwrap_or(self.denies_with)),
+            enabled_by: owned(self.enabled_by.unwrap_or(self.denies_with)),
             kinds,
             operations: OPERATIONS.into_iter().filter(looks).collect(),
-            source: self.source.into(),
+            sources: owned(self.sources),
         }
     }
 }
@@ -194,15 +200,15 @@ impl Target {
             names: self.names.describe(),
             rules,
             advisory: self.advisory,
-            conditions: self.conditions.iter().map(condition).collect(),
-            namespace_labels: self.namespace_labels.to_owned(),
+            match_conditions: self.conditions.iter().map(condition).collect(),
+            namespace_selector: self.namespace_selector.to_owned(),
             enabled_by: owned(self.enabled_by),
             route,
         }
     }
 }
 
-impl Names {
+impl NamePatterns {
     fn describe(&self) -> wit::NamePatterns {
         wit::NamePatterns { include: owned(self.include), exclude: owned(self.exclude) }
     }
@@ -214,7 +220,7 @@ impl ClusterRead {
             resource: self.resource(),
             fields: owned(self.fields),
             keys: owned(self.keys),
-            labels: self.labels.into(),
+            label_selector: self.label_selector.into(),
             namespace: self.namespace.map(wit::Setting::from),
             indexes: self.indexes.iter().map(wit::Index::from).collect(),
             rules,

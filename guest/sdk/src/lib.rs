@@ -26,7 +26,7 @@
 //!     ///
 //!     /// The tag moves: the same Bundle unpacks to other content tomorrow.
 //!     ///
-//!     /// # Repair
+//!     /// # Remediation
 //!     ///
 //!     /// Name the image by its digest.
 //!     ///
@@ -121,14 +121,14 @@ pub mod bindings {
         pub_export_macro: true,
         additional_derives: [Clone, PartialEq],
         // It has handles.
-        additional_derives_ignore: ["sampled"],
+        additional_derives_ignore: ["sample-result"],
     });
 }
 
 pub use bindings::opgate::policy::document::Kind;
 pub use bindings::opgate::policy::types::{
-    DefaultLevel, GroupVersionKind, GroupVersionResource, Level, Operation, SettingsError, Skipped,
-    UserInfo, Verdict, Violation,
+    DefaultLevel, GroupVersionKind, GroupVersionResource, Level, Operation, SettingsError,
+    SkippedRule, UserInfo, Verdict, Violation,
 };
 pub use document::{Document, Items, escape};
 pub use opgate_upstream::labels::Selector;
@@ -143,8 +143,8 @@ pub use report::{Report, UNLISTED};
 pub use request::{Parts, Request};
 pub use review::{Review, is_terminating};
 pub use rows::{Row, Rows};
-pub use rule::{InputType, Names, Rule, Target};
+pub use rule::{InputType, NamePatterns, Rule, Target};
 #[doc(hidden)]
 pub use rule::{bytes_of, rule_id, text_of};
-pub use sample::{MOST_SAMPLED, Sample, SampleError, sample};
+pub use sample::{MAX_SAMPLE_OBJECTS, Sample, SampleError, sample};
 pub use shape::Shape;

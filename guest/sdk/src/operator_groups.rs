@@ -120,7 +120,7 @@ pub fn selected(selection: Selection, namespaces: &ClusterRead) -> Result<Namesp
         Selection::All => Ok(NamespaceSet::all()),
         Selection::Names(names) => Ok(names.into_iter().collect()),
         Selection::Labels(labels) => {
-            match namespaces.names(Query { labels: Some(&labels), ..Query::default() }) {
+            match namespaces.names(Query { label_selector: Some(&labels), ..Query::default() }) {
                 Ok(names) => Ok(names.into_iter().map(|found| found.name).collect()),
                 Err(ReadError::Invalid(_)) => Ok(NamespaceSet::default()),
                 Err(absent) => Err(absent),

@@ -7,7 +7,7 @@
 //! Each catalog source that has a package gets a PackageManifest of the same name. In the list of a
 //! single namespace, `metadata.namespace` is that namespace, and not the one of the source.
 
-use crate::cluster::{Match, Query, ReadError};
+use crate::cluster::{IndexMatch, Query, ReadError};
 use crate::{ClusterRead, Document, Index, Kind, Rows};
 
 /// API group of PackageManifests.
@@ -32,7 +32,7 @@ pub fn find(
     namespace: &str,
 ) -> Result<Option<Document>, ReadError> {
     let names = [package.to_owned()];
-    let matches = [Match { index: NAME.name, values: &names, absent: false }];
+    let matches = [IndexMatch { index: NAME.name, values: &names, include_missing: false }];
     let mut found = None;
     read.each(Query { matches: &matches, ..Query::default() }, |manifest| {
         if is_of(&manifest, source, namespace) {

@@ -50,7 +50,7 @@ pub struct ClusterRead {
     pub keys: &'static [&'static str],
     /// Label selector as JSON. The host does not read other objects. If it is empty, the host reads
     /// all.
-    pub labels: &'static str,
+    pub label_selector: &'static str,
     /// Only in this namespace.
     pub namespace: Option<Setting>,
     /// Values by which a policy finds objects.
@@ -69,7 +69,7 @@ impl ClusterRead {
         resource: "",
         fields: &[],
         keys: &[],
-        labels: "",
+        label_selector: "",
         namespace: None,
         indexes: &[],
         enabled_by: &[],

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use crate::bindings::opgate::policy::types::AuditAnnotation;
 use crate::cluster::ReadError;
-use crate::{Document, Level, Review, Rule, Skipped, Verdict, Violation, log};
+use crate::{Document, Level, Review, Rule, SkippedRule, Verdict, Violation, log};
 
 /// Maximum bytes of a text that the host accepts, see `wit/policy.wit`. More would be a policy error,
 /// which may admit what should be denied: the report cuts its texts instead.
@@ -69,7 +69,7 @@ struct Missing {
 
 impl<'r> Report<'r> {
     /// Findings that a verdict has room for: the maximum that the host accepts.
-    pub const ROOM: usize = 256;
+    pub const MAX_VIOLATIONS: usize = 256;
 
     /// A report without findings.
     #[must_use]
@@ -121,10 +121,12 @@ impl<'r> Report<'r> {
         let Some(found) = self.of(rule, given) else { return };
         let Some(level) = found.level else { return };
         found.count = found.count.saturating_add(1);
-        if found.first.len() < Report::ROOM {
+        if found.first.len() < Report::MAX_VIOLATIONS {
             let (field, message) = (field.into(), message.into());
             let (rule, about) = (rule.id.to_owned(), Vec::new());
-            found.first.push((count, Violation { rule, level, field, message, about }));
+            found
+                .first
+                .push((count, Violation { rule, level, field, message, logical_location: about }));
             self.count = count;
         }
     }
@@ -155,17 +157,17 @@ impl<'r> Report<'r> {
     #[must_use]
     pub fn is_full(&self, rule: &Rule) -> bool {
         let own = self.found.iter().filter(|found| std::ptr::eq(found.rule, rule));
-        own.map(|found| found.first.len()).sum::<usize>() >= Self::ROOM
+        own.map(|found| found.first.len()).sum::<usize>() >= Self::MAX_VIOLATIONS
     }
 
     /// Counts findings of a rule after those that were added with their texts. If there can be more
-    /// than [`Report::ROOM`] at once, make the texts of so many and count the others.
-    pub fn add_more(&mut self, rule: &'static Rule, more: usize) {
+    /// than [`Report::MAX_VIOLATIONS`] at once, make the texts of so many and count the others.
+    pub fn add_count(&mut self, rule: &'static Rule, more: usize) {
         self.count_more(rule, None, more);
     }
 
     /// [`Report::add_more`] for findings of another level than the rule's, see [`Report::add_as`].
-    pub fn add_more_as(&mut self, level: Level, rule: &'static Rule, more: usize) {
+    pub fn add_count_as(&mut self, level: Level, rule: &'static Rule, more: usize) {
         self.count_more(rule, Some(level), more);
     }
 
@@ -187,11 +189,11 @@ impl<'r> Report<'r> {
         mut texts: impl FnMut(T) -> (String, String),
     ) {
         let mut things = things.into_iter();
-        for thing in things.by_ref().take(Self::ROOM) {
+        for thing in things.by_ref().take(Self::MAX_VIOLATIONS) {
             let (field, message) = texts(thing);
             self.add(rule, field, message);
         }
-        self.add_more(rule, things.count());
+        self.add_count(rule, things.count());
     }
 
     /// The findings of a rule.
@@ -226,7 +228,7 @@ impl<'r> Report<'r> {
 
     /// Adds a word to the API server's audit log. Words with the same key are in one annotation, in
     /// byte order.
-    pub fn note(&mut self, key: &'static str, word: impl Into<String>) {
+    pub fn annotate(&mut self, key: &'static str, word: impl Into<String>) {
         let word = word.into();
         match self.notes.iter_mut().find(|(known, _)| *known == key) {
             Some((_, words)) => drop(words.insert(word)),
@@ -237,7 +239,7 @@ impl<'r> Report<'r> {
     /// Reports, once for a request, that a user who is not among OLM's identities does what only
     /// OLM does. If that user is OLM, the list is wrong: policies would repeatedly deny what OLM
     /// must do.
-    pub fn unlisted(&mut self, what: &str) {
+    pub fn warn_unlisted_user(&mut self, what: &str) {
         if self.notes.iter().any(|(key, _)| *key == UNLISTED) {
             return;
         }
@@ -255,7 +257,7 @@ impl<'r> Report<'r> {
             "user {user} {what} ({} {at}), as only OLM does, and is not one of OLM's identities; if this is OLM, add the user to identities.olm in the configuration, or set the profile of the cluster",
             request.resource().resource,
         ));
-        self.note(UNLISTED, format!("{user} {what}"));
+        self.annotate(UNLISTED, format!("{user} {what}"));
     }
 
     /// The level that the configuration sets for a rule.
@@ -295,7 +297,7 @@ impl<'r> Report<'r> {
         let settings = self.review.settings;
         let is_set =
             |s: &&str| self.has_setting(s) && settings.has(s) && settings.boolean(s) != Some(false);
-        rule.off_until.is_none_or(|pointers| pointers.iter().any(is_set))
+        rule.enabled_by.is_none_or(|pointers| pointers.iter().any(is_set))
     }
 
     /// Whether findings of a rule deny the request. A rule that is off denies nothing.
@@ -306,7 +308,7 @@ impl<'r> Report<'r> {
 
     /// Whether the configuration sets the rule to deny.
     #[must_use]
-    pub fn is_set_to_deny(&self, rule: &Rule) -> bool {
+    pub fn is_configured_to_deny(&self, rule: &Rule) -> bool {
         self.configured(rule).is_some_and(|level| level == "deny")
     }
 
@@ -340,7 +342,7 @@ impl<'r> Report<'r> {
     }
 
     fn applies(&mut self, rule: &Rule) -> bool {
-        !rule.exempts || !*self.is_exempt.get_or_insert_with(|| self.review.is_exempt())
+        !rule.no_exemptions || !*self.is_exempt.get_or_insert_with(|| self.review.is_exempt())
     }
 
     /// Records that a rule could not be evaluated, and why: `the cluster's Bundles are not
@@ -364,7 +366,7 @@ impl<'r> Report<'r> {
     /// The answer of the cluster, if there is one. Otherwise the rules that need it are skipped: what
     /// is not known breaks no rule, and the verdict says that they were not evaluated. An invalid
     /// selector does not concern them.
-    pub fn answer<T>(
+    pub fn or_skip<T>(
         &mut self,
         rules: &[&'static Rule],
         needed: &str,
@@ -372,7 +374,7 @@ impl<'r> Report<'r> {
     ) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
-            Err(ReadError::Absent) => {
+            Err(ReadError::NoCluster) => {
                 let why = format!("the cluster's {needed} are not available");
                 for rule in rules {
                     self.skip(rule, "", &why);
@@ -402,7 +404,7 @@ impl<'r> Report<'r> {
             // Without a cluster, a rule that the configuration sets to deny would deny every
             // request.
             for missing in &skipped {
-                if self.is_set_to_deny(missing.rule) {
+                if self.is_configured_to_deny(missing.rule) {
                     continue;
                 }
                 let Missing { rule, field, why, is_part } = missing;
@@ -410,7 +412,8 @@ impl<'r> Report<'r> {
                 let message = format!("{} was {how}: {why}", rule.id);
                 let (rule, level) = (rule.id.to_owned(), Level::Warn);
                 let field = field.clone();
-                let warning = Violation { rule, level, field, message, about: Vec::new() };
+                let warning =
+                    Violation { rule, level, field, message, logical_location: Vec::new() };
                 self.found.push(Found {
                     rule: missing.rule,
                     given: Some(Level::Warn),
@@ -442,7 +445,7 @@ impl<'r> Report<'r> {
         };
         let skipped = skipped
             .into_iter()
-            .map(|m| Skipped { rule: m.rule.id.to_owned(), reason: reason(m) })
+            .map(|m| SkippedRule { rule: m.rule.id.to_owned(), reason: reason(m) })
             .collect();
         let note = |(key, words): (&str, BTreeSet<String>)| AuditAnnotation {
             key: key.to_owned(),
@@ -475,9 +478,10 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
 /// in a verdict.
 fn share(found: &[Found]) -> usize {
     let fits = |share: usize| {
-        found.iter().map(|found| found.first.len().min(share)).sum::<usize>() <= Report::ROOM
+        found.iter().map(|found| found.first.len().min(share)).sum::<usize>()
+            <= Report::MAX_VIOLATIONS
     };
-    (1..=Report::ROOM).rev().find(|share| fits(*share)).unwrap_or(1)
+    (1..=Report::MAX_VIOLATIONS).rev().find(|share| fits(*share)).unwrap_or(1)
 }
 
 fn cut(text: &mut String, limit: usize) {
@@ -496,21 +500,21 @@ mod tests {
 
     crate::rule! {
         /// one
-        T_1: Deny { on: [THING: Create], source: "", }
+        T_1: Deny { on: [THING: Create], source: [""], }
     }
     crate::rule! {
         /// two
-        T_2: Warn { on: [THING: Create], denies_with: ["/strict"], source: "", }
+        T_2: Warn { on: [THING: Create], denies_with: ["/strict"], source: [""], }
     }
     crate::rule! {
         /// four
         ///
         /// Text.
-        T_4: Deny { on: [THING: Create], denies_in: [Bundle, Catalog], source: "", }
+        T_4: Deny { on: [THING: Create], denies_in: [Bundle, Catalog], source: [""], }
     }
     crate::rule! {
         /// three
-        T_3: Warn { on: [THING: Create], off_until: ["/three"], exempt: never, source: "", }
+        T_3: Warn { on: [THING: Create], enabled_by: ["/three"], no_exemptions: true, source: [""], }
     }
 
     fn report(settings: &str, fill: impl FnOnce(&mut Report<'_>)) -> Verdict {
@@ -623,11 +627,11 @@ mod tests {
             }
             report.add(&T_1, "x".repeat(2_000), "no");
         });
-        assert_eq!(verdict.violations.len(), Report::ROOM);
+        assert_eq!(verdict.violations.len(), Report::MAX_VIOLATIONS);
         assert!(verdict.violations.iter().all(|v| v.message.len() <= MESSAGE));
         let last = verdict.violations.last().unwrap();
         assert_eq!((last.rule.as_str(), last.field.len()), ("T-1", FIELD));
-        let last = &verdict.violations[Report::ROOM - 2];
+        let last = &verdict.violations[Report::MAX_VIOLATIONS - 2];
         let start = "745 more findings of this rule are left out; é";
         assert!(last.rule == "T-2" && last.message.starts_with(start), "{}", last.message);
         assert_eq!(found(&report("{}", |r| r.add(&T_1, "", "no"))).len(), 1);
@@ -637,13 +641,13 @@ mod tests {
     fn more_findings_than_fit_are_counted_by_those_with_texts() {
         let verdict = report("{}", |report| {
             let mut things = 0..1_000;
-            for n in things.by_ref().take(Report::ROOM) {
+            for n in things.by_ref().take(Report::MAX_VIOLATIONS) {
                 report.add(&T_1, format!("f{n}"), "no");
             }
-            report.add_more(&T_1, things.count());
-            report.add_more(&T_2, 0);
+            report.add_count(&T_1, things.count());
+            report.add_count(&T_2, 0);
         });
-        assert_eq!(verdict.violations.len(), Report::ROOM);
+        assert_eq!(verdict.violations.len(), Report::MAX_VIOLATIONS);
         let last = verdict.violations.last().unwrap();
         let message = "744 more findings of this rule are left out; no";
         assert_eq!((last.field.as_str(), last.message.as_str()), ("f255", message));
@@ -658,7 +662,10 @@ mod tests {
                 (format!("f{n}"), "no".to_owned())
             });
         });
-        assert_eq!((verdict.violations.len(), made), (Report::ROOM, Report::ROOM));
+        assert_eq!(
+            (verdict.violations.len(), made),
+            (Report::MAX_VIOLATIONS, Report::MAX_VIOLATIONS)
+        );
         let last = verdict.violations.last().unwrap();
         let message = "744 more findings of this rule are left out; no";
         assert_eq!((last.field.as_str(), last.message.as_str()), ("f255", message));
@@ -669,7 +676,7 @@ mod tests {
         let fill = |report: &mut Report<'_>| {
             for _ in 0..2 {
                 report.add(&T_1, "", "no");
-                report.add_more(&T_1, 20);
+                report.add_count(&T_1, 20);
             }
             assert_eq!(report.denials(&T_1), if report.is_on(&T_1) { 42 } else { 0 });
         };
@@ -695,7 +702,8 @@ mod tests {
         };
         assert_eq!(skipped(&verdict), ["T-1: all is missing", "T-2: in part: half is missing"]);
         assert!(verdict.violations.is_empty());
-        let verdict = report(r#"{"messages": {"skippedRules": "warn"}, "rules": {"T-1": "deny"}}"#, fill);
+        let verdict =
+            report(r#"{"messages": {"skippedRules": "warn"}, "rules": {"T-1": "deny"}}"#, fill);
         assert_eq!(skipped(&verdict).len(), 2);
         let [warning] = &verdict.violations[..] else { panic!("{verdict:?}") };
         assert_eq!(warning.message, "T-2 was evaluated in part: half is missing");
@@ -706,7 +714,7 @@ mod tests {
     fn words_for_the_audit_log_are_in_one_annotation() {
         let verdict = report("{}", |report| {
             for word in ["b", "a", "b"] {
-                report.note("olm-reason", word);
+                report.annotate("olm-reason", word);
             }
         });
         let [note] = &verdict.audit_annotations[..] else { panic!("{verdict:?}") };
@@ -724,7 +732,7 @@ mod tests {
         let mut report =
             Report::new(Review { request: &request, object: None, old: None, settings: &settings });
         for _ in 0..2 {
-            report.unlisted("writes olm.providedAPIs");
+            report.warn_unlisted_user("writes olm.providedAPIs");
         }
         let verdict = report.finish();
         let [note] = &verdict.audit_annotations[..] else { panic!("{verdict:?}") };

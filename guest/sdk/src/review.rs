@@ -53,14 +53,14 @@ impl<'r> Review<'r> {
 
     /// The object before an UPDATE.
     #[must_use]
-    pub fn updates_from(&self) -> Option<&'r Document> {
+    pub fn old_of_update(&self) -> Option<&'r Document> {
         self.old.filter(|_| self.operation() == Operation::Update)
     }
 
-    /// Whether the request is not an UPDATE of an object.
+    /// Whether the request is an UPDATE of an object.
     #[must_use]
-    pub fn creates(&self) -> bool {
-        self.updates_from().is_none()
+    pub fn is_update(&self) -> bool {
+        self.old_of_update().is_some()
     }
 
     /// The object before an UPDATE, if findings about what did not change are left out. The setting
@@ -71,11 +71,11 @@ impl<'r> Review<'r> {
     /// with a finalizer, and controllers continue to read it. But the user must be able to remove
     /// the finalizer.
     #[must_use]
-    pub fn spares(&self) -> Option<&'r Document> {
+    pub fn ratchet_base(&self) -> Option<&'r Document> {
         let object = self.object?;
         // The setting first: each look-up in a document costs time, and the setting is nearly
         // always on.
-        self.updates_from().filter(|_| {
+        self.old_of_update().filter(|_| {
             self.settings.boolean("/ratcheting").unwrap_or(true) || is_terminating(object)
         })
     }
@@ -87,7 +87,7 @@ impl<'r> Review<'r> {
     #[track_caller]
     pub fn touches(&self, object: &Document, pointer: &str, shape: &Shape) -> bool {
         // No closure: an error has the place of the caller.
-        match self.spares() {
+        match self.ratchet_base() {
             Some(old) => !shape.equal(object, old, pointer),
             None => true,
         }
@@ -97,7 +97,7 @@ impl<'r> Review<'r> {
     #[must_use]
     #[track_caller]
     pub fn touches_json(&self, object: &Document, pointer: &str) -> bool {
-        match self.spares() {
+        match self.ratchet_base() {
             Some(old) => !object.equal(pointer, old, pointer),
             None => true,
         }
@@ -124,14 +124,14 @@ impl<'r> Review<'r> {
     /// Whether the object is a manifest in a file: `opgate check` made the request, and not in an audit
     /// of what a cluster holds (group `opgate:audit`).
     #[must_use]
-    pub fn is_of_a_file(&self) -> bool {
+    pub fn is_from_file(&self) -> bool {
         !matches!(self.input_type(), InputType::Review | InputType::Cluster)
     }
 
     /// Whether the object is a manifest of a bundle in files: `opgate check` sends those as a member of the
     /// group `opgate:bundle`.
     #[must_use]
-    pub fn is_in_bundle(&self) -> bool {
+    pub fn is_from_bundle(&self) -> bool {
         self.input_type() == InputType::Bundle
     }
 
@@ -139,7 +139,7 @@ impl<'r> Review<'r> {
     /// `opgate check` asks as a member of the group `opgate:audit`. A rule that judges the user who
     /// sent the request has nothing to judge.
     #[must_use]
-    pub fn is_stored(&self) -> bool {
+    pub fn is_audit(&self) -> bool {
         self.input_type() == InputType::Cluster
     }
 
@@ -166,7 +166,7 @@ impl<'r> Review<'r> {
 
     /// Whether OLM sent the request, or may have written an object of which nobody knows who did.
     #[must_use]
-    pub fn is_olms(&self) -> bool {
-        self.identities().is_olm(self.request) || self.is_stored()
+    pub fn may_be_olm(&self) -> bool {
+        self.identities().is_olm(self.request) || self.is_audit()
     }
 }

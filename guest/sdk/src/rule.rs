@@ -7,13 +7,15 @@ use crate::{ClusterRead, Level, Operation, Setting};
 pub struct Rule {
     /// Unique in the policy: `OPG-25`.
     pub id: &'static str,
-    /// What must hold, in one sentence.
+    /// Name beside the id, in kebab case: `one-operator-group-per-namespace`; empty for none.
+    pub name: &'static str,
+    /// The requirement, in one sentence.
     pub title: &'static str,
     /// The level of the rule if it is on and no level is configured.
     pub level: Level,
     /// For a rule that is off by default: the settings (JSON pointers) that turn it on. If the list
     /// is empty, only a configured level does.
-    pub off_until: Option<&'static [&'static str]>,
+    pub enabled_by: Option<&'static [&'static str]>,
     /// Settings (JSON pointers) that make a rule deny that warns by default. They do so if their
     /// value is `true` or `deny`.
     pub denies_with: &'static [&'static str],
@@ -26,12 +28,12 @@ pub struct Rule {
     pub reads: &'static [&'static ClusterRead],
     /// Whether it looks at custom resources of any kind, with [`sample`](crate::sample()).
     pub samples: bool,
-    /// Whether the setting `exempt` applies to it.
-    pub exempts: bool,
+    /// Whether the setting `exempt` does not apply to it.
+    pub no_exemptions: bool,
     /// Whether it can be skipped for another reason than a missing cluster.
     pub may_skip: bool,
-    /// Where the rule is documented.
-    pub source: &'static str,
+    /// Where the requirement is documented.
+    pub sources: &'static [&'static str],
     /// The documentation, Markdown. A component has it in a section of its own, not in its memory.
     #[cfg(not(target_arch = "wasm32"))]
     pub docs: &'static str,
@@ -57,14 +59,14 @@ pub enum InputType {
 /// Names by pattern: one of `include` fits, or `include` is empty, and none of `exclude` fits. `*` in a
 /// pattern stands for any characters, also for none.
 #[derive(Debug, Clone, Copy)]
-pub struct Names {
+pub struct NamePatterns {
     /// Patterns of which one must fit; empty for all names.
     pub include: &'static [&'static str],
     /// Patterns of which none may fit.
     pub exclude: &'static [&'static str],
 }
 
-impl Names {
+impl NamePatterns {
     /// All names.
     pub const ALL: Self = Self { include: &[], exclude: &[] };
 }
@@ -84,10 +86,10 @@ pub struct Target {
     pub namespace: Option<Setting>,
     /// Only in namespaces with these names. A Namespace is in itself; other cluster-scoped objects match
     /// whatever it says.
-    pub namespaces: Names,
+    pub namespaces: NamePatterns,
     /// Only objects with these names. An object whose name the API server has yet to generate matches
     /// whatever it says.
-    pub names: Names,
+    pub names: NamePatterns,
     /// Whether the API server may admit these requests while the webhook is unavailable, unless the
     /// configuration sets one of their rules to deny: the policy only warns about them, or
     /// evaluates their content again before it has an effect.
@@ -99,7 +101,7 @@ pub struct Target {
     /// Label selector (JSON) of the namespaces in which these requests matter. API servers evaluate it;
     /// for files and replays the host does, where it knows the labels of a namespace. If it is empty,
     /// all.
-    pub namespace_labels: &'static str,
+    pub namespace_selector: &'static str,
     /// Settings (JSON pointers) for requests that a rule evaluates only if asked to: unless one of
     /// them is present and not `false`, the policy does not see these requests. If the list is empty,
     /// no setting is needed.
@@ -114,21 +116,21 @@ impl Target {
         resources: &[],
         kind: "",
         namespace: None,
-        namespaces: Names::ALL,
-        names: Names::ALL,
+        namespaces: NamePatterns::ALL,
+        names: NamePatterns::ALL,
         advisory: false,
         conditions: &[],
-        namespace_labels: "",
+        namespace_selector: "",
         enabled_by: &[],
     };
 
     /// A kind of document that opgate makes from files, in the group `opgate.dev`.
     #[must_use]
-    pub const fn of_files(kind: &'static str, resources: &'static [&'static str]) -> Self {
+    pub const fn for_files(kind: &'static str, resources: &'static [&'static str]) -> Self {
         Self { groups: &[FILES], versions: &["v1alpha1"], resources, kind, ..Self::EMPTY }
     }
 
-    pub(crate) fn is_of_a_file(&self) -> bool {
+    pub(crate) fn is_from_file(&self) -> bool {
         self.groups == [FILES]
     }
 }
@@ -140,28 +142,29 @@ pub(crate) const FILES: &str = "opgate.dev";
 /// the ID: `OPG_25` is `OPG-25`.
 ///
 /// The first line of the documentation is the title, one sentence without a full stop. After it
-/// come the complete condition, and the sections `# Why`, `# Repair`, `# Accepted` and `#
+/// come the complete condition, and the sections `# Why`, `# Remediation`, `# Accepted` and `#
 /// Rejected`.
 ///
-/// These members can follow `on`, in this order: `reads: [READ, …]`, the objects of the cluster
-/// that the rule needs; `samples: true` if it looks at custom resources of any kind; `off_until: ["/pointer", …]` for a rule that is off by default;
+/// `name: "kebab-case"` can precede `on`. These members can follow it, in this order: `reads: [READ, …]`, the objects of the cluster
+/// that the rule needs; `samples: true` if it looks at custom resources of any kind; `enabled_by: ["/pointer", …]` for a rule that is off by default;
 /// `denies_with: ["/pointer", …]`; `denies_in: [Bundle, …]` ([`InputType`]) for a rule that denies in these
-/// input types and warns in others; `exempt: never` for a rule without exemptions; `may_skip: true`.
+/// input types and warns in others; `no_exemptions: true` for a rule without exemptions; `may_skip: true`.
 #[macro_export]
 macro_rules! rule {
     (
         #[doc = $title:literal]
         $(#[doc = $doc:literal])*
         $visibility:vis $name:ident: $level:ident {
+            $(name: $rule_name:literal,)?
             on: [$($target:path: $($operation:ident)|+),+ $(,)?],
             $(reads: [$($read:path),* $(,)?],)?
             $(samples: $samples:literal,)?
-            $(off_until: [$($off:literal),* $(,)?],)?
+            $(enabled_by: [$($off:literal),* $(,)?],)?
             $(denies_with: [$($denies:literal),* $(,)?],)?
             $(denies_in: [$($input:ident),+ $(,)?],)?
-            $(exempt: $never:ident,)?
+            $(no_exemptions: $no_exemptions:literal,)?
             $(may_skip: $skips:literal,)?
-            source: $source:literal $(,)?
+            source: [$($source:literal),+ $(,)?] $(,)?
         }
     ) => {
         #[doc = $title]
@@ -172,17 +175,18 @@ macro_rules! rule {
                     $crate::rule_id(::core::stringify!($name));
                 $crate::text_of(&ID)
             },
+            name: $crate::rule!(@name $($rule_name)?),
             title: $title.trim_ascii(),
             level: $crate::Level::$level,
-            off_until: $crate::rule!(@some $([$($off),*])?),
+            enabled_by: $crate::rule!(@some $([$($off),*])?),
             denies_with: &[$($($denies),*)?],
             denies_in: &[$($($crate::InputType::$input),+)?],
             on: &[$((&$target, &[$($crate::Operation::$operation),+])),+],
             reads: &[$($(&$read),*)?],
             samples: false $(|| $samples)?,
-            exempts: $crate::rule!(@exempts $($never)?),
+            no_exemptions: false $(|| $no_exemptions)?,
             may_skip: false $(|| $skips)?,
-            source: $source,
+            sources: &[$($source),+],
             #[cfg(not(target_arch = "wasm32"))]
             docs: ::core::concat!(
                 $($doc, "\n",)* $("\n # Level\n", $("\n * ", ::core::stringify!($input),)+ "\n")?
@@ -206,8 +210,8 @@ macro_rules! rule {
     };
     (@some) => { ::core::option::Option::None };
     (@some [$($off:literal),*]) => { ::core::option::Option::Some(&[$($off),*]) };
-    (@exempts) => { true };
-    (@exempts never) => { false };
+    (@name) => { "" };
+    (@name $name:literal) => { $name };
 }
 
 /// Lists the rules of a module as its constant `RULES`. List every rule that the module declares.

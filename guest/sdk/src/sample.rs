@@ -26,7 +26,7 @@ pub struct Sample {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SampleError {
     /// There is no cluster to query, or the rules that need it are off.
-    Absent,
+    NoCluster,
     /// The administrator has not granted to list these objects: what to grant.
     NotGranted(String),
     /// The objects cannot be listed now: the reason, one clause for people.
@@ -36,7 +36,7 @@ pub enum SampleError {
 impl fmt::Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Absent => f.write_str("the cluster's custom resources are not available"),
+            Self::NoCluster => f.write_str("the cluster's custom resources are not available"),
             Self::NotGranted(why) | Self::Unavailable(why) => f.write_str(why),
         }
     }
@@ -46,10 +46,10 @@ impl fmt::Display for SampleError {
 const NAME: usize = 4 << 10;
 
 /// Maximum number of objects, see `wit/policy.wit`.
-pub const MOST_SAMPLED: u32 = 500;
+pub const MAX_SAMPLE_OBJECTS: u32 = 500;
 
 /// The first objects of a resource, as one consistent list of the API server has them. More than
-/// [`MOST_SAMPLED`] are never in one sample.
+/// [`MAX_SAMPLE_OBJECTS`] are never in one sample.
 ///
 /// The host lists the objects when a policy asks for them: the call ends, and the host calls the
 /// policy again with the answer. So ask as early as possible, and only if the verdict depends on it.
@@ -67,14 +67,14 @@ pub fn sample(resource: &GroupVersionResource, limit: u32) -> Result<Sample, Sam
     if names.into_iter().any(|name| name.len() > NAME) {
         return Ok(Sample { objects: Vec::new(), complete: true });
     }
-    let answer = host::sample(resource, limit.clamp(1, MOST_SAMPLED));
+    let answer = host::sample(resource, limit.clamp(1, MAX_SAMPLE_OBJECTS));
     answer.map_err(|error| match error {
-        wit::ReadError::Absent(_) => SampleError::Absent,
+        wit::ReadError::NoCluster(_) => SampleError::NoCluster,
         wit::ReadError::NotGranted(why) => SampleError::NotGranted(why),
         wit::ReadError::Unavailable(why) | wit::ReadError::Invalid(why) => {
             SampleError::Unavailable(why)
         }
-        wit::ReadError::Denied(why) => panic!("{}: {why}", resource.resource),
+        wit::ReadError::NotDeclared(why) => panic!("{}: {why}", resource.resource),
     })
 }
 
@@ -84,7 +84,7 @@ impl crate::cluster::Cluster {
     #[must_use]
     pub fn refusing_samples(mut self, why: SampleError) -> Self {
         self.refusal = Some(match why {
-            SampleError::Absent => wit::ReadError::Absent(String::new()),
+            SampleError::NoCluster => wit::ReadError::NoCluster(String::new()),
             SampleError::NotGranted(why) => wit::ReadError::NotGranted(why),
             SampleError::Unavailable(why) => wit::ReadError::Unavailable(why),
         });
@@ -116,7 +116,7 @@ mod host {
         resource: &GroupVersionResource,
         limit: u32,
     ) -> Result<Sample, wit::ReadError> {
-        let wit::Sampled { objects, complete } = wit::sample(resource, limit)?;
+        let wit::SampleResult { objects, complete } = wit::sample(resource, limit)?;
         let objects = objects.into_iter().map(|handle| Document::new(handle, None)).collect();
         Ok(Sample { objects, complete })
     }
@@ -133,7 +133,7 @@ mod host {
     ) -> Result<Sample, wit::ReadError> {
         CLUSTER.with_borrow(|cluster| {
             let Some(cluster) = cluster else {
-                return Err(wit::ReadError::Absent("there is no cluster".to_owned()));
+                return Err(wit::ReadError::NoCluster("there is no cluster".to_owned()));
             };
             if let Some(why) = cluster.refusal.clone() {
                 return Err(why);

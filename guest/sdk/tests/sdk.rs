@@ -92,7 +92,7 @@ fn an_update_is_judged_by_what_it_changes() {
     let (none, lax) = (document("{}"), document(r#"{"ratcheting":false}"#));
     let update = Request::from(Parts { operation: Operation::Update, ..Parts::default() });
     let create = Request::from(Parts::default());
-    for (request, object, settings, spares) in [
+    for (request, object, settings, ratchet_base) in [
         (&update, &object, &none, true),
         (&update, &object, &lax, false),
         // Whatever the setting, what is on its way out can go.
@@ -100,9 +100,9 @@ fn an_update_is_judged_by_what_it_changes() {
         (&create, &leaving, &none, false),
     ] {
         let review = Review { request, object: Some(object), old: Some(object), settings };
-        assert_eq!(review.spares().is_some(), spares);
-        assert_eq!(review.touches(object, "/a", &Shape::Scalar), !spares);
-        assert_eq!(review.touches_json(object, ""), !spares);
+        assert_eq!(review.ratchet_base().is_some(), ratchet_base);
+        assert_eq!(review.touches(object, "/a", &Shape::Scalar), !ratchet_base);
+        assert_eq!(review.touches_json(object, ""), !ratchet_base);
     }
 }
 
@@ -170,7 +170,7 @@ fn a_sample_has_all_objects_of_the_resource_in_any_version() {
         let found = cluster(&objects).during(|| ask(group, limit)).unwrap();
         assert_eq!(found, (names.to_owned(), complete), "{group} {limit}");
     }
-    assert_eq!(ask("example.com", 1), Err(SampleError::Absent));
+    assert_eq!(ask("example.com", 1), Err(SampleError::NoCluster));
     let refused = SampleError::NotGranted("grant list".to_owned());
     let cluster = cluster(&objects).refusing_samples(refused.clone());
     assert_eq!(cluster.during(|| ask("example.com", 1)), Err(refused));

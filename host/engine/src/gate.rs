@@ -51,7 +51,7 @@ pub(crate) fn is_large(component: &[u8]) -> bool {
 const PAGE: usize = 64 << 10;
 
 /// Version of the WIT package that this host supports.
-pub const VERSION: &str = "0.5.0";
+pub const VERSION: &str = "0.6.0";
 const PACKAGE: &str = "opgate:policy/";
 const INTERFACES: [&str; 5] = ["types", "request", "document", "log", "cluster"];
 const EXPORTS: [&str; 3] = ["describe", "validate-settings", "validate"];

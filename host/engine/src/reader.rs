@@ -60,7 +60,7 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         limit: usize,
     ) -> Result<Result<Sample, ReadError>, NotCurrent> {
         let _ = (resource, limit);
-        Ok(Err(ReadError::Absent("there is no cluster to ask".to_owned())))
+        Ok(Err(ReadError::NoCluster("there is no cluster to ask".to_owned())))
     }
 }
 
@@ -119,9 +119,9 @@ pub enum NotCurrent {
 #[derive(Debug)]
 pub enum ReadError {
     /// There is no cluster to query.
-    Absent(String),
+    NoCluster(String),
     /// It is not declared.
-    Denied(String),
+    NotDeclared(String),
     /// The query is invalid.
     Invalid(String),
     /// The administrator has not granted it.

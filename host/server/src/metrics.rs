@@ -377,7 +377,11 @@ impl Metrics {
         let up = Family::<Named, Gauge>::default();
         registry.register("policy_up", "Whether a configured policy serves", up.clone());
         let faults = Series::<Class>::default();
-        registry.register("policy_errors", "Policy evaluations that ended in a policy error", faults.family());
+        registry.register(
+            "policy_errors",
+            "Policy evaluations that ended in a policy error",
+            faults.family(),
+        );
         let violations = Series::<Broken>::default();
         registry.register("violations", "Rules broken, by what that did", violations.family());
         let dropped = Series::<Left>::default();

@@ -96,7 +96,7 @@ pub fn value_in_any_place_has_a_verdict(
             }
             let found = verdict(policy, &case).violations;
             prop_assert!(found.iter().all(|violation| known.contains(violation.rule.as_str())));
-            prop_assert!(found.len() <= Report::ROOM);
+            prop_assert!(found.len() <= Report::MAX_VIOLATIONS);
             Ok(())
         });
     judged.unwrap_or_else(|failure| panic!("{}: {failure}", policy.name));

@@ -215,7 +215,7 @@ fn is_written(text: &str) -> bool {
 
 /// Where a rule is decided in part only, before the other headings.
 const GAP: &str = "# Gap";
-const HEADINGS: [&str; 4] = ["# Why", "# Repair", "# Accepted", "# Rejected"];
+const HEADINGS: [&str; 4] = ["# Why", "# Remediation", "# Accepted", "# Rejected"];
 
 /// Every `rule!` in the sources is among the rules, and says what the page of a rule says.
 pub fn rules_are_documented(policy: &Policy, folder: &str) {
@@ -236,7 +236,8 @@ pub fn rules_are_documented(policy: &Policy, folder: &str) {
         assert!(ids.insert(rule.id), "{} is there twice", rule.id);
         let title = rule.title;
         assert!(is_written(title) && !title.ends_with('.'), "{}: the title is {title:?}", rule.id);
-        assert!(is_written(rule.source), "{} has no source", rule.id);
+        assert!(!rule.sources.is_empty(), "{} has no source", rule.id);
+        assert!(rule.sources.iter().all(|source| is_written(source)), "{}", rule.id);
         let mut rest = rule.docs;
         let mut what = "what must hold";
         for heading in HEADINGS {

@@ -43,12 +43,12 @@ impl Hostile for Asks {
         };
         let query = || cluster::Query {
             namespace: None,
-            labels: Some("x".repeat(number("/labels"))),
+            label_selector: Some("x".repeat(number("/labels"))),
             matches: vec![
                 cluster::IndexMatch {
                     index: "i".into(),
                     values: vec![String::new(); number("/values")],
-                    absent: false,
+                    include_missing: false,
                 };
                 number("/conditions")
             ],

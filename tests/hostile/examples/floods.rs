@@ -1,7 +1,7 @@
 //! Answers more than a verdict may hold.
 
 use opgate_hostile::{Hostile, deny, verdict};
-use opgate_sdk::bindings::opgate::policy::types::Skipped;
+use opgate_sdk::bindings::opgate::policy::types::SkippedRule;
 use opgate_sdk::{Document, Verdict};
 
 /// The policy.
@@ -19,7 +19,7 @@ impl Hostile for Floods {
         for _ in 0..number("/number") {
             deny(&mut verdict, "EVIL-1", "spec", "x".repeat(number("/length")));
         }
-        let skipped = Skipped { rule: "EVIL-1".into(), reason: "x".repeat(number("/length")) };
+        let skipped = SkippedRule { rule: "EVIL-1".into(), reason: "x".repeat(number("/length")) };
         verdict.skipped = vec![skipped; number("/skipped")];
         verdict
     }

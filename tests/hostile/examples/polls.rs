@@ -51,7 +51,7 @@ impl Hostile for Polls {
             },
             fields: read.fields.iter().map(|&field| field.to_owned()).collect(),
             keys: Vec::new(),
-            labels: String::new(),
+            label_selector: String::new(),
             namespace: None,
             indexes: Vec::new(),
             enabled_by: Vec::new(),

@@ -20,7 +20,7 @@ impl Hostile for Reads {
         };
         let query = cluster::Query {
             namespace: None,
-            labels: None,
+            label_selector: None,
             matches: Vec::new(),
             after: None,
             limit: 0,

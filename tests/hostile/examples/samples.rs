@@ -32,7 +32,7 @@ impl Hostile for Samples {
             },
             fields: texts(SECRETS.fields),
             keys: texts(SECRETS.keys),
-            labels: String::new(),
+            label_selector: String::new(),
             namespace: SECRETS.namespace.map(Into::into),
             indexes: Vec::new(),
             rules: Vec::new(),
@@ -47,7 +47,7 @@ impl Hostile for Samples {
         let of_secrets: Vec<_> = of_secrets.collect();
         types::Descriptor {
             reads: vec![secrets],
-            samples: vec!["EVIL-1".into()],
+            sampling_rules: vec!["EVIL-1".into()],
             matches: of_bundles.into_iter().chain(of_secrets).collect(),
             ..descriptor()
         }

@@ -95,13 +95,13 @@ pub fn descriptor() -> Descriptor {
             names: everything(),
             rules: Vec::new(),
             advisory: false,
-            conditions: Vec::new(),
-            namespace_labels: String::new(),
+            match_conditions: Vec::new(),
+            namespace_selector: String::new(),
             enabled_by: Vec::new(),
             route: 0,
         }],
         reads: Vec::new(),
-        samples: Vec::new(),
+        sampling_rules: Vec::new(),
         settings_schema: r#"{"type": "object"}"#.into(),
     }
 }
@@ -122,7 +122,8 @@ pub fn rule(id: &str, default_level: DefaultLevel) -> Rule {
         enabled_by: Vec::new(),
         kinds: vec!["Bundle".into()],
         operations: vec![Operation::Create, Operation::Update],
-        source: "tests".into(),
+        name: String::new(),
+        sources: vec!["tests".into()],
     }
 }
 
@@ -146,7 +147,13 @@ pub fn add(
     message: impl Into<String>,
 ) {
     let (rule, field, message) = (rule.into(), field.into(), message.into());
-    verdict.violations.push(Violation { rule, level, field, message, about: Vec::new() });
+    verdict.violations.push(Violation {
+        rule,
+        level,
+        field,
+        message,
+        logical_location: Vec::new(),
+    });
 }
 
 /// Adds a violation that denies.

@@ -3,7 +3,7 @@
 //! A line inside a function goes alone, if its brackets are closed on it, or together with all lines up
 //! to the one that closes them: `if … {` goes with its block. Lines that only close something, or
 //! that continue (`} else {`), are no mutations. Tests, declarations of rules, tables and comments are
-//! not looked at, nor is an early end where a rule is off: it spares work, and changes nothing.
+//! not looked at, nor is an early end where a rule is off: it ratchet_base work, and changes nothing.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! Users who can write BundleDeployments.
+//! The users with permission to write BundleDeployments.
 
 use opgate_sdk::identities::is_collector;
 use opgate_sdk::{Operation, Report, Review, rule, rules};
@@ -30,7 +30,7 @@ rule! {
     /// A BundleDeployment installs and removes objects in the whole cluster. OpenShift 4.12,
     /// Operators, *BundleDeployment*, warns to grant access to this API only to users who need it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the object as a configured user or as a member of a configured group, or add the user,
     /// a group or the service account of your controller to the settings. `opgate check` writes as
@@ -51,10 +51,11 @@ rule! {
     ///
     /// `message: BundleDeployment access is restricted: dev is not allowed to create`
     RPK_24: Deny {
+        name: "restricted-bundle-deployment-writers",
         on: [DEPLOYMENT: Create | Update | Delete],
-        off_until: ["/rukpak/allowedUsers", "/rukpak/allowedGroups"],
-        exempt: never,
-        source: "OCP 4.12 L1242; OCP 4.15 L1084, L20041",
+        enabled_by: ["/rukpak/allowedUsers", "/rukpak/allowedGroups"],
+        no_exemptions: true,
+        source: ["OCP 4.12 L1242", "OCP 4.15 L1084, L20041"],
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let settings = review.settings;
     let (users, groups) = ("/rukpak/allowedUsers", "/rukpak/allowedGroups");
     // A configured level alone does not define the allowed users.
-    if review.is_stored() || !settings.has(users) && !settings.has(groups) {
+    if review.is_audit() || !settings.has(users) && !settings.has(groups) {
         return;
     }
     let user = review.request.user();

@@ -42,7 +42,7 @@ rule! {
     /// the content of the Bundle as created, and its webhook rejects changes; see OpenShift 4.12,
     /// Operators, *Bundle immutability*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create another Bundle with the new content. To replace the content over time, change the
     /// template of a BundleDeployment: it pivots to a new Bundle.
@@ -69,15 +69,16 @@ rule! {
     ///
     /// `message: bundle.spec is immutable`
     RPK_01: Deny {
+        name: "immutable-bundle-spec",
         on: [BUNDLE: Update],
-        exempt: never,
-        source: "OCP 4.12 L1099-1152, L1246; OCP 4.15 L971-1034, L19926-19988; OKD L387-419; rukpak v0.16.0 internal/webhook/bundle.go",
+        no_exemptions: true,
+        source: ["OCP 4.12 L1099-1152, L1246", "OCP 4.15 L971-1034, L19926-19988", "OKD L387-419", "rukpak v0.16.0 internal/webhook/bundle.go"],
     }
 }
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
-    let same = review.updates_from().map(|old| SPEC.equal(object, old, "/spec"));
+    let same = review.old_of_update().map(|old| SPEC.equal(object, old, "/spec"));
     if same == Some(false) {
         report.add(&RPK_01, "spec", IMMUTABLE);
         if report.denies(&RPK_01) {
@@ -86,7 +87,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         }
     }
     let (source_counts, class_counts) = if same == Some(true) {
-        let again = review.spares().is_none();
+        let again = review.ratchet_base().is_none();
         (again, again)
     } else {
         let source = review.touches(object, SOURCE, &source::SHAPE);
@@ -143,7 +144,7 @@ rule! {
     /// no source of that type, and the spec of the Bundle cannot be corrected. OpenShift 4.12,
     /// Operators, *Bundle* and *Bundle immutability*, show matching types and sources.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `spec.source.type` to the key in `spec.source` that has the content.
     ///
@@ -163,8 +164,9 @@ rule! {
     ///
     /// `message: spec.source.type "Image" does not match the configured source key "image"`
     RPK_18: Warn {
+        name: "known-bundle-source-type",
         on: [BUNDLE: Create],
-        source: "OCP 4.12 L1091-1094, L1123-1128; rukpak v0.16.0 api/v1alpha1/bundle_types.go",
+        source: ["OCP 4.12 L1091-1094, L1123-1128", "rukpak v0.16.0 api/v1alpha1/bundle_types.go"],
     }
 }
 

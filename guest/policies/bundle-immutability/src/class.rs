@@ -46,7 +46,7 @@ rule! {
     /// has no content. See OpenShift 4.12, Operators, *Provisioner*, and the examples in *Bundle*
     /// and *BundleDeployment*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the field that the message names; the class is `core-rukpak-io-plain` or
     /// `core-rukpak-io-registry`, unless you use another provisioner.
@@ -73,8 +73,9 @@ rule! {
     ///
     /// `message: spec.provisionerClassName: Required value`
     RPK_12: Deny {
+        name: "provisioner-class-and-source-set",
         on: [BUNDLE: Create | Update, DEPLOYMENT: Create | Update],
-        source: "OCP 4.12 L1058, L1080, L1095, L1129, L1246-1273; OCP 4.15 L950, L1119, L20052-20071; OKD L371-375, L470-481",
+        source: ["OCP 4.12 L1058, L1080, L1095, L1129, L1246-1273", "OCP 4.15 L950, L1119, L20052-20071", "OKD L371-375, L470-481"],
     }
 }
 
@@ -106,7 +107,7 @@ rule! {
     /// has the same requirement, so the Kubernetes API server also rejects such an object. This
     /// rule also evaluates files, before you apply them to a cluster.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the exact ID of the provisioner, for example `core-rukpak-io-plain`.
     ///
@@ -127,8 +128,9 @@ rule! {
     /// `message: spec.provisionerClassName: Invalid value: "invalid/class-name":
     /// spec.provisionerClassName in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'`
     RPK_13: Deny {
+        name: "provisioner-class-name",
         on: [BUNDLE: Create | Update, DEPLOYMENT: Create | Update],
-        source: "rukpak v0.16.0 api/v1alpha1/bundle_types.go, test/e2e/api_validation_test.go",
+        source: ["rukpak v0.16.0 api/v1alpha1/bundle_types.go, test/e2e/api_validation_test.go"],
     }
 }
 
@@ -157,7 +159,7 @@ rule! {
     /// is ignored, and no error is reported. OpenShift 4.12, Operators, *Provisioner*, describes
     /// this.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the class. If another provisioner is installed, add its ID to `rukpak.provisioners`,
     /// next to the IDs that you still use.
@@ -182,8 +184,9 @@ rule! {
     /// `message: spec.provisionerClassName "core-rukpak-io-helm" is not a known provisioner; only
     /// the provisioner with that ID reconciles this object`
     RPK_16: Warn {
+        name: "known-provisioner-class",
         on: [BUNDLE: Create | Update, DEPLOYMENT: Create | Update],
-        source: "OCP 4.12 L1058-1061, L1095, L1283; OCP 4.15 L1117-1119, L19897-19899, L21008-21012; OKD L365-367, L482-487",
+        source: ["OCP 4.12 L1058-1061, L1095, L1283", "OCP 4.15 L1117-1119, L19897-19899, L21008-21012", "OKD L365-367, L482-487"],
     }
 }
 

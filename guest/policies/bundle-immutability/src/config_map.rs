@@ -1,7 +1,7 @@
 //! ConfigMaps of RukPak's namespace: a ConfigMap that a Bundle refers to does not change and is not
 //! deleted. After rukpak v0.16.0 internal/webhook/configmaps.go.
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Operation, Report, Review, is_terminating, rule, rules};
 
@@ -43,7 +43,7 @@ rule! {
     /// You can create a Bundle before its ConfigMaps (RPK-07). ConfigMaps that you create later
     /// must not change either. The webhook of RukPak v0.16.0 rejects such a ConfigMap.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the ConfigMap with `immutable: true`. If it is not intended for the Bundles in the
     /// message, give it another name.
@@ -71,9 +71,10 @@ rule! {
     /// The list names a Bundle once for each of its references. The list ends after about 4,096
     /// bytes.
     RPK_19: Deny {
+        name: "bundle-config-map-created-immutable",
         on: [CONFIG_MAP: Create],
         reads: [BUNDLES],
-        source: "rukpak v0.16.0 internal/webhook/configmaps.go, manifests/base/apis/webhooks/patches/namespace_selectors.yaml",
+        source: ["rukpak v0.16.0 internal/webhook/configmaps.go, manifests/base/apis/webhooks/patches/namespace_selectors.yaml"],
     }
 }
 
@@ -99,7 +100,7 @@ fn created(review: &Review<'_>, report: &mut Report<'_>) {
         }
         length < MESSAGE
     });
-    if report.answer(&[&RPK_19], "Bundles", answer).is_some() && !bundles.is_empty() {
+    if report.or_skip(&[&RPK_19], "Bundles", answer).is_some() && !bundles.is_empty() {
         let message = format!(
             "configmap {} is referenced in .spec.source.configMaps[].configMap.name by bundles [{}]; referenced configmaps must have .immutable == true",
             quote(&name),
@@ -126,7 +127,7 @@ rule! {
     /// RukPak reads the ConfigMap every time it unpacks the Bundle. After the deletion, unpacking
     /// fails. The webhook of RukPak v0.16.0 rejects the deletion.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Delete the Bundle in the message first, or the BundleDeployment that generated it. The
     /// message names one Bundle; there can be more.
@@ -148,9 +149,10 @@ rule! {
     ///
     /// `message: configmap "a" is in-use by bundle "b"`
     RPK_20: Deny {
+        name: "bundle-config-map-not-deleted",
         on: [CONFIG_MAP: Delete],
         reads: [BUNDLES],
-        source: "rukpak v0.16.0 internal/webhook/configmaps.go",
+        source: ["rukpak v0.16.0 internal/webhook/configmaps.go"],
     }
 }
 
@@ -167,7 +169,7 @@ fn deleted(review: &Review<'_>, report: &mut Report<'_>) {
         }
         user.is_none()
     });
-    report.answer(&[&RPK_20], "Bundles", answer);
+    report.or_skip(&[&RPK_20], "Bundles", answer);
     if let Some(bundle) = user {
         let message = format!("configmap {} is in-use by bundle {}", quote(&name), quote(&bundle));
         report.add(&RPK_20, "", message);
@@ -177,7 +179,7 @@ fn deleted(review: &Review<'_>, report: &mut Report<'_>) {
 /// The Bundles that refer to a ConfigMap, in byte order of their names.
 fn referring(name: &str, visit: impl FnMut(Document) -> bool) -> Result<(), ReadError> {
     let values = [name.to_owned()];
-    let matches = [Match { index: "configmap", values: &values, absent: false }];
+    let matches = [IndexMatch { index: "configmap", values: &values, include_missing: false }];
     BUNDLES.each(Query { matches: &matches, ..Query::default() }, visit)
 }
 

@@ -103,7 +103,7 @@ rule! {
     /// RukPak v0.17.0 no longer has Bundles: the BundleDeployment itself contains the source, and
     /// the webhook runs the same checks on it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the field that the message names, as RPK-02 to RPK-07 describe.
     ///
@@ -130,9 +130,10 @@ rule! {
     /// The other messages are those of RPK-02 to RPK-07, with `bundledeployment` instead of
     /// `bundle`.
     RPK_22: Deny {
+        name: "valid-bundle-deployment-source",
         on: [DEPLOYMENT: Create | Update],
         reads: [CONFIG_MAPS],
-        source: "rukpak v0.17.0 internal/webhook/bundledeployment.go",
+        source: ["rukpak v0.17.0 internal/webhook/bundledeployment.go"],
     }
 }
 
@@ -165,7 +166,7 @@ rule! {
     /// installed, and only the condition `HasValidBundle` of the BundleDeployment reports the
     /// reason. OpenShift 4.12, Operators, *BundleDeployment*, describes the embedded spec.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the field of the template that the rest of the message names, as the rule for
     /// Bundles describes.
@@ -198,9 +199,10 @@ rule! {
     /// The message of the rule for Bundles follows `rejected:`. In messages of RPK-09 to RPK-11,
     /// fields start with `spec.template.spec.source`.
     RPK_23: Warn {
+        name: "valid-bundle-deployment-template",
         on: [DEPLOYMENT: Create | Update],
         reads: [CONFIG_MAPS],
-        source: "OCP 4.12 L1109, L1246, L1258-1273; OCP 4.15 L1095-1110, L20052-20071; OKD L466-481; rukpak v0.16.0 internal/webhook/bundle.go",
+        source: ["OCP 4.12 L1109, L1246, L1258-1273", "OCP 4.15 L1095-1110, L20052-20071", "OKD L466-481", "rukpak v0.16.0 internal/webhook/bundle.go"],
     }
 }
 
@@ -235,7 +237,7 @@ rule! {
     /// The Operator Controller of OLM 1.0 installs plain bundles only from plain bundle images; see
     /// OpenShift 4.15, Operators, *Building a plain bundle image from an image source*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Build an image of the bundle, push it, and refer to it by digest with source type `image`.
     ///
@@ -254,7 +256,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same object with this source:
+    /// This object with another source:
     ///
     /// ```yaml
     /// source: {type: git, git: {repository: r, ref: {commit: 8f3b8a6}}}
@@ -263,8 +265,9 @@ rule! {
     /// `message: OLM 1.0 installs plain bundles from plain bundle images only;
     /// spec.template.spec.source.type is "git"`
     RPK_25: Warn {
+        name: "plain-bundles-from-images-only",
         on: [DEPLOYMENT: Create | Update],
-        source: "OCP 4.15 L20987-21040, L21780",
+        source: ["OCP 4.15 L20987-21040, L21780"],
     }
 }
 

@@ -5,7 +5,7 @@
 //! Bundle ───────────▶ bundle ──────┬─▶ class   the provisioner class
 //! BundleDeployment ─▶ deployment ──┤   name    how long a name may be
 //!                          │       └─▶ source  what a `spec.source` must look like ──┐
-//!                          └─▶ access  who may write                                 ▼
+//!                          └─▶ access  allowed users                                 ▼
 //! ConfigMap ────────▶ config_map ──────────────────────────────────────────────▶ reads  the cluster
 //! ```
 //!

@@ -19,7 +19,7 @@ rule! {
     /// of RukPak v0.16.0 has the same requirement, so the Kubernetes API server also rejects such
     /// an object. This rule also evaluates files, before you apply them to a cluster.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose a shorter name.
     ///
@@ -39,8 +39,9 @@ rule! {
     ///
     /// `message: metadata.name: Too long: may not be longer than 52`
     RPK_14: Deny {
+        name: "bundle-name-length",
         on: [BUNDLE: Create],
-        source: "rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go",
+        source: ["rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go"],
     }
 }
 
@@ -63,7 +64,7 @@ rule! {
     /// requirement, so the Kubernetes API server also rejects such an object. This rule also
     /// evaluates files, before you apply them to a cluster. Later versions of RukPak allow 52.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose a shorter name. If your CRD allows longer names, set
     /// `rukpak.bundleDeploymentNameMax`.
@@ -86,8 +87,9 @@ rule! {
     ///
     /// `message: metadata.name: Too long: may not be longer than 45`
     RPK_15: Deny {
+        name: "bundle-deployment-name-length",
         on: [DEPLOYMENT: Create],
-        source: "rukpak v0.16.0 manifests/base/apis/crds/patches/bundledeployment_validation.yaml, test/e2e/api_validation_test.go",
+        source: ["rukpak v0.16.0 manifests/base/apis/crds/patches/bundledeployment_validation.yaml, test/e2e/api_validation_test.go"],
     }
 }
 

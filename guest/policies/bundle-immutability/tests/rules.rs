@@ -206,7 +206,7 @@ fn rules_find_something_in_what_they_look_at_only() {
 
 #[test]
 fn an_exempt_user_still_cannot_change_a_bundle() {
-    let never: Vec<_> = POLICY.all_rules().into_iter().filter(|r| !r.exempts).collect();
+    let never: Vec<_> = POLICY.all_rules().into_iter().filter(|r| r.no_exemptions).collect();
     assert_eq!(never.iter().map(|rule| rule.id).collect::<Vec<_>>(), ["RPK-01", "RPK-24"]);
     for mut case in all_cases() {
         let mut expected = verdict(&POLICY, &case);
@@ -406,7 +406,7 @@ fn requests_that_lack_an_object_or_have_one_too_many_are_answered() {
         ),
         ("an UPDATE to nothing", Operation::Update, "Bundle", None, Some(&unsound), &[]),
         (
-            "the deletion of a Bundle that is shown as it is",
+            "the deletion of an unchanged Bundle",
             Operation::Delete,
             "Bundle",
             Some(&unsound),
@@ -414,7 +414,7 @@ fn requests_that_lack_an_object_or_have_one_too_many_are_answered() {
             &[],
         ),
         (
-            "the deletion of a deployment that is shown as it is",
+            "the deletion of an unchanged deployment",
             Operation::Delete,
             "BundleDeployment",
             Some(&odd),
@@ -573,7 +573,7 @@ fn each_of_very_many_references_is_looked_up() {
         .map(|n| ("configmaps", config_map(&format!("a{n}"), n % 3_000 == 0, std::iter::empty())))
         .collect();
     let found = cluster(&objects).during(|| created(&spec_of(&references)));
-    // Of a0, a1000, … a4000 the first and the fourth are immutable; each is referred to twice.
+    // The first and the fourth of a0, a1000, … a4000 are immutable; each has two references.
     assert_eq!(counts(&found), [("RPK-07", 2 * 3)].into());
 }
 

@@ -36,7 +36,7 @@ rule! {
     /// The Marketplace Operator reverts the change (OpenShift 4.15, Operators, *Catalog source pod
     /// scheduling*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Disable the default source in the OperatorHub `cluster`, and create your own CatalogSource
     /// with the same image.
@@ -55,16 +55,17 @@ rule! {
     /// `message: the Marketplace Operator reverts changes to spec.grpcPodConfig of default catalog
     /// source "redhat-operators"; disable it in OperatorHub cluster first`
     CAT_22: Warn {
+        name: "default-catalog-source-pods-unchanged",
         on: [CATALOG_SOURCE: Update],
         reads: [OPERATOR_HUBS],
         may_skip: true,
-        source: "OCP 4.15 L2890-2896, L5433-5452, L7176-7208; OCP 4.12 L1783, L4649",
+        source: ["OCP 4.15 L2890-2896, L5433-5452, L7176-7208", "OCP 4.12 L1783, L4649"],
     }
 }
 
 pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
     let review = source.review;
-    let Some(old) = review.updates_from() else { return };
+    let Some(old) = review.old_of_update() else { return };
     if review.namespace() != NAMESPACE || source.object.equal(CONFIG, old, CONFIG) {
         return;
     }
@@ -76,7 +77,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
         return;
     }
     let hub = OPERATOR_HUBS.get("", "cluster");
-    let Some(hub) = report.answer(&[&CAT_22], "OperatorHubs", hub) else { return };
+    let Some(hub) = report.or_skip(&[&CAT_22], "OperatorHubs", hub) else { return };
     let enabled = match &hub {
         // Without an OperatorHub, all of them are enabled.
         None => true,

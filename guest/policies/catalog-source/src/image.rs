@@ -25,7 +25,7 @@ rule! {
     /// `pkg/controller/registry/reconciler`). The kubelet cannot pull it, the pod stays in
     /// `InvalidImageName`, and the catalog provides nothing.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the reference as `podman pull` accepts it, such as
     /// `quay.io/example-org/example-catalog:v1`. Replace placeholders, and remove `https://` and
@@ -46,8 +46,9 @@ rule! {
     /// `message: spec.image: Invalid value: "not an image": not an image reference: invalid
     /// reference format`
     CAT_24: Deny {
+        name: "valid-catalog-source-image",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1661-1672; OLM pkg/controller/registry/reconciler",
+        source: ["OCP 4.12 L1661-1672", "OLM pkg/controller/registry/reconciler"],
     }
 }
 

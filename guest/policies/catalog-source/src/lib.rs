@@ -1,13 +1,13 @@
 //! Policy `catalog-source`: CatalogSources, and the Secrets with which their images are pulled.
 //!
 //! ```text
-//! CatalogSource ─▶ source ─┬─▶ types      what each type of source needs
+//! CatalogSource ─▶ source ─┬─▶ types      the fields that each type requires
 //!                          ├─▶ schema     types of fields, and the name
 //!                          ├─▶ image      the image itself
 //!                          ├─▶ template   the template of the image
 //!                          ├─▶ polling    the update strategy
-//!                          ├─▶ pod        how its pod runs ─▶ namespace, priority   of the cluster
-//!                          ├─▶ mirrors    where its image is
+//!                          ├─▶ pod        its pod ─▶ namespace, priority   of the cluster
+//!                          ├─▶ mirrors    the registry of its image
 //!                          ├─▶ secrets    its pull secrets
 //!                          └─▶ defaults   the default sources, and the OperatorHub
 //! Secret ─────────▶ registries   the registries of a pull secret

@@ -24,7 +24,7 @@ rule! {
     /// A cluster in a restricted network cannot pull from the registries of Red Hat (OpenShift
     /// 4.12, Operators, *Using Operator Lifecycle Manager on restricted networks*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Mirror the catalog, and set the image of the mirror.
     ///
@@ -45,9 +45,10 @@ rule! {
     /// `message: catalog image "registry.redhat.io/redhat/redhat-operator-index:v4.12" is not on a
     /// configured mirror registry`
     CAT_23: Deny {
+        name: "catalog-image-from-mirror-registry",
         on: [CATALOG_SOURCE: Create | Update],
-        off_until: ["/restrictedNetwork/mirrors"],
-        source: "OCP 4.12 L9802-9825",
+        enabled_by: ["/restrictedNetwork/mirrors"],
+        source: ["OCP 4.12 L9802-9825"],
     }
 }
 

@@ -27,7 +27,7 @@ rule! {
     /// The pod of such a catalog has no security context, and the level `restricted` does not admit
     /// it (OpenShift 4.12, Operators, *Configuring catalogs to run with elevated permissions*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Label the namespace with `baseline` or `privileged`, or set `securityContextConfig:
     /// restricted` if the image can run with it.
@@ -48,9 +48,10 @@ rule! {
     /// `message: catalog source runs with legacy security context but namespace "my-ns" enforces
     /// restricted; label the namespace for baseline or privileged enforcement`
     CAT_19: Warn {
+        name: "no-legacy-catalog-in-restricted-namespace",
         on: [CATALOG_SOURCE: Create | Update],
         reads: [NAMESPACES],
-        source: "OCP 4.12 L9096, L9214-9243, L9292-9294; OCP 4.15 L6592-6611",
+        source: ["OCP 4.12 L9096, L9214-9243, L9292-9294", "OCP 4.15 L6592-6611"],
     }
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
     }
     let name = source.review.namespace();
     let namespace = NAMESPACES.get("", name);
-    let Some(Some(namespace)) = report.answer(&[&CAT_19], "Namespaces", namespace) else { return };
+    let Some(Some(namespace)) = report.or_skip(&[&CAT_19], "Namespaces", namespace) else { return };
     if namespace.text_or_empty(ENFORCE) == "restricted" {
         let message = format!(
             "catalog source runs with legacy security context but namespace {} enforces restricted; label the namespace for baseline or privileged enforcement",

@@ -30,7 +30,7 @@ rule! {
     /// OpenShift documents these two values (OpenShift 4.12, Operators, *Catalog source*), and the
     /// schema of CatalogSources accepts no other value.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use `restricted` for a file-based catalog, `legacy` for a catalog in the SQLite format that
     /// an old opm built.
@@ -50,8 +50,9 @@ rule! {
     /// `message: spec.grpcPodConfig.securityContextConfig: Unsupported value: "baseline": supported
     /// values: "legacy", "restricted"`
     CAT_06: Deny {
+        name: "valid-catalog-source-security-context",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1604, L1679, L2972, L9093, L9359, L9633, L9989, L21421; OCP 4.15 L1249-1331; api crds/operators.coreos.com_catalogsources.yaml",
+        source: ["OCP 4.12 L1604, L1679, L2972, L9093, L9359, L9633, L9989, L21421", "OCP 4.15 L1249-1331", "api crds/operators.coreos.com_catalogsources.yaml"],
     }
 }
 
@@ -68,7 +69,7 @@ rule! {
     /// restricted context does not work there (OpenShift 4.12, Operators, *operator-sdk run
     /// bundle*, option `--security-context-config`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the catalog in another namespace. For a catalog of the whole cluster, use
     /// `openshift-marketplace`.
@@ -86,9 +87,10 @@ rule! {
     ///
     /// `message: the restricted security context is not compatible with the default namespace`
     CAT_18: Warn {
+        name: "no-restricted-catalog-in-default-namespace",
         on: [CATALOG_SOURCE: Create | Update],
         denies_with: ["/catalog/restrictedInDefault"],
-        source: "OCP 4.12 L24369, L24444, L24571; OCP 4.15 L18690",
+        source: ["OCP 4.12 L24369, L24444, L24571", "OCP 4.15 L18690"],
     }
 }
 
@@ -126,7 +128,7 @@ rule! {
     /// Without the field the default applies, and OpenShift announces a future default of
     /// `restricted` (OpenShift 4.12, Operators, *Catalog sources and pod security admission*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `legacy` for a catalog in the SQLite format that an old opm built, otherwise
     /// `restricted`.
@@ -146,9 +148,10 @@ rule! {
     /// `message: securityContextConfig is not set; if your catalog cannot run with restricted
     /// permissions, set it to legacy`
     CAT_07: Warn {
+        name: "catalog-source-security-context-required",
         on: [CATALOG_SOURCE: Create | Update],
-        off_until: [],
-        source: "OCP 4.12 L1679, L9103, L9217, L9264; OCP 4.15 L1249-1331",
+        enabled_by: [],
+        source: ["OCP 4.12 L1679, L9103, L9217, L9264", "OCP 4.15 L1249-1331"],
     }
 }
 
@@ -173,7 +176,7 @@ rule! {
     /// OLM creates the pod that these fields configure only for such a source (OpenShift 4.12,
     /// Operators, *Catalog source pod scheduling*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the fields, or set the image of the catalog.
     ///
@@ -192,8 +195,9 @@ rule! {
     /// `message: spec.grpcPodConfig.nodeSelector has no effect: it requires sourceType grpc with
     /// spec.image defined`
     CAT_08: Warn {
+        name: "catalog-source-pod-config-requires-image",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1684-1694, L10091, L10119, L10149, L10204; OCP 4.15 L7168, L7219, L7241, L7282",
+        source: ["OCP 4.12 L1684-1694, L10091, L10119, L10149, L10204", "OCP 4.15 L7168, L7219, L7241, L7282"],
     }
 }
 

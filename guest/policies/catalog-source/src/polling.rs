@@ -30,7 +30,7 @@ rule! {
     /// OLM polls every 15 minutes instead, and sets the reason `InvalidIntervalError` with this
     /// message (operator-framework/api `pkg/operators/v1alpha1/catalogsource_types.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write numbers with their units `h`, `m` and `s`, without spaces. Go has no unit for days.
     ///
@@ -49,8 +49,9 @@ rule! {
     /// `message: error parsing spec.updateStrategy.registryPoll.interval. Using the default value of
     /// 15m0s instead. Error: time: invalid duration ""`
     CAT_14: Warn {
+        name: "valid-catalog-source-poll-interval",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1613-1615, L1697-1699, L9344-9346, L21413-21415; OCP 4.15 L1249-1331; api pkg/operators/v1alpha1/catalogsource_types.go",
+        source: ["OCP 4.12 L1613-1615, L1697-1699, L9344-9346, L21413-21415", "OCP 4.15 L1249-1331", "api pkg/operators/v1alpha1/catalogsource_types.go"],
     }
 }
 
@@ -78,7 +79,7 @@ rule! {
     /// `pkg/operators/v1alpha1/catalogsource_types.go`): a client that lists CatalogSources with
     /// that type crashes.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove `updateStrategy`, or add `registryPoll` with an interval.
     ///
@@ -96,8 +97,9 @@ rule! {
     ///
     /// `message: spec.updateStrategy.registryPoll: Required value`
     CAT_15: Deny {
+        name: "catalog-source-registry-poll-required",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1613-1615; api pkg/operators/v1alpha1/catalogsource_types.go",
+        source: ["OCP 4.12 L1613-1615", "api pkg/operators/v1alpha1/catalogsource_types.go"],
     }
 }
 

@@ -30,7 +30,7 @@ rule! {
     /// Kubernetes rejects a pod whose priority class does not exist, and the catalog never starts
     /// (OpenShift 4.12, Operators, *Overriding the priority class name for catalog source pods*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the PriorityClass first, or use one that Kubernetes provides. An empty string gives
     /// the pod the default priority.
@@ -49,9 +49,10 @@ rule! {
     ///
     /// `message: spec.grpcPodConfig.priorityClassName: PriorityClass "nope" does not exist`
     CAT_09: Deny {
+        name: "catalog-source-priority-class-exists",
         on: [CATALOG_SOURCE: Create | Update],
         reads: [PRIORITY_CLASSES],
-        source: "OCP 4.12 L1689, L10155-10169; OCP 4.15 L7247-7256",
+        source: ["OCP 4.12 L1689, L10155-10169", "OCP 4.15 L7247-7256"],
     }
 }
 
@@ -64,7 +65,7 @@ fn exists(source: &Source<'_>, report: &mut Report<'_>) {
         return;
     }
     let found = PRIORITY_CLASSES.get("", name);
-    if let Some(None) = report.answer(&[&CAT_09], "PriorityClasses", found) {
+    if let Some(None) = report.or_skip(&[&CAT_09], "PriorityClasses", found) {
         let field = PRIORITY_CLASS.name();
         let message = format!("{field}: PriorityClass {} does not exist", quote(name));
         report.add(&CAT_09, field, message);
@@ -84,7 +85,7 @@ rule! {
     /// *Overriding the priority class name for catalog source pods*; operator-lifecycle-manager
     /// `pkg/controller/registry/reconciler/reconciler.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the annotation. It is the older way to set the priority class.
     ///
@@ -106,8 +107,9 @@ rule! {
     /// `message: annotation operatorframework.io/priorityclass takes precedence over
     /// spec.grpcPodConfig.priorityClassName`
     CAT_10: Warn {
+        name: "one-catalog-source-priority-class",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L10176-10188; OCP 4.15 L7258-7272",
+        source: ["OCP 4.12 L10176-10188", "OCP 4.15 L7258-7272"],
     }
 }
 

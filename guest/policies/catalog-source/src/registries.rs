@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::{Match, Query};
+use opgate_sdk::cluster::{IndexMatch, Query};
 use opgate_sdk::go::{base64, shortened};
 use opgate_sdk::{Document, Report, Review, rule, rules};
 use opgate_upstream::json;
@@ -45,7 +45,7 @@ rule! {
     /// you can replace the credentials of one registry without changing the others (OpenShift 4.12,
     /// Operators, *Accessing images for Operators from private registries*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create a Secret for each registry, and list all of them in `spec.secrets`.
     ///
@@ -60,9 +60,10 @@ rule! {
     /// `message: include credentials for only one registry per secret: found [quay.io
     /// registry.redhat.io]`
     CAT_21: Warn {
+        name: "single-registry-catalog-pull-secret",
         on: [SECRET: Create | Update, SECRET_IN_FILES: Create | Update],
         reads: [CATALOG_SOURCES],
-        source: "OCP 4.12 L9519-9551, L9563-9583; OCP 4.15 L6767",
+        source: ["OCP 4.12 L9519-9551, L9563-9583", "OCP 4.15 L6767"],
     }
 }
 
@@ -91,10 +92,10 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         return;
     }
     let own = [review.name(secret)];
-    let matches = [Match { index: "secret", values: &own, absent: false }];
+    let matches = [IndexMatch { index: "secret", values: &own, include_missing: false }];
     let query =
         Query { namespace: Some(review.namespace()), matches: &matches, ..Query::default() };
-    if report.answer(&[&CAT_21], "CatalogSources", CATALOG_SOURCES.any(query)) == Some(true) {
+    if report.or_skip(&[&CAT_21], "CatalogSources", CATALOG_SOURCES.any(query)) == Some(true) {
         let mut named: Vec<_> =
             hosts.iter().take(NAMED).map(|host| shortened(host, SHOWN)).collect();
         if hosts.len() > NAMED {

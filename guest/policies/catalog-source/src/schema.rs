@@ -27,7 +27,7 @@ rule! {
     /// The schema of CatalogSources rejects other types. It documents the range of the priority,
     /// but does not enforce it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the priority as a whole number without quotes, and `base64data`, `mediatype` and
     /// `catalogDir` as strings. The message names the field. Remove an icon that has only one of
@@ -47,8 +47,9 @@ rule! {
     ///
     /// `message: spec.icon.mediatype: Required value`
     CAT_16: Deny {
+        name: "valid-catalog-source-field-types",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1600, L1658, L2966, L2978-2987; OCP 4.15 L1249-1331; api crds/operators.coreos.com_catalogsources.yaml",
+        source: ["OCP 4.12 L1600, L1658, L2966, L2978-2987", "OCP 4.15 L1249-1331", "api crds/operators.coreos.com_catalogsources.yaml"],
     }
 }
 
@@ -114,7 +115,7 @@ rule! {
     /// was on the local file system, the name has slashes, and `oc create` fails with `invalid
     /// resource name` (OpenShift 4.12, Operators, *Creating a catalog from an index image*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the slashes from the name before you create the object.
     ///
@@ -132,14 +133,15 @@ rule! {
     ///
     /// `message: invalid resource name`
     CAT_17: Deny {
+        name: "no-slash-in-catalog-source-name",
         on: [CATALOG_SOURCE: Create],
-        source: "OCP 4.12 L9979; OCP 4.15 L7099",
+        source: ["OCP 4.12 L9979", "OCP 4.15 L7099"],
     }
 }
 
 fn name(source: &Source<'_>, report: &mut Report<'_>) {
     let review = source.review;
-    if review.creates() && review.name(source.object).contains('/') {
+    if !review.is_update() && review.name(source.object).contains('/') {
         report.add(&CAT_17, "metadata.name", "invalid resource name");
     }
 }

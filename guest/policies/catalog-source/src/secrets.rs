@@ -38,7 +38,7 @@ rule! {
     /// Without the Secrets, the kubelet can pull neither the catalog nor the bundles that it lists
     /// (OpenShift 4.12, Operators, *Accessing images for Operators from private registries*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the Secret: `oc create secret generic NAME -n openshift-marketplace
     /// --from-file=.dockerconfigjson=FILE --type=kubernetes.io/dockerconfigjson`.
@@ -57,10 +57,11 @@ rule! {
     ///
     /// `message: spec.secrets[0]: Secret "missing" does not exist`
     CAT_20: Warn {
+        name: "catalog-source-pull-secrets-exist",
         on: [CATALOG_SOURCE: Create | Update],
         reads: [SECRETS],
         may_skip: true,
-        source: "OCP 4.12 L9460, L9592-9628, L9682-9687; OCP 4.15 L6838-6873, L6912-6915",
+        source: ["OCP 4.12 L9460, L9592-9628, L9682-9687", "OCP 4.15 L6838-6873, L6912-6915"],
     }
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
         report.skip(&CAT_20, FIELD, &why);
         return;
     }
-    let old = review.spares();
+    let old = review.ratchet_base();
     if length > MOST || old.and_then(|old| old.length(LIST)).is_some_and(|old| old > MOST) {
         report.skip(&CAT_20, FIELD, "spec.secrets has more entries than can be evaluated");
         return;
@@ -86,7 +87,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
     for (index, name) in names(source.object).into_iter().enumerate() {
         let Some(name) = name.filter(|name| !known.contains(name)) else { continue };
         let secret = SECRETS.get(&namespace, &name);
-        let Some(secret) = report.answer(&[&CAT_20], "Secrets", secret) else { return };
+        let Some(secret) = report.or_skip(&[&CAT_20], "Secrets", secret) else { return };
         if let Some(why) = pull_secret::fault(secret.as_ref()) {
             let field = format!("{FIELD}[{index}]");
             let message = format!("{field}: Secret {} {why}", quote(&name));

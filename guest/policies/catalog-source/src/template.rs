@@ -69,7 +69,7 @@ rule! {
     /// Operators, *Image template for custom catalog sources*; operator-lifecycle-manager
     /// `pkg/controller/operators/catalogtemplate/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use the variables listed above. Templates have no variables for versions of OpenShift.
     ///
@@ -88,8 +88,9 @@ rule! {
     /// `message: annotation olm.catalogImageTemplate does not resolve to a usable pull spec:
     /// "quay.io/x/y:v{openshift_major_version}": invalid reference format`
     CAT_11: Deny {
+        name: "valid-catalog-image-template",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1794-1809, L1839-1842; OCP 4.15 L1360-1434; OLM pkg/lib/catalogsource/image_template.go",
+        source: ["OCP 4.12 L1794-1809, L1839-1842", "OCP 4.15 L1360-1434", "OLM pkg/lib/catalogsource/image_template.go"],
     }
 }
 
@@ -120,7 +121,7 @@ rule! {
     /// resolve a template (OpenShift 4.12, Operators, *Image template for custom catalog sources*).
     /// In both cases the catalog does not follow updates of the cluster.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use the variables listed above, or remove the annotation.
     ///
@@ -140,8 +141,9 @@ rule! {
     /// `message: olm.catalogImageTemplate: "quay.io/x/y:latest" has no Kubernetes version variable;
     /// use one or more of {kube_major_version}, {kube_minor_version}, {kube_patch_version}`
     CAT_12: Warn {
+        name: "catalog-image-template-uses-kube-version",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1640-1643, L1794-1809, L1839, L9334-9354; OCP 4.15 L1360-1434",
+        source: ["OCP 4.12 L1640-1643, L1794-1809, L1839, L9334-9354", "OCP 4.15 L1360-1434"],
     }
 }
 
@@ -177,7 +179,7 @@ rule! {
     /// OLM overwrites `spec.image` with the resolved template (OpenShift 4.12, Operators, *Image
     /// template for custom catalog sources*): a value that you set manually is lost.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Omit `spec.image`, unless it is the fallback for a template that cannot be resolved.
     ///
@@ -194,14 +196,15 @@ rule! {
     /// `message: spec.image is overwritten by the resolved value from the olm.catalogImageTemplate
     /// annotation`
     CAT_13: Warn {
+        name: "no-catalog-image-with-template",
         on: [CATALOG_SOURCE: Create | Update],
-        off_until: [],
-        source: "OCP 4.12 L1643, L1813, L1839-1848; OCP 4.15 L1360-1434",
+        enabled_by: [],
+        source: ["OCP 4.12 L1643, L1813, L1839-1848", "OCP 4.15 L1360-1434"],
     }
 }
 
 fn overwrites(source: &Source<'_>, report: &mut Report<'_>) {
-    if report.is_on(&CAT_13) && source.touches(&[TEMPLATE, IMAGE]) && !source.review.is_olms() {
+    if report.is_on(&CAT_13) && source.touches(&[TEMPLATE, IMAGE]) && !source.review.may_be_olm() {
         let message = "spec.image is overwritten by the resolved value from the olm.catalogImageTemplate annotation";
         report.add(&CAT_13, IMAGE.name(), message);
     }

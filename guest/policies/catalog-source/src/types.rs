@@ -31,7 +31,7 @@ rule! {
     /// OLM has no other types: it sets the reason `SpecInvalidError` and stops processing the
     /// source (operator-lifecycle-manager `pkg/controller/operators/catalog/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use `grpc` with `spec.image`, which is correct for nearly all catalogs.
     ///
@@ -49,8 +49,9 @@ rule! {
     ///
     /// `message: unknown sourcetype: git`
     CAT_01: Deny {
+        name: "valid-catalog-source-type",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1661-1672; OCP 4.15 L1249-1331; OCP 4.5 L418-424; OLM pkg/controller/operators/catalog/operator.go",
+        source: ["OCP 4.12 L1661-1672", "OCP 4.15 L1249-1331", "OCP 4.5 L418-424", "OLM pkg/controller/operators/catalog/operator.go"],
     }
 }
 
@@ -73,7 +74,7 @@ rule! {
     /// 4.12, Operators, *Image template for custom catalog sources*); therefore the rule only
     /// warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add `sourceType: grpc` for an image or an image template.
     ///
@@ -91,8 +92,9 @@ rule! {
     ///
     /// `message: spec.sourceType is not set`
     CAT_02: Warn {
+        name: "catalog-source-type-required",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1820-1834; api crds/operators.coreos.com_catalogsources.yaml",
+        source: ["OCP 4.12 L1820-1834", "api crds/operators.coreos.com_catalogsources.yaml"],
     }
 }
 
@@ -117,7 +119,7 @@ rule! {
     /// `pkg/controller/operators/catalog/operator.go`). With the annotation, OLM writes
     /// `spec.image` itself.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the image of the catalog in `spec.image`.
     ///
@@ -138,8 +140,9 @@ rule! {
     ///
     /// `message: image and address unset: at least one must be set for sourcetype: grpc`
     CAT_03: Deny {
+        name: "grpc-catalog-source-image-or-address",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1653, L1663-1672, L9362-9364; OCP 4.15 L1249-1331; OLM pkg/controller/operators/catalog/operator.go",
+        source: ["OCP 4.12 L1653, L1663-1672, L9362-9364", "OCP 4.15 L1249-1331", "OLM pkg/controller/operators/catalog/operator.go"],
     }
 }
 
@@ -155,7 +158,7 @@ rule! {
     /// update or restart it (OpenShift 4.12, Operators, *Catalog source*). Together with
     /// `spec.image`, the address has no effect.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Build an image of the catalog and set it in `spec.image`.
     ///
@@ -173,8 +176,9 @@ rule! {
     ///
     /// `message: grpc with an address field should not be used in most cases`
     CAT_05: Warn {
+        name: "no-catalog-source-address",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1669; OCP 4.15 L1249-1331; OCP 4.5 L421-422",
+        source: ["OCP 4.12 L1669", "OCP 4.15 L1249-1331", "OCP 4.5 L421-422"],
     }
 }
 
@@ -201,7 +205,7 @@ rule! {
     /// OLM has nothing to serve, and sets the reason `SpecInvalidError` (operator-lifecycle-manager
     /// `pkg/controller/operators/catalog/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `spec.configMap` to the name of a ConfigMap in the namespace of the source, or use the
     /// type `grpc` with an image.
@@ -220,8 +224,9 @@ rule! {
     ///
     /// `message: configmap name unset: must be set for sourcetype: internal`
     CAT_04: Deny {
+        name: "catalog-source-config-map-required",
         on: [CATALOG_SOURCE: Create | Update],
-        source: "OCP 4.12 L1672; OCP 4.5 L423-424; OLM pkg/controller/operators/catalog/operator.go",
+        source: ["OCP 4.12 L1672", "OCP 4.5 L423-424", "OLM pkg/controller/operators/catalog/operator.go"],
     }
 }
 

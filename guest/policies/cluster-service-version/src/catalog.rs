@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! olm.bundle ─┬─ olm.bundle.object ─▶ base64 ─▶ JSON or YAML ─┬─▶ judge::all
-//!             └─ olm.csv.metadata ──▶ an object made of it ───┘
+//!             └─ olm.csv.metadata ──▶ composed object ────────┘
 //! ```
 //!
-//! Where a bundle has the object, that counts: `olm.csv.metadata` has less. A package has thousands of
-//! bundles, and memory of a call is never given back: what is read of one package has a limit, and
-//! what is beyond it is judged when it is created in a cluster.
+//! If a bundle has the object, the rules evaluate the object, because `olm.csv.metadata` has fewer
+//! members. A package has thousands of bundles, and a call never frees memory. The amount of data
+//! read for one package is therefore limited. Objects beyond the limit are evaluated when they are
+//! created in a cluster.
 
 use opgate_sdk::bundle_objects::Objects;
 use opgate_sdk::{Document, Kind, Report, Review};
@@ -19,17 +20,17 @@ use crate::csv::{Csv, IN_METADATA, Source};
 use crate::judge;
 use crate::object::Object;
 
-/// Properties `olm.csv.metadata` that are read for one package, in bytes: those of thousands of
-/// bundles.
+/// Maximum size of the properties `olm.csv.metadata` that are read for one package, in bytes. The
+/// limit has room for thousands of bundles.
 const METADATA: u32 = 64 << 20;
-/// One object: the host passes no more than 4 MiB at once.
+/// Maximum size of one object, in bytes. The host passes at most 4 MiB at once.
 const LARGEST: u32 = 4_000_000;
 
-/// The blobs of a package in a catalog.
+/// Evaluates the blobs of a package in a catalog.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(catalog) = review.subject() else { return };
     report.explain_with(opgate_sdk::catalog::about);
-    // What was published before is no earlier state of the same object.
+    // The published version is not an earlier state of the same object.
     let review = Review { old: None, ..*review };
     let objects = Objects::default();
     let mut package = Package { catalog, review, objects, read: 0, bytes: Vec::new() };
@@ -41,13 +42,13 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The package under review, and what was read of it so far.
+/// The package under review, and the amount of data read for it.
 struct Package<'d> {
     catalog: &'d Document,
     review: Review<'d>,
     objects: Objects,
     read: u32,
-    /// For each property in its turn.
+    /// The buffer for one property at a time.
     bytes: Vec<u8>,
 }
 
@@ -125,7 +126,8 @@ fn from_yaml(text: &str) -> Option<Document> {
     Document::parse(std::str::from_utf8(&json).ok()?).ok()
 }
 
-/// Writes the members of a property `olm.csv.metadata` to where an object has them. The name is JSON.
+/// Copies the members of a property `olm.csv.metadata` to the fields of an object. The name is
+/// JSON.
 fn compose(metadata: &[u8], name: &[u8], object: &mut Vec<u8>) {
     object.clear();
     object.extend_from_slice(br#"{"metadata":{"name":"#);

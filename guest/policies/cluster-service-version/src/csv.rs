@@ -1,4 +1,4 @@
-//! The ClusterServiceVersion under evaluation, whatever it was found in.
+//! The ClusterServiceVersion under evaluation, from any source.
 //!
 //! ```text
 //! request, manifest ──────────────────▶ Source::Object ───┐
@@ -6,9 +6,9 @@
 //! olm.csv.metadata of a catalog ──────▶ Source::Metadata ─┘
 //! ```
 //!
-//! Rules look at the object and name fields of it. Where the object is a part of a catalog, the
-//! fields of findings become those of the catalog. What `olm.csv.metadata` leaves out is not known:
-//! a rule about something that is missing asks [`Csv::knows`] first.
+//! Rules evaluate the object and name fields of it. If the object is part of a catalog, the fields
+//! of violations become fields of the catalog. Members that `olm.csv.metadata` omits are unknown: a
+//! rule that reports a missing member calls [`Csv::knows`] first.
 
 use opgate_sdk::{Document, Kind, Level, Report, Review, Rule, Shape, escape};
 
@@ -17,13 +17,13 @@ use crate::object::Object;
 const ANNOTATIONS: &str = "/metadata/annotations";
 const LABELS: &str = "/metadata/labels";
 
-/// Where the ClusterServiceVersion was found.
+/// The source of the ClusterServiceVersion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// An object. The text precedes its fields: empty for that of a request, and the place of the
-    /// property in a catalog.
+    /// An object. The text is the prefix of its fields: empty for a request, and the location of
+    /// the property in a catalog.
     Object(String),
-    /// The value of a property `olm.csv.metadata`: the place of the blob, and that of the value.
+    /// The value of a property `olm.csv.metadata`, with the locations of the blob and of the value.
     Metadata {
         /// The blob of the bundle.
         blob: String,
@@ -32,8 +32,8 @@ pub(crate) enum Source {
     },
 }
 
-/// Members of `spec` that a property `olm.csv.metadata` has too, with its names for them.
-/// Its `labels` are those of the metadata, and the version is in the property `olm.package`.
+/// Members of `spec` that a property `olm.csv.metadata` also has, with their names in the property.
+/// Its `labels` are the labels of the metadata, and the version is in the property `olm.package`.
 pub(crate) const IN_METADATA: [(&str, &str); 12] = [
     ("apiservicedefinitions", "apiServiceDefinitions"),
     ("customresourcedefinitions", "crdDescriptions"),
@@ -49,18 +49,18 @@ pub(crate) const IN_METADATA: [(&str, &str); 12] = [
     ("provider", "provider"),
 ];
 
-/// A rule that a mistake breaks, and the function that makes its field and message.
+/// A rule that a mistake violates, and the function that makes the field and the message.
 pub(crate) type Broken<'t> = (&'static Rule, &'t dyn Fn() -> [String; 2]);
 
-/// A ClusterServiceVersion, and the report about it.
+/// A ClusterServiceVersion and the report of its evaluation.
 pub(crate) struct Csv<'a, 'r> {
     /// The request. Its old object is one that was evaluated before.
     pub(crate) review: &'a Review<'a>,
     /// The object.
     pub(crate) object: &'a Object<'a>,
-    /// Its name; empty where a file has none.
+    /// Its name; empty if a file has none.
     pub(crate) name: String,
-    /// What rules find.
+    /// The report of the evaluation.
     pub(crate) report: &'a mut Report<'r>,
     source: Source,
     /// Names of the annotations, in byte order.
@@ -69,8 +69,8 @@ pub(crate) struct Csv<'a, 'r> {
     labels: Vec<String>,
     /// Values that an UPDATE does not change, as pointers.
     unchanged: Vec<&'static str>,
-    /// [`Review::spares`].
-    spares: Option<&'a Document>,
+    /// [`Review::ratchet_base`].
+    ratchet_base: Option<&'a Document>,
     /// Whether the catalog itself has the property `olm.maxOpenShiftVersion`.
     has_catalog_maximum: bool,
 }
@@ -92,13 +92,13 @@ impl<'a, 'r> Csv<'a, 'r> {
             annotations: object.keys(ANNOTATIONS),
             labels: object.keys(LABELS),
             unchanged: Vec::new(),
-            spares: review.spares(),
+            ratchet_base: review.ratchet_base(),
             has_catalog_maximum: false,
         }
     }
 
-    /// Notes that the catalog has the property `olm.maxOpenShiftVersion`, of which an annotation is the
-    /// source.
+    /// Records that the catalog has the property `olm.maxOpenShiftVersion`, which is copied from an
+    /// annotation.
     pub(crate) fn set_catalog_maximum(&mut self) {
         self.has_catalog_maximum = true;
     }
@@ -108,17 +108,17 @@ impl<'a, 'r> Csv<'a, 'r> {
         self.has_catalog_maximum
     }
 
-    /// Names values that an UPDATE does not change: nobody asks again about what is in them.
+    /// Sets the values that an UPDATE does not change. Their content is not queried again.
     pub(crate) fn set_unchanged(&mut self, pointers: Vec<&'static str>) {
         self.unchanged = pointers;
     }
 
-    /// The object before an UPDATE, if findings about what did not change are left out.
-    pub(crate) fn spares(&self) -> Option<&'a Document> {
-        self.spares
+    /// The object before an UPDATE, if violations in unchanged fields are omitted.
+    pub(crate) fn ratchet_base(&self) -> Option<&'a Document> {
+        self.ratchet_base
     }
 
-    /// Whether a value is known to be in one that does not change.
+    /// Whether a value is known to be inside an unchanged one.
     pub(crate) fn is_unchanged(&self, pointer: &str) -> bool {
         let is_in = |whole: &&str| {
             pointer
@@ -128,21 +128,21 @@ impl<'a, 'r> Csv<'a, 'r> {
         self.unchanged.iter().any(is_in)
     }
 
-    /// Adds a finding about a field of the object.
+    /// Adds a violation for a field of the object.
     pub(crate) fn add(&mut self, rule: &'static Rule, field: &str, message: impl Into<String>) {
         let field = self.field(field);
         self.report.add(rule, field, message);
     }
 
-    /// Adds one violation for a mistake that breaks several rules, see [`Report::add_once`]. Each rule has
-    /// the field and message that count if the violation is the rule's.
+    /// Adds one violation for a mistake that violates several rules, see [`Report::add_once`]. The
+    /// field and the message of a rule are used if the violation is reported for that rule.
     pub(crate) fn add_once(&mut self, broken: &[Broken<'_>]) {
         let is_on = |(rule, _): &&Broken<'_>| self.report.is_on(rule);
         let denies = |(rule, _): &&Broken<'_>| self.report.denies(rule);
         let strictest = broken.iter().filter(is_on).find(denies);
         let Some((rule, texts)) = strictest.or_else(|| broken.iter().find(is_on)) else { return };
         if self.report.is_full(rule) {
-            return self.report.add_more(rule, 1);
+            return self.report.add_count(rule, 1);
         }
         let [field, message] = texts();
         let others = broken.iter().filter(|(other, _)| !std::ptr::eq(*other, *rule));
@@ -163,12 +163,12 @@ impl<'a, 'r> Csv<'a, 'r> {
         self.report.add_as(level, rule, field, message);
     }
 
-    /// Whether a rule is on. Ask before costly work.
+    /// Whether a rule is on. Call this before expensive work.
     pub(crate) fn is_on(&self, rule: &Rule) -> bool {
         self.report.is_on(rule)
     }
 
-    /// The field of the object under review that a field of the ClusterServiceVersion is.
+    /// Translates a field of the ClusterServiceVersion to a field of the object under review.
     pub(crate) fn field(&self, field: &str) -> String {
         match &self.source {
             Source::Object(place) if place.is_empty() => field.to_owned(),
@@ -189,8 +189,8 @@ impl<'a, 'r> Csv<'a, 'r> {
         }
     }
 
-    /// Whether the source says what is at `/spec/<member>`: a property of a catalog has no
-    /// deployments, and so none of them is missing.
+    /// Whether the source contains `/spec/<member>`. A property of a catalog never contains
+    /// deployments, so none of them counts as missing.
     pub(crate) fn knows(&self, member: &str) -> bool {
         match &self.source {
             Source::Object(_) => true,
@@ -201,16 +201,16 @@ impl<'a, 'r> Csv<'a, 'r> {
     /// Whether a rule must evaluate the value at the pointer, see [`Review::touches`].
     pub(crate) fn touches(&self, pointer: &str, shape: &Shape) -> bool {
         !self.is_unchanged(pointer)
-            && self.spares.is_none_or(|old| !shape.equal(self.object, old, pointer))
+            && self.ratchet_base.is_none_or(|old| !shape.equal(self.object, old, pointer))
     }
 
     /// [`Csv::touches`] for a map or any other value that is compared as JSON.
     pub(crate) fn touches_json(&self, pointer: &str) -> bool {
         !self.is_unchanged(pointer)
-            && self.spares.is_none_or(|old| !self.object.equal(pointer, old, pointer))
+            && self.ratchet_base.is_none_or(|old| !self.object.equal(pointer, old, pointer))
     }
 
-    /// Whether a rule must evaluate an annotation: it is there or was there, and differs.
+    /// Whether a rule must evaluate an annotation: it exists or existed, and differs.
     pub(crate) fn touches_annotation(&self, name: &str) -> bool {
         self.touches_json(&annotation(name))
     }
@@ -231,13 +231,14 @@ impl<'a, 'r> Csv<'a, 'r> {
     }
 
     /// The text of an annotation. In a file it can be written as a list or an object: its JSON
-    /// counts then, because documents print such annotations (MSC-20 warns). `null` is none.
+    /// counts then, because documents print such annotations (MSC-20 warns). `null` counts as no
+    /// annotation.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         if !self.has_annotation(name) {
             return None;
         }
         let pointer = annotation(name);
-        // Nearly always it is a text.
+        // Nearly always the value is a text.
         if let Some(text) = self.object.text(&pointer) {
             return Some(text);
         }

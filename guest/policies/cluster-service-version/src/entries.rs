@@ -1,13 +1,13 @@
-//! Lists of a ClusterServiceVersion, and what of them an UPDATE changes.
+//! Lists of a ClusterServiceVersion, and the entries that an UPDATE changes.
 //!
 //! ```text
 //! list of the object ─┐
-//!                     ├─▶ Changed ─▶ entries that no entry was before ─▶ rules ─▶ Findings ─▶ Csv
+//!                     ├─▶ Changed ─▶ new entries ─▶ rules ─▶ Findings ─▶ Csv
 //! list of the old one ┘
 //! ```
 //!
-//! An entry is compared by the values that a rule looks at, and not by its place: an entry that
-//! moves, because another one goes, is as old as it was.
+//! An entry is compared by the values that a rule evaluates, and not by its position. An entry that
+//! moves because another one is removed is not new.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
@@ -17,12 +17,13 @@ use opgate_sdk::{Document, Kind, Report, Row, Rows, Rule};
 use crate::csv::Csv;
 use crate::object::Lists;
 
-/// Maximum length of a list of which every rule looks at all entries.
+/// Maximum length of a list of which every rule evaluates all entries.
 const MOST: u32 = 5_000;
-/// Maximum length of a list of which rules that deny look at all entries. The smallest entry that
-/// an API server admits to one of these lists has 34 bytes: 1.5 MiB have no room for more of them.
+/// Maximum length of a list of which rules that deny evaluate all entries. The smallest entry that
+/// an API server admits to one of these lists has 34 bytes, so 1.5 MiB have no room for more of
+/// them.
 const MANY: u32 = 50_000;
-/// Entries of a longer list that rules look at.
+/// Number of entries of a longer list that rules evaluate.
 const FIRST: u32 = 1_000;
 
 /// The entries of a list, each with the values of some columns.
@@ -38,7 +39,8 @@ impl Entries {
         Self::up_to(MANY, object, pointer, columns)
     }
 
-    /// The entries of the list at the pointer, of a very long one the first, for rules that warn.
+    /// The entries of the list at the pointer, for rules that warn; of a very long list only the
+    /// first ones.
     pub(crate) fn first(object: &impl Lists, pointer: &str, columns: &[&str]) -> Self {
         Self::up_to(MOST, object, pointer, columns)
     }
@@ -75,7 +77,7 @@ impl Entries {
         self.are_most
     }
 
-    /// How often there are which values in these columns.
+    /// The number of occurrences of each combination of values in these columns.
     fn counts(&self, columns: &[usize]) -> HashMap<Vec<Value<'_>>, usize> {
         let mut counts = HashMap::new();
         for (_, row) in self.iter() {
@@ -99,12 +101,12 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// [`Entries::all`] of the list; none if an UPDATE leaves it as it is.
+    /// [`Entries::all`] of the list; none if an UPDATE does not change it.
     pub(crate) fn all(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
         Self::of(MANY, csv, pointer, columns)
     }
 
-    /// [`Entries::first`] of the list; none if an UPDATE leaves it as it is.
+    /// [`Entries::first`] of the list; none if an UPDATE does not change it.
     pub(crate) fn first(csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
         Self::of(MOST, csv, pointer, columns)
     }
@@ -112,7 +114,7 @@ impl Changed {
     fn of(most: u32, csv: &Csv<'_, '_>, pointer: &str, columns: &[&str]) -> Option<Self> {
         csv.touches_json(pointer).then(|| Self {
             now: Entries::up_to(most, csv.object, pointer, columns),
-            before: csv.spares().map(|old| Entries::up_to(most, old, pointer, columns)),
+            before: csv.ratchet_base().map(|old| Entries::up_to(most, old, pointer, columns)),
         })
     }
 
@@ -126,15 +128,15 @@ impl Changed {
         self.before.as_ref()
     }
 
-    /// Whether the entries have the values in these columns that they had before, in any order.
+    /// Whether the entries have the same values in these columns as before, in any order.
     pub(crate) fn are_as_before(&self, columns: &[usize]) -> bool {
         self.before
             .as_ref()
             .is_some_and(|before| self.now.counts(columns) == before.counts(columns))
     }
 
-    /// The entries whose values in these columns no entry had before. In a very long list an entry
-    /// is compared with the one that was in its place.
+    /// The entries whose values in these columns no entry had before. In a very long list, an entry
+    /// is compared with the old entry at the same position.
     pub(crate) fn new_by<'c>(
         &'c self,
         columns: &'c [usize],
@@ -159,7 +161,7 @@ impl Changed {
     }
 }
 
-/// A value as Go decodes it: what is missing is the zero value.
+/// A value as Go decodes it: a missing value is the zero value.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Value<'r> {
     Zero,
@@ -178,7 +180,7 @@ fn values<'r>(row: Row<'r>, columns: &[usize]) -> impl Iterator<Item = Value<'r>
     })
 }
 
-/// Adds the findings of a rule, and makes the texts of no more than a report has room for.
+/// Adds the violations of a rule. Makes only as many texts as a report has room for.
 #[derive(Debug)]
 pub(crate) struct Findings {
     rule: &'static Rule,
@@ -190,19 +192,19 @@ impl Findings {
         Self { rule, count: 0 }
     }
 
-    /// Adds a finding: its field and its message.
+    /// Adds a violation: its field and its message.
     pub(crate) fn add(&mut self, csv: &mut Csv<'_, '_>, finding: impl FnOnce() -> [String; 2]) {
         if self.is_full() {
-            return csv.report.add_more(self.rule, 1);
+            return csv.report.add_count(self.rule, 1);
         }
         self.count = self.count.saturating_add(1);
         let [field, message] = finding();
         csv.add(self.rule, &field, message);
     }
 
-    /// Whether the report has no room for more.
+    /// Whether the report has no room for more violations.
     pub(crate) fn is_full(&self) -> bool {
-        self.count >= Report::ROOM
+        self.count >= Report::MAX_VIOLATIONS
     }
 }
 
@@ -226,7 +228,7 @@ mod tests {
             (r#"[{"name":"b"},{"name":"a"}]"#, r#"[{"name":"a"}]"#, vec![0]),
             // Another column.
             (r#"[{"name":"a","kind":"B"}]"#, r#"[{"name":"a","kind":"A"}]"#, vec![]),
-            // What Go adds.
+            // Values that Go adds.
             (r#"[{"name":"","ready":false}]"#, "[{}]", vec![]),
             (r#"[{"name":null,"ready":true}]"#, "[{}]", vec![0]),
             (r#"[{"name":"true"}]"#, r#"[{"name":true}]"#, vec![0]),

@@ -1,4 +1,4 @@
-//! What only the files of a bundle show. The manifest is a request of its own ([`crate::judge`]).
+//! Checks that need the files of a bundle. The manifest is a separate request ([`crate::judge`]).
 
 use opgate_sdk::{Document, Kind, Report, Review, Row, Rows};
 
@@ -36,7 +36,7 @@ pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
         conversion::in_bundle(&mut csv, &preserving);
     }
     properties(folder, &files, report);
-    // What is meant to be one may have no kind.
+    // A manifest that is meant to be a ClusterServiceVersion can lack its kind.
     for (object, place, file) in manifests(header::KIND).chain(manifests("")) {
         for (member, message) in header::missing(&object, file.text_or_empty(0)) {
             report.add(&CSV_27, format!("{place}.{member}"), message);

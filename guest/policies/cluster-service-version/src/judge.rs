@@ -1,4 +1,4 @@
-//! ClusterServiceVersions as objects: those of requests and of manifests.
+//! ClusterServiceVersions as objects, in requests and in manifests.
 
 use opgate_sdk::copies::{Comparison, Marks};
 use opgate_sdk::{Report, Review, Shape};
@@ -35,7 +35,7 @@ static COPIES: Comparison = Comparison {
     more: &["/spec", "/metadata/annotations", "/metadata/labels"],
 };
 
-/// What rules look at. An UPDATE that changes nothing of it is not evaluated.
+/// The fields that rules evaluate. An UPDATE that changes none of them is not evaluated.
 const EVALUATED: [&str; 3] = ["/spec", "/metadata/annotations", "/metadata/labels"];
 
 pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
@@ -58,7 +58,7 @@ pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
     neighbours::judge(&mut csv);
 }
 
-/// The rules about what a ClusterServiceVersion itself says.
+/// Evaluates the rules for the ClusterServiceVersion itself.
 pub(crate) fn all(csv: &mut Csv<'_, '_>) {
     about::judge(csv);
     install::judge(csv);

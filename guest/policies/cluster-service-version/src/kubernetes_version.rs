@@ -5,14 +5,14 @@ pub(crate) fn is_read_by_olm(version: &str) -> bool {
     Version::parse(without_v(version)).is_some()
 }
 
-/// A version without the `v` before it, which OLM takes away.
+/// A version without the `v` before it, which OLM removes.
 pub(crate) fn without_v(text: &str) -> &str {
     text.strip_prefix('v').unwrap_or(text)
 }
 
-/// A version as `coreos/go-semver` reads it: with leading zeroes, and any identifiers. The minimum
-/// may be a pre-release. That never matters: it is less than the same version without, which is all
-/// that a server has.
+/// A version in the syntax of `coreos/go-semver`: with leading zeroes, and any identifiers. The
+/// minimum may be a pre-release. This has no effect: a pre-release is less than the version without
+/// it, and servers have versions without it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Version<'v> {
     /// Major, minor and patch.
@@ -22,7 +22,7 @@ pub(crate) struct Version<'v> {
 }
 
 impl<'v> Version<'v> {
-    /// The version that a text is, if it is one.
+    /// Parses a version.
     pub(crate) fn parse(text: &'v str) -> Option<Self> {
         let (version, build) = text.split_at(text.find('+').unwrap_or(text.len()));
         let (version, pre) = version.split_once('-').unwrap_or((version, ""));

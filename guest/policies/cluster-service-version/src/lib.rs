@@ -1,7 +1,8 @@
-//! Policy `cluster-service-version`: what a ClusterServiceVersion says, by itself and to others.
+//! Policy `cluster-service-version`: the fields of a ClusterServiceVersion, and its relations to
+//! other objects.
 //!
 //! ```text
-//! ClusterServiceVersion ─▶ judge ─▶ Csv ─┬─ about        who it is, versions, what people read
+//! ClusterServiceVersion ─▶ judge ─▶ Csv ─┬─ about        name, versions, texts for users
 //! FileBasedCatalog ────▶ catalog ─▶ Csv ─┤─ install      modes, deployments, APIs
 //! RegistryBundle ────────▶ files         ├─ annotations  examples, templates, features
 //!                                        ├─ images       digests, architectures, probes
@@ -10,7 +11,7 @@
 //! ClusterVersion ────────▶ neighbours
 //! ```
 //!
-//! The texts are upstream's, byte for byte.
+//! The messages equal upstream's, byte for byte.
 
 mod about;
 mod annotations;
@@ -32,7 +33,7 @@ use targets::{CATALOG, CLUSTER_VERSION, CSV, REGISTRY_BUNDLE};
 
 opgate_sdk::policy! {
     name: "cluster-service-version",
-    title: "ClusterServiceVersions say what OLM, the console and the catalogs need to know",
+    title: "ClusterServiceVersions are valid and complete for OLM, the console and the catalogs",
     rules: [
         about::names::RULES,
         about::versions::RULES,

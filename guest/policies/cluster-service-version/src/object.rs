@@ -1,18 +1,18 @@
-//! The object, with what most rules look at read at once.
+//! The object, with the values that most rules evaluate read in one call.
 //!
 //! ```text
 //! Document ── fields, one call of the host ──▶ Object ─▶ kind, text, length of a pointer in KNOWN
-//!     └───────────────────────────────────────────└────▶ everything else
+//!     └───────────────────────────────────────────└────▶ all other values
 //! ```
 //!
-//! A call of the host costs 0.3 µs, and the rules ask for these values more than a hundred times.
+//! A call of the host costs 0.3 µs, and the rules read these values more than a hundred times.
 
 use std::ops::Deref;
 
 use opgate_sdk::{Document, Kind, Row, Rows};
 
-/// Values that nearly every ClusterServiceVersion is asked for, in byte order. None of them is a long
-/// text, because each is copied: description and icon are not here.
+/// Values that rules read in nearly every ClusterServiceVersion, in byte order. None of them is a
+/// long text, because each is copied: description and icon are not here.
 const KNOWN: [&str; 29] = [
     "/metadata/name",
     "/spec/apiservicedefinitions/owned",
@@ -45,8 +45,8 @@ const KNOWN: [&str; 29] = [
     "/status/reason",
 ];
 
-/// An object under evaluation. What [`KNOWN`] names is answered from what was read at once, and
-/// everything else by the document.
+/// An object under evaluation. The values in [`KNOWN`] come from the single call, and all others
+/// from the document.
 #[derive(Debug)]
 pub(crate) struct Object<'a> {
     document: &'a Document,

@@ -1,5 +1,5 @@
-//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
-//! nothing is watched for rules that are off.
+//! The cluster objects that the policy reads. Each rule declares the reads that it needs, so a
+//! server watches nothing for rules that are off.
 
 use opgate_sdk::{ClusterRead, Index, copies};
 
@@ -35,7 +35,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
         "/status/phase",
         "/status/reason",
     ],
-    labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
+    label_selector: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     indexes: &[
         Index { name: "word", field: "/metadata/name", separator: "." },
         Index { name: "label-word", field: "/metadata/labels/#", separator: "." },

@@ -22,6 +22,6 @@ pub(crate) static CLUSTER_VERSION: Target = Target {
 };
 
 pub(crate) static REGISTRY_BUNDLE: Target =
-    Target::of_files("RegistryBundle", &["registrybundles"]);
+    Target::for_files("RegistryBundle", &["registrybundles"]);
 
-pub(crate) static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
+pub(crate) static CATALOG: Target = Target::for_files("FileBasedCatalog", &["filebasedcatalogs"]);

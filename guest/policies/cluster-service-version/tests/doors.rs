@@ -1,6 +1,7 @@
-//! One ClusterServiceVersion, four doors: an object of its own, a manifest of a bundle,
-//! `olm.bundle.object` of a catalog, and `olm.csv.metadata` of a catalog. All objects of the cases go
-//! through each. A bundle is evaluated as strictly as its author's tools do, so it can show more.
+//! One ClusterServiceVersion from four sources: a separate object, a manifest of a bundle,
+//! `olm.bundle.object` of a catalog, and `olm.csv.metadata` of a catalog. The tests evaluate all objects
+//! of the cases from each source. A bundle is evaluated as strictly as by its author's tools, so it can
+//! have more violations.
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::collections::BTreeSet;
@@ -30,7 +31,7 @@ const MEMBERS: [(&str, &str); 12] = [
     ("provider", "provider"),
 ];
 
-/// The violations of rules that catalogs match, too.
+/// The violations of rules that also match catalogs.
 fn findings(case: &Case, place: &str) -> BTreeSet<Finding> {
     let rules = POLICY.all_rules();
     let in_catalogs = |id: &str| {
@@ -38,7 +39,7 @@ fn findings(case: &Case, place: &str) -> BTreeSet<Finding> {
         rule.on.iter().any(|(target, _)| target.kind == "FileBasedCatalog")
     };
     let found = verdict(&POLICY, case).violations.into_iter();
-    // An API server requires it; those who read a catalog take it for false.
+    // An API server requires the member; tools that read a catalog use false if it is missing.
     let is_decoded = |message: &str| message.ends_with(".supported: Required value");
     let found = found.filter(|found| in_catalogs(&found.rule) && !is_decoded(&found.message));
     found
@@ -55,14 +56,14 @@ fn denials(case: &Case) -> BTreeSet<String> {
     found.filter(|found| found.level == Level::Deny).map(|found| found.rule).collect()
 }
 
-/// The case with another user and other groups: those say what the object is of.
+/// The case with another user and other groups, which identify the source of the object.
 fn sent_by(case: &Case, user: &str, groups: &[&str]) -> Case {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     let user = Some(user.to_owned());
     Case { request: RequestParts { user, groups, ..case.request.clone() }, ..case.clone() }
 }
 
-/// The case with a catalog of one bundle in the place of its object.
+/// The case with a catalog of one bundle instead of its object.
 fn in_catalog(case: &Case, name: &Value, property: &Value) -> Case {
     let blob = json!({"schema": "olm.bundle", "name": name, "properties": [property]});
     let catalog = json!({
@@ -74,7 +75,7 @@ fn in_catalog(case: &Case, name: &Value, property: &Value) -> Case {
     Case { object: Some(catalog), ..case.clone() }
 }
 
-/// New objects that say nothing of being copies, and are judged without a cluster.
+/// New objects that do not claim to be copies, and are evaluated without a cluster.
 fn objects() -> Vec<(Case, Value)> {
     let mut found = Vec::new();
     for case in cases(&POLICY, env!("CARGO_MANIFEST_DIR")) {

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules.
+//! Evaluates the cases of the policy's rules.
 
 use opgate_cluster_service_version::POLICY;
 

@@ -28,15 +28,15 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(csv) = review.subject() else { return };
     let marks_of = |csv: &Document| Marks::of(csv, review.namespace());
     let marks = marks_of(csv);
-    let old = review.spares().filter(|old| marks.lasted(&marks_of(old)));
+    let old = review.ratchet_base().filter(|old| marks.lasted(&marks_of(old)));
     let is_same =
         |old: &Document| marks_of(old) == marks && csv.equal(ANNOTATIONS, old, ANNOTATIONS);
     if marks.claim() {
-        if review.is_olms() {
+        if review.may_be_olm() {
             return;
         }
         if old.is_none_or(|old| !is_same(old)) {
-            report.unlisted("writes what claims to be a copy");
+            report.warn_unlisted_user("writes what claims to be a copy");
         }
     }
     let mut scan = Scan::new(review, report);
@@ -100,7 +100,7 @@ rule! {
     /// OLM's resolver reads the properties of an installed Operator from the annotation, and fails
     /// with the same error if it cannot.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write JSON of the documented structure, or remove the annotation. If requests of OLM itself
     /// are denied, add its user to `identities.olm`, or set the profile of the cluster.
@@ -124,11 +124,12 @@ rule! {
     ///
     /// message: `failed to unmarshal properties annotation: unexpected end of JSON input`
     CON_17: Deny {
+        name: "properties-annotation-json",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update,
         ],
-        source: "OLM pkg/controller/registry/resolver/projection/properties.go",
+        source: ["OLM pkg/controller/registry/resolver/projection/properties.go"],
     }
 }
 

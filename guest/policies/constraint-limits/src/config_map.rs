@@ -48,7 +48,7 @@ const NAMES: [&str; 8] = [
 /// Evaluates every file that is new.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(map) = review.subject() else { return };
-    let old = review.spares();
+    let old = review.ratchet_base();
     let scan = &mut Scan::new(review, report);
     let marked = LABELS.iter().any(|label| map.has(label))
         || map

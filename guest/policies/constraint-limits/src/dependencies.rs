@@ -50,7 +50,7 @@ rule! {
     /// with the same words. OpenShift 4.12, Operators, *Dependencies*: the information must include
     /// the name of the package.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `packageName` to the name of the package in the catalog.
     ///
@@ -72,8 +72,9 @@ rule! {
     ///
     /// message: `Package name is empty`
     CON_19: Deny {
+        name: "package-dependency-name",
         on: [REGISTRY_BUNDLE: Create | Update],
-        source: "OCP 4.12 L486, L505-514, L2692, L2711-2720; OCP 4.15 L368-401, L1927-1960; OCP 4.5 L302-305; OKD L83-86, L94-97; operator-registry pkg/registry/types.go",
+        source: ["OCP 4.12 L486, L505-514, L2692, L2711-2720", "OCP 4.15 L368-401, L1927-1960", "OCP 4.5 L302-305", "OKD L83-86, L94-97", "operator-registry pkg/registry/types.go"],
     }
 }
 
@@ -89,7 +90,7 @@ rule! {
     /// OLM selects the package by the range, and operator-registry rejects the bundle with the same
     /// words. OpenShift 4.12, Operators, *Dependencies*: the information must include the version.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write a whole version such as `0.5.2` or a range such as `>0.5.1`, in quotes.
     ///
@@ -112,8 +113,9 @@ rule! {
     /// message: `Invalid semver format version`. If `version` is missing or empty, the message is
     /// `Package version is empty`.
     CON_20: Deny {
+        name: "package-dependency-version",
         on: [REGISTRY_BUNDLE: Create | Update],
-        source: "OCP 4.12 L486, L2692, L3121, L3132; OCP 4.15 L368-401; OCP 4.5 L302-305; OKD L83-86; operator-registry pkg/registry/types.go",
+        source: ["OCP 4.12 L486, L2692, L3121, L3132", "OCP 4.15 L368-401", "OCP 4.5 L302-305", "OKD L83-86", "operator-registry pkg/registry/types.go"],
     }
 }
 
@@ -156,7 +158,7 @@ rule! {
     /// and operator-registry rejects the bundle with the same words. OpenShift 4.12, Operators,
     /// *Dependencies*, describes the type by group, version and kind.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set all three fields, as the CRD or the API service that you need has them.
     ///
@@ -179,8 +181,9 @@ rule! {
     /// message: `API Group is empty`. For the other fields the message is `API Version is empty`
     /// and `API Kind is empty`.
     CON_21: Deny {
+        name: "api-dependency-fields",
         on: [REGISTRY_BUNDLE: Create | Update],
-        source: "OCP 4.12 L490, L510-514, L2696; OCP 4.15 L368-401; OCP 4.5 L306-308; OKD L87-88, L98-102; operator-registry pkg/registry/types.go",
+        source: ["OCP 4.12 L490, L510-514, L2696", "OCP 4.15 L368-401", "OCP 4.5 L306-308", "OKD L87-88, L98-102", "operator-registry pkg/registry/types.go"],
     }
 }
 
@@ -216,7 +219,7 @@ rule! {
     /// rejects `gvk`, `package` and compound constraints. OpenShift 4.12, Operators,
     /// *Dependencies*, allows them, so the rule is off by default.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the constraint as a CEL expression, or move it from `dependencies.yaml` to
     /// `properties.yaml`.
@@ -242,9 +245,10 @@ rule! {
     /// message: `The CEL field is missing`. If `rule` is empty, the message is `The CEL expression
     /// is missing`. If it does not compile, the message begins with `Invalid CEL expression:`.
     CON_23: Deny {
+        name: "registry-constraint-cel-only",
         on: [REGISTRY_BUNDLE: Create | Update],
-        off_until: ["/bundle/dependenciesCelOnly"],
-        source: "OCP 4.12 L494, L2700; operator-registry pkg/registry/types.go",
+        enabled_by: ["/bundle/dependenciesCelOnly"],
+        source: ["OCP 4.12 L494, L2700", "operator-registry pkg/registry/types.go"],
     }
 }
 
@@ -282,7 +286,7 @@ rule! {
     /// Operators to stick to one mechanism. The rule cannot determine the intent with certainty, so
     /// it is off by default.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Keep one dependency: the package if the version matters, or the API if any provider is
     /// sufficient.
@@ -310,9 +314,10 @@ rule! {
     /// message: `olm.package and olm.gvk dependencies may be satisfied by two different Operators;
     /// Operators should stick to one mechanism or the other`
     CON_24: Warn {
+        name: "dependency-by-package-or-api",
         on: [REGISTRY_BUNDLE: Create | Update],
-        off_until: [],
-        source: "OCP 4.12 L3153-3169; OCP 4.15 L2228-2294",
+        enabled_by: [],
+        source: ["OCP 4.12 L3153-3169", "OCP 4.15 L2228-2294"],
     }
 }
 

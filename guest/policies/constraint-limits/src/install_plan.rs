@@ -21,7 +21,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let mut scan = Scan::new(review, report);
     let properties = |lookup: &Document| lookup.text(PROPERTIES).filter(|text| !text.is_empty());
     let old: BTreeSet<String> = review
-        .spares()
+        .ratchet_base()
         .into_iter()
         .flat_map(|old| old.items(LOOKUPS))
         .filter_map(|lookup| properties(&lookup))

@@ -35,7 +35,7 @@ rule! {
     /// best practices*, recommends an `olm.gvk` dependency on any API that the Operator requires,
     /// unless the bundle names a package instead.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the API to `metadata/dependencies.yaml`, with the group, version and kind from the
     /// ClusterServiceVersion.
@@ -65,8 +65,9 @@ rule! {
     /// message: `CSV requires etcdclusters.etcd.database.coreos.com but dependencies.yaml has no
     /// olm.gvk dependency for it`
     CON_25: Warn {
+        name: "required-apis-are-dependencies",
         on: [REGISTRY_BUNDLE: Create | Update],
-        source: "OCP 4.12 L3089; OCP 4.15 L2228-2294",
+        source: ["OCP 4.12 L3089", "OCP 4.15 L2228-2294"],
     }
 }
 

@@ -148,7 +148,7 @@ impl<'s, 'r> Scan<'s, 'r> {
             self.add(rule_of(check), format!("{field}{}", path(&pointer)), message);
         }
         for (check, more) in found.left_out {
-            self.report.add_more(rule_of(check), more);
+            self.report.add_count(rule_of(check), more);
         }
     }
 }

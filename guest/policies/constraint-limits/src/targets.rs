@@ -39,6 +39,6 @@ pub(crate) static CONFIG_MAP: Target = Target {
 const MARKED_OR_FILES: &str = "object != null && (has(object.metadata.labels) && ('olm.managed' in object.metadata.labels || 'olm.catalogSource' in object.metadata.labels) || has(object.metadata.annotations) && (size(object.metadata.annotations) > 64 || object.metadata.annotations.exists(name, name == 'olm.contentEncoding' || name.startsWith('operators.operatorframework.io.bundle.'))) || has(object.data) && (size(object.data) > 64 || object.data.exists(key, key == 'clusterServiceVersions' || key.endsWith('.json') || key.endsWith('.yaml') || key.endsWith('.yml'))))";
 
 pub(crate) static REGISTRY_BUNDLE: Target =
-    Target::of_files("RegistryBundle", &["registrybundles"]);
+    Target::for_files("RegistryBundle", &["registrybundles"]);
 
-pub(crate) static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
+pub(crate) static CATALOG: Target = Target::for_files("FileBasedCatalog", &["filebasedcatalogs"]);

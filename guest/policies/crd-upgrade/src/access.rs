@@ -1,4 +1,4 @@
-//! Who may create CRDs.
+//! The users with permission to create CRDs.
 
 use opgate_sdk::{Report, Review, rule, rules};
 
@@ -13,20 +13,20 @@ rule! {
     ///
     /// The user who creates a CRD is in one of the groups of the setting `crd.adminGroups`, or is
     /// one of OLM's service accounts (setting `identities.olm`, or those of the profile). The rule
-    /// finds nothing while the setting is missing, even where `rules` gives it a level. Files have
-    /// no user and are not judged.
+    /// reports nothing if the setting is missing, even if `rules` sets a level for it. Files have
+    /// no user and are not evaluated.
     ///
     /// # Why
     ///
-    /// A CRD is there for the whole cluster, so only cluster administrators create them (OpenShift
-    /// 4.12, Operators, *Extending the Kubernetes API with custom resource definitions*). RBAC
-    /// usually sees to it. The rule is for clusters whose roles are wider than that.
+    /// A CRD affects the whole cluster, so only cluster administrators create CRDs (OpenShift 4.12,
+    /// Operators, *Extending the Kubernetes API with custom resource definitions*). RBAC usually
+    /// enforces this. The rule is for clusters with more permissive roles.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Ask an administrator to install the Operator or to create the CRD. Components of the
-    /// platform that create CRDs, such as the Cluster Version Operator, need a group in the list:
-    /// that of the service accounts of their namespace will do.
+    /// platform that create CRDs, such as the Cluster Version Operator, need a group in the list,
+    /// such as the group of the service accounts of their namespace.
     ///
     /// # Accepted
     ///
@@ -39,24 +39,25 @@ rule! {
     /// # Rejected
     ///
     /// ```yaml
-    /// # Any CRD, by the user developer, who is in the group system:authenticated.
+    /// # Any CRD, by the user developer, a member of the group system:authenticated.
     /// spec: {group: stable.example.com}
     /// ```
     ///
     /// `message: only cluster administrators can create CRDs`
     CRD_09: Deny {
+        name: "crd-creation-by-administrators",
         on: [CRD: Create],
-        off_until: ["/crd/adminGroups"],
-        source: "OCP 4.12 L4838-4847, L5241, L7946; OCP 4.15 L3019-3098",
+        enabled_by: ["/crd/adminGroups"],
+        source: ["OCP 4.12 L4838-4847, L5241, L7946", "OCP 4.15 L3019-3098"],
     }
 }
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    if !review.creates()
+    if review.is_update()
         || !report.is_on(&CRD_09)
         || !review.settings.has(GROUPS)
-        || review.is_of_a_file()
-        || review.is_olms()
+        || review.is_from_file()
+        || review.may_be_olm()
     {
         return;
     }

@@ -15,19 +15,21 @@ const FORMATS: [&str; 8] =
 rule! {
     /// the printer columns of a CRD have a name, a type and a path
     ///
-    /// In a file, each entry of `spec.versions[].additionalPrinterColumns` of a CRD of `apiextensions.k8s.io/v1` has a
-    /// `name`, a `type` out of `boolean`, `date`, `integer`, `number` and `string`, and a `jsonPath` that begins with a
-    /// dot. Its `format`, if it has one, is `byte`, `date`, `date-time`, `double`, `float`, `int32`, `int64` or
-    /// `password`. A `jsonPath` whose brackets or quotes do not match is a warning: the API server accepts it, and then
-    /// prints the default columns only. So is `JSONPath` in its place in a bundle, whose CRDs OLM decodes without
-    /// regard to the case of letters; `kubectl apply` fails with it. A request for a CRD is not evaluated, because the
-    /// API server has checked it.
+    /// In a file, each entry of `spec.versions[].additionalPrinterColumns` of a CRD of
+    /// `apiextensions.k8s.io/v1` has a `name`, one of the `type`s `boolean`, `date`, `integer`,
+    /// `number` and `string`, and a `jsonPath` that begins with a dot. Its `format`, if it has one,
+    /// is `byte`, `date`, `date-time`, `double`, `float`, `int32`, `int64` or `password`. A
+    /// `jsonPath` with unbalanced brackets or quotes is a warning: the API server accepts it, and
+    /// then prints only the default columns. `JSONPath` instead of `jsonPath` is also a warning in
+    /// a bundle, because OLM decodes CRDs of bundles without regard to case; `kubectl apply` fails
+    /// with it. A request for a CRD is not evaluated, because the API server has checked it.
     ///
     /// # Why
     ///
-    /// The API server rejects the CRD when it is created, so an install of the Operator fails.
+    /// The API server rejects the CRD when it is created, so the installation of the Operator
+    /// fails.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the field that the message names. The field is called `jsonPath` in `apiextensions.k8s.io/v1`, and
     /// `JSONPath` in `apiextensions.k8s.io/v1beta1`.
@@ -50,13 +52,14 @@ rule! {
     /// With `jsonPath: status.phase`: `message: spec.versions[0].additionalPrinterColumns[0].jsonPath: Invalid
     /// value: "status.phase": must be a simple json path starting with .`
     CRD_28: Deny {
+        name: "crd-printer-columns",
         on: [CRD: Create | Update],
-        source: "apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go; OCP 4.12 L4906",
+        source: ["apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go", "OCP 4.12 L4906"],
     }
 }
 
 pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
-    if !review.is_of_a_file() || crd.is_v1beta1 || crd.is_mapping || !report.is_on(&CRD_28) {
+    if !review.is_from_file() || crd.is_v1beta1 || crd.is_mapping || !report.is_on(&CRD_28) {
         return;
     }
     for version in &crd.versions {
@@ -77,8 +80,8 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>)
             add("type", choice(text(1), &TYPES, true));
             add("format", choice(text(2), &FORMATS, false));
             let has_old_name = column.kind(3) != Kind::Text && column.kind(4) == Kind::Text;
-            // OLM decodes the CRDs of a bundle without regard to the case of letters.
-            let is_read = has_old_name && review.is_in_bundle();
+            // OLM decodes the CRDs of a bundle without regard to case.
+            let is_read = has_old_name && review.is_from_bundle();
             let path = text(if is_read { 4 } else { 3 });
             add("jsonPath", path_error(path, has_old_name));
             let why = if !is_balanced(path) {

@@ -1,8 +1,8 @@
-//! The conversion of a CRD: what a webhook needs of it.
+//! The conversion of a CRD, and the fields that a conversion webhook requires.
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::Match;
+use opgate_sdk::cluster::IndexMatch;
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, InputType, Kind, Report, Review, rule, rules};
 use opgate_upstream::names::dns1035_errors;
@@ -15,13 +15,13 @@ use crate::targets::CRD;
 rules![CRD_08, CRD_16, CRD_30, CRD_31];
 
 pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
-    if review.creates() || review.is_of_a_file() {
+    if !review.is_update() || review.is_from_file() {
         webhook(review, crd, report);
     }
-    if review.is_of_a_file() && !crd.is_v1beta1 {
+    if review.is_from_file() && !crd.is_v1beta1 {
         known(crd, report);
     }
-    if review.is_of_a_file() {
+    if review.is_from_file() {
         check_pruning(review, crd, report);
     }
     preserving(review, crd, report);
@@ -32,19 +32,19 @@ rule! {
     ///
     /// If `spec.conversion.strategy` of a CRD in a file is `Webhook`, then
     /// `spec.conversion.webhook.conversionReviewVersions` has an entry, and
-    /// `spec.conversion.webhook.clientConfig` is there with one of `url` and `service`. A CRD of
-    /// `apiextensions.k8s.io/v1beta1` is not judged: that version has defaults, and other fields.
-    /// The messages name the fields as the API server does.
+    /// `spec.conversion.webhook.clientConfig` is set with one of `url` and `service`. A CRD of
+    /// `apiextensions.k8s.io/v1beta1` is not evaluated: that version has defaults and different
+    /// fields. The messages name the fields like the API server.
     ///
     /// # Why
     ///
-    /// The API server rejects such a CRD, so no request has it. In a bundle it would be noticed
-    /// when the Operator is installed; the bundle validator of operator-framework/api finds it
-    /// before.
+    /// The API server rejects such a CRD, so requests never contain it. In a bundle the error would
+    /// occur when the Operator is installed; the bundle validator of operator-framework/api reports
+    /// it earlier.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add what is missing, or leave the conversion to the `webhookdefinitions` of the
+    /// Add the missing fields, or define the conversion in the `webhookdefinitions` of the
     /// ClusterServiceVersion, which OLM writes into the CRD.
     ///
     /// # Accepted
@@ -64,8 +64,9 @@ rule! {
     /// Without an address: `message: spec.conversion.webhookClientConfig: Required value: required
     /// when strategy is set to Webhook`
     CRD_08: Deny {
+        name: "crd-conversion-webhook-fields",
         on: [CRD: Create | Update],
-        source: "api pkg/validation/internal/crd.go, pkg/validation/internal/crd_test.go",
+        source: ["api pkg/validation/internal/crd.go, pkg/validation/internal/crd_test.go"],
     }
 }
 
@@ -76,7 +77,7 @@ fn webhook(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     }
     let mut add = |member: &str, message: String| {
         let field = format!("spec.conversion.webhook.{member}");
-        if review.is_of_a_file() {
+        if review.is_from_file() {
             report.add_once(field, [(&CRD_08, message.clone()), (&CRD_30, message)]);
         } else {
             report.add(&CRD_08, field, message);
@@ -102,20 +103,22 @@ fn webhook(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// the conversion of a CRD is one that the API server knows
+    /// the conversion of a CRD is valid in the Kubernetes API
     ///
-    /// In a file, `spec.conversion.strategy` of a CRD of `apiextensions.k8s.io/v1` is `None` or `Webhook`. With
-    /// `Webhook`, `webhook.clientConfig` has either a `url`, of the scheme `https`, with a host and without user,
-    /// query and fragment, or a `service` with `name` and `namespace`; `webhook.conversionReviewVersions` has `v1` or
-    /// `v1beta1`, and no version twice. With `None`, there is neither. Of an address or versions that are missing,
-    /// CRD-08 is reported, which names this rule. A request for a CRD is not evaluated, because the API server has
+    /// In a file, `spec.conversion.strategy` of a CRD of `apiextensions.k8s.io/v1` is `None` or
+    /// `Webhook`. With `Webhook`, `webhook.clientConfig` has either a `url` with the scheme
+    /// `https`, with a host and without user, query and fragment, or a `service` with `name` and
+    /// `namespace`; `webhook.conversionReviewVersions` has `v1` or `v1beta1`, and no duplicate
+    /// versions. With `None`, neither is set. CRD-08 reports a missing address or missing versions,
+    /// and names this rule. A request for a CRD is not evaluated, because the API server has
     /// checked it.
     ///
     /// # Why
     ///
-    /// The API server rejects the CRD when it is created, so an install of the Operator fails.
+    /// The API server rejects the CRD when it is created, so the installation of the Operator
+    /// fails.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `strategy: None` and remove `webhook`, or write `strategy: Webhook` and complete `webhook`. OLM writes
     /// the webhook into the CRD if the ClusterServiceVersion has a webhook definition of type `ConversionWebhook`.
@@ -134,8 +137,9 @@ rule! {
     ///
     /// `message: spec.conversion.strategy: Unsupported value: "Webhooks": supported values: "None", "Webhook"`
     CRD_30: Deny {
+        name: "valid-crd-conversion",
         on: [CRD: Create | Update],
-        source: "apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go; OCP 4.12 L20120-20128",
+        source: ["apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go", "OCP 4.12 L20120-20128"],
     }
 }
 
@@ -176,7 +180,7 @@ fn known(crd: &Crd<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The URL or the service of a webhook. That there is exactly one of them is up to CRD-08.
+/// The URL or the service of a webhook. CRD-08 checks that exactly one of them is set.
 fn address(document: &Document, add: &mut impl FnMut(&str, &str)) {
     const FIELD: &str = "webhook.clientConfig";
     let config = "/spec/conversion/webhook/clientConfig";
@@ -244,21 +248,23 @@ fn review_versions(document: &Document, add: &mut impl FnMut(&str, &str)) {
 rule! {
     /// a CRD in a file prunes unknown fields
     ///
-    /// In a file, `spec.preserveUnknownFields` of a CRD of `apiextensions.k8s.io/v1` is not `true`. In a bundle, that
-    /// of a CRD of `apiextensions.k8s.io/v1beta1` is `false`, because its default is `true`. A request for a CRD is
-    /// not evaluated, because the API server has checked it.
+    /// In a file, `spec.preserveUnknownFields` of a CRD of `apiextensions.k8s.io/v1` is not `true`.
+    /// In a bundle, the field of a CRD of `apiextensions.k8s.io/v1beta1` is `false`, because its
+    /// default is `true`. A request for a CRD is not evaluated, because the API server has checked
+    /// it.
     ///
     /// # Why
     ///
-    /// The field is there for CRDs of `apiextensions.k8s.io/v1beta1`, where its default was `true`.
-    /// The API server rejects a new CRD with it, so an install of the Operator fails. `operator-sdk
-    /// bundle validate` rejects bundles with such CRDs of `v1beta1` as well: Kubernetes 1.22 and
-    /// later serve only `v1`.
+    /// The field exists for CRDs of `apiextensions.k8s.io/v1beta1`, where its default was `true`.
+    /// The API server rejects a new CRD with it, so the installation of the Operator fails.
+    /// `operator-sdk bundle validate` also rejects bundles with such CRDs of `v1beta1`: Kubernetes
+    /// 1.22 and later serve only `v1`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Migrate the CRD to `apiextensions.k8s.io/v1`. Remove the field, or set it to `false`. Set `x-kubernetes-preserve-unknown-fields: true` in the schema of each
-    /// value that may have any fields.
+    /// Migrate the CRD to `apiextensions.k8s.io/v1`. Remove the field, or set it to `false`. Set
+    /// `x-kubernetes-preserve-unknown-fields: true` in the schema of each value that can have any
+    /// fields.
     ///
     /// # Accepted
     ///
@@ -275,8 +281,9 @@ rule! {
     /// `message: spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the
     /// schema`
     CRD_31: Deny {
+        name: "crd-file-prunes-unknown-fields",
         on: [CRD: Create | Update],
-        source: "apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go",
+        source: ["apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go"],
     }
 }
 
@@ -303,21 +310,22 @@ rule! {
     ///
     /// `spec.preserveUnknownFields` of a CRD is not `true` while an installed ClusterServiceVersion
     /// of the cluster names the CRD in `conversionCRDs` of a webhook definition of type
-    /// `ConversionWebhook`. Copies do not count, and neither does what is being deleted or has the
-    /// phase `Replacing` or `Deleting`. An UPDATE is judged where it changes the field. Requests
-    /// for the subresource `status` are not judged. The rule reads CSVs. CSV-95 finds the same when
-    /// the ClusterServiceVersion comes second, and CRD-31 rejects the field in every file.
+    /// `ConversionWebhook`. Copies do not count, nor do ClusterServiceVersions that are being
+    /// deleted or have the phase `Replacing` or `Deleting`. On UPDATE the rule is evaluated if the
+    /// field changes. Requests for the subresource `status` are not evaluated. The rule reads CSVs.
+    /// CSV-95 reports the same conflict if the ClusterServiceVersion is created later, and CRD-31
+    /// rejects the field in every file.
     ///
     /// # Why
     ///
     /// The API server calls a conversion webhook only for a CRD that prunes unknown fields
-    /// (OpenShift 4.12, Operators, *Conversion webhook constraints*), and OLM lets the
-    /// ClusterServiceVersion fail (OLM `pkg/controller/install/webhook.go`).
+    /// (OpenShift 4.12, Operators, *Conversion webhook constraints*), and OLM sets the
+    /// ClusterServiceVersion to failed (OLM `pkg/controller/install/webhook.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `spec.preserveUnknownFields` to `false`. Use `x-kubernetes-preserve-unknown-fields` in
-    /// the schema where fields must stay open.
+    /// the schema of values that need unknown fields.
     ///
     /// # Accepted
     ///
@@ -336,16 +344,17 @@ rule! {
     /// `message: crd.Spec.PreserveUnknownFields must be false to let API Server call webhook to do
     /// the conversion`
     CRD_16: Deny {
+        name: "converted-crd-prunes-unknown-fields",
         on: [CRD: Create | Update],
         reads: [CSVS],
-        source: "OCP 4.12 L20208-20210, L20292; OLM pkg/controller/install/webhook.go",
+        source: ["OCP 4.12 L20208-20210, L20292", "OLM pkg/controller/install/webhook.go"],
     }
 }
 
 fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
     const FIELD: &str = "/spec/preserveUnknownFields";
     const DEFINITIONS: &str = "/spec/webhookdefinitions";
-    let is_reported = review.is_of_a_file() && !crd.is_v1beta1 && report.is_on(&CRD_31);
+    let is_reported = review.is_from_file() && !crd.is_v1beta1 && report.is_on(&CRD_31);
     if is_reported
         || crd.document.boolean(FIELD) != Some(true)
         || !review.touches_json(crd.document, FIELD)
@@ -354,7 +363,7 @@ fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
         return;
     }
     let names = [crd.name()];
-    let matches = [Match { index: "conversion", values: &names, absent: false }];
+    let matches = [IndexMatch { index: "conversion", values: &names, include_missing: false }];
     let mut is_converted = false;
     let answer = Budget::default().each(&matches, DEFINITIONS, |csv| {
         let definitions = csv.rows(DEFINITIONS, &["/type"]);
@@ -366,7 +375,7 @@ fn preserving(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
             });
         !is_converted
     });
-    let is_all = report.answer(&[&CRD_16], "ClusterServiceVersions", answer);
+    let is_all = report.or_skip(&[&CRD_16], "ClusterServiceVersions", answer);
     if is_all == Some(false) {
         report.skip_part(&CRD_16, "spec.preserveUnknownFields", MORE);
     }

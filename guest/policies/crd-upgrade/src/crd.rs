@@ -1,4 +1,4 @@
-//! A CRD and its versions, as either version of the API writes them.
+//! A CRD and its versions, in the schema of either version of the API.
 //!
 //! ```text
 //! spec.versions   a list                       ─┐
@@ -8,12 +8,12 @@
 
 use opgate_sdk::{Document, Kind};
 
-/// Where a version stands.
+/// The location of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// In the list.
     Element(usize),
-    /// The mapping in the place of the list.
+    /// The mapping instead of the list.
     Mapping,
     /// `spec.version`.
     Single,
@@ -56,7 +56,7 @@ impl Version {
     }
 }
 
-/// Where a schema is.
+/// The location of a schema.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) pointer: String,
@@ -74,7 +74,7 @@ pub(crate) struct Crd<'d> {
     pub(crate) versions: Vec<Version>,
     /// Positions of the first versions of each name, by name.
     order: Vec<usize>,
-    /// Whether `spec.versions` is a mapping, as some documents print it.
+    /// Whether `spec.versions` is a mapping, as in some documents.
     pub(crate) is_mapping: bool,
     pub(crate) is_v1beta1: bool,
 }
@@ -111,7 +111,7 @@ impl<'d> Crd<'d> {
                 place: Place::Element(index),
             }));
         }
-        // As the API server completes it.
+        // With the defaults of the API server.
         if versions.is_empty()
             && is_v1beta1
             && let Some(name) = document.text("/spec/version").filter(|name| !name.is_empty())
@@ -143,13 +143,14 @@ impl<'d> Crd<'d> {
         self.order.iter().filter_map(|at| self.versions.get(*at))
     }
 
-    /// Whether there is a version of this name. In v1beta1 one may stand beside the list.
+    /// Whether there is a version of this name. In v1beta1 a version can be set in addition to the
+    /// list.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.version(name).is_some()
             || (self.is_v1beta1 && self.document.text("/spec/version").as_deref() == Some(name))
     }
 
-    /// The schema that counts for a version, if there is one.
+    /// The effective schema of a version, if there is one.
     pub(crate) fn schema(&self, version: &Version) -> Option<Schema> {
         let own = version.schema();
         if own != SHARED && self.document.has(&own) {
@@ -178,7 +179,7 @@ impl<'d> Crd<'d> {
     }
 }
 
-/// Whether a CRD is one of the API that Kubernetes 1.22 dropped.
+/// Whether a CRD is of the API version that Kubernetes 1.22 removed.
 pub(crate) fn is_v1beta1(document: &Document) -> bool {
     document.text_or_empty("/apiVersion") == "apiextensions.k8s.io/v1beta1"
 }

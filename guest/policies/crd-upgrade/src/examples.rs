@@ -1,4 +1,4 @@
-//! The examples of a bundle against the schemas of its CRDs.
+//! Validation of the examples of a bundle with the schemas of its CRDs.
 //!
 //! ```text
 //! manifests/, first documents ─┬─ CustomResourceDefinition ─▶ group, kind, version ─▶ fields of the schema ─┐
@@ -16,7 +16,7 @@ use crate::validation::json::Json;
 
 rules![CRD_27];
 
-/// The parts of an object that are looked at.
+/// The parts of an object that are evaluated.
 const PARTS: [&str; 2] = ["spec", "status"];
 
 rule! {
@@ -24,25 +24,25 @@ rule! {
     ///
     /// Every version of a CRD in `manifests/` has a schema (`spec.versions[].schema`, or
     /// `spec.validation` in `apiextensions.k8s.io/v1beta1`). For each object in the annotation
-    /// `alm-examples` of a ClusterServiceVersion in `manifests/`, the CRD of its group and kind (in
-    /// any case of letters) has, in the version of the object, a property for each member of `spec`
-    /// and of `status`. Members of these members are not looked at. Examples without such a CRD
-    /// are not judged, and of each file only the first document counts. The rule is off by default.
+    /// `alm-examples` of a ClusterServiceVersion in `manifests/`, the CRD of its group and kind
+    /// (case-insensitive) has, in the version of the object, a property for each member of `spec`
+    /// and of `status`. Members of these members are not evaluated. Examples without such a CRD are
+    /// not evaluated, and only the first document of each file counts. The rule is off by default.
     ///
     /// # Gap
     ///
-    /// Bundles in catalogs are not judged, because `olm.csv.metadata` has no CRDs. Who has the
-    /// bundle as files checks them.
+    /// Bundles in catalogs are not evaluated, because `olm.csv.metadata` has no CRDs. Run `opgate
+    /// check` on the files of the bundle instead.
     ///
     /// # Why
     ///
-    /// It is the test `olm-crds-have-validation-test` of the scorecard (OpenShift 4.12, Operators,
+    /// The scorecard has the same test, `olm-crds-have-validation-test` (OpenShift 4.12, Operators,
     /// *Validating Operators using the scorecard tool*): without a schema, the API server drops the
-    /// field or takes any value.
+    /// field or accepts any value.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add the field to the schema. `make manifests` writes the schema from the types in Go.
+    /// Add the field to the schema. `make manifests` generates the schema from the types in Go.
     ///
     /// # Accepted
     ///
@@ -60,12 +60,13 @@ rule! {
     ///
     /// `message: CRD "memcacheds.cache.example.com" has no validation for spec.size`
     ///
-    /// A version without a schema, of which no example has a field: `message: CRD
+    /// A version without a schema, if no example has a field of it: `message: CRD
     /// "memcacheds.cache.example.com" has no validation for version v1`
     CRD_27: Warn {
+        name: "crd-schema-covers-examples",
         on: [REGISTRY_BUNDLE: Create | Update],
-        off_until: [],
-        source: "OCP 4.12 L11480, L22207-22215; OCP 4.15 L16942-16960",
+        enabled_by: [],
+        source: ["OCP 4.12 L11480, L22207-22215", "OCP 4.15 L16942-16960"],
     }
 }
 
@@ -73,7 +74,7 @@ rule! {
 struct Provided {
     crd: String,
     version: String,
-    /// The schema, or the place where it is missing.
+    /// The schema, or the field where it is missing.
     field: String,
     has_schema: bool,
     /// The properties of each part.
@@ -134,7 +135,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     });
 }
 
-/// Fields of the examples that no schema has: the CRD, the place of its schema, and the field.
+/// Fields of the examples without a schema: the CRD, the field of its schema, and the field.
 fn uncovered(
     csv: &Document,
     provided: &BTreeMap<[String; 3], Provided>,

@@ -1,10 +1,10 @@
-//! Custom resources that exist, against the schemas of a new CRD.
+//! Validation of existing custom resources with the schemas of a new CRD.
 //!
 //! ```text
 //! version ─▶ sample (the host lists, bounded) ─▶ each object ─▶ Validator ─▶ the first that breaks it
 //! ```
 //!
-//! Only one sample is kept at a time, and the text of one object.
+//! Memory contains only one sample at a time, and the text of one object.
 
 use std::collections::BTreeSet;
 
@@ -22,37 +22,38 @@ use crate::validation::{Validator, Work};
 
 rules![CRD_11];
 
-/// Versions whose schemas are compared. Real CRDs have less than ten.
+/// The maximum number of versions with compared schemas. Real CRDs have fewer than ten.
 const COMPARED: usize = 256;
-/// Versions of which objects are listed, for each rule.
+/// The maximum number of versions of which objects are listed, for each rule.
 const VERSIONS: usize = 8;
 
 rule! {
-    /// existing objects fit the new schemas of a CRD that several Operators own
+    /// existing objects are valid by the new schemas of a CRD that several Operators own
     ///
     /// If more than one ClusterServiceVersion of the cluster owns a CRD, and an UPDATE changes the
     /// schema of a version that is served before and after it, then the objects of the CRD, read in
     /// that version, are valid by the new schema. Owners are counted as for CRD-10. The setting
-    /// `crd.validateExisting` widens this to CRDs with one owner (`olm-owned`) or to `all`. Where
-    /// `spec.conversion.strategy` of the new CRD is `Webhook`, the rule warns. The message names the
-    /// first object of each version that is not valid.
+    /// `crd.validateExisting` extends the rule to CRDs with one owner (`olm-owned`) or to `all`. If
+    /// `spec.conversion.strategy` of the new CRD is `Webhook`, the rule warns. The message names
+    /// the first invalid object of each version.
     ///
-    /// Versions with equal schemas are not listed. The rule reads CSVs and the custom resources,
-    /// and is not evaluated where the right to list them is missing.
+    /// Objects of versions with equal schemas are not listed. The rule reads CSVs and the custom
+    /// resources, and is skipped if the permission to list them is missing.
     ///
     /// # Gap
     ///
-    /// At most `crd.maxObjects` objects of a version are looked at; if there are more, the answer
-    /// says so. Rules in CEL (`x-kubernetes-validations`) and patterns with classes of Unicode
-    /// (`\pL`) are not evaluated. The API server finds the rest when an object is written next.
+    /// The rule evaluates at most `crd.maxObjects` objects of a version; if there are more, the
+    /// verdict reports it. Rules in CEL (`x-kubernetes-validations`) and patterns with classes of
+    /// Unicode (`\pL`) are not evaluated. The API server reports other errors at the next write of
+    /// an object.
     ///
     /// # Why
     ///
-    /// An object that the new schema rejects can no longer be changed, and the Operator that made
-    /// it may be another one. OLM documents this as a condition of the upgrade, and stops it
-    /// (OpenShift 4.12, Operators, *CRD upgrades*).
+    /// An object that the new schema rejects can no longer be changed, and a different Operator can
+    /// have created it. OLM documents valid objects as a condition of the upgrade, and stops the
+    /// upgrade otherwise (OpenShift 4.12, Operators, *CRD upgrades*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Change the objects first, relax the schema, or add a new version for the stricter one.
     ///
@@ -75,10 +76,11 @@ rule! {
     /// "default/my-crontab": updated validation is too restrictive: [].spec.replicas: Invalid
     /// value: 10: spec.replicas in body should be less than or equal to 9`
     CRD_11: Deny {
+        name: "shared-crd-accepts-existing-objects",
         on: [CRD: Update],
         reads: [CSVS],
         samples: true,
-        source: "OCP 4.12 L3060-3066, L20630-20636; OCP 4.15 L2215-2221; OCP 4.5 L783-789; OLM pkg/controller/operators/catalog/operator.go, pkg/controller/operators/catalog/operator_test.go",
+        source: ["OCP 4.12 L3060-3066, L20630-20636", "OCP 4.15 L2215-2221", "OCP 4.5 L783-789", "OLM pkg/controller/operators/catalog/operator.go, pkg/controller/operators/catalog/operator_test.go"],
     }
 }
 
@@ -99,7 +101,7 @@ pub(crate) fn judge(
         let before = old.version(&version.name).filter(|before| before.served && version.served);
         before.is_some_and(|before| !crd.has_schema_of(version, old, before))
     };
-    // In v1beta1 all versions can share one schema, which is enough to look at once.
+    // In v1beta1 all versions can share one schema, which is compared only once.
     let mut schemas: BTreeSet<String> = BTreeSet::new();
     let mut is_another = |version: &&Version| {
         crd.schema(version).is_some_and(|schema| schemas.insert(schema.pointer))
@@ -116,7 +118,7 @@ pub(crate) fn judge(
     };
     if least > Owners::None {
         let owners = owners::of(&crd.name(), least);
-        match report.answer(&[&CRD_11], "ClusterServiceVersions", owners) {
+        match report.or_skip(&[&CRD_11], "ClusterServiceVersions", owners) {
             Some(owners) if owners >= least => {}
             _ => return,
         }
@@ -136,7 +138,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Whether there are more versions than are compared, which the report then says.
+/// Whether there are more versions than the limit. The report then contains it.
 pub(crate) fn too_many(
     rule: &'static Rule,
     crd: &Crd<'_>,
@@ -150,7 +152,7 @@ pub(crate) fn too_many(
     is_so
 }
 
-/// As many versions as are listed for one rule.
+/// The versions of which objects are listed for one rule, up to the limit.
 pub(crate) fn bounded<'v, T>(
     rule: &'static Rule,
     versions: &'v [T],
@@ -166,7 +168,7 @@ pub(crate) fn bounded<'v, T>(
 /// An object that a schema rejects.
 pub(crate) struct Broken {
     pub(crate) object: Document,
-    /// The version in which it was read. Files show it in the version in which it is written.
+    /// The version in which it was read. Snapshots contain it in the version of the file.
     version: String,
     /// The errors, as upstream prints them.
     pub(crate) why: String,
@@ -200,8 +202,8 @@ pub(crate) struct Listing<'r> {
 }
 
 impl Listing<'_> {
-    /// The first object, read in a version, that the schema of a version rejects. The report says
-    /// what was not looked at.
+    /// The first object, read in a version, that the schema of a version rejects. Reports objects
+    /// that were not evaluated.
     pub(crate) fn first_broken(
         &self,
         read: &str,
@@ -258,6 +260,6 @@ impl Listing<'_> {
 
     fn limit(&self) -> u32 {
         let limit = self.review.settings.integer("/crd/maxObjects");
-        limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(opgate_sdk::MOST_SAMPLED)
+        limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(opgate_sdk::MAX_SAMPLE_OBJECTS)
     }
 }

@@ -1,4 +1,4 @@
-//! What a CRD is called, and in which API, group and scope.
+//! The name of a CRD, its API version, group and scope.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, rule, rules};
@@ -12,7 +12,7 @@ rules![CRD_01, CRD_02, CRD_03, CRD_05];
 pub(crate) fn judge(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
     name(review, crd, report);
     scope(review, crd, report);
-    if review.creates() {
+    if !review.is_update() {
         api(review, crd, report);
         group(crd, report);
     }
@@ -21,16 +21,17 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Document, report: &mut Report<'_>
 rule! {
     /// the name of a CRD is its plural and its group
     ///
-    /// `metadata.name` is `spec.names.plural`, a dot and `spec.group`. An UPDATE is judged where it
-    /// changes one of the three. Requests for the subresource `status` are not judged.
+    /// `metadata.name` is `spec.names.plural`, a dot and `spec.group`. On UPDATE the rule is
+    /// evaluated if one of the three changes. Requests for the subresource `status` are not
+    /// evaluated.
     ///
     /// # Why
     ///
     /// The API server finds the definition of a resource by this name, and rejects any other
-    /// (OpenShift 4.12, Operators, *Creating a custom resource definition*). In a file, nothing
-    /// rejects it before the file is applied.
+    /// (OpenShift 4.12, Operators, *Creating a custom resource definition*). No other check rejects
+    /// the file before you apply it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Rename the object, or correct `spec.names.plural` or `spec.group`.
     ///
@@ -51,8 +52,9 @@ rule! {
     /// `message: metadata.name: Invalid value: "crontab.stable.example.com": must be
     /// spec.names.plural+"."+spec.group`
     CRD_01: Deny {
+        name: "crd-name-matches-plural-and-group",
         on: [CRD: Create | Update],
-        source: "OCP 4.12 L4866-4891; OCP 4.15 L3019-3098; OCP 4.5 L1485-1505",
+        source: ["OCP 4.12 L4866-4891", "OCP 4.15 L3019-3098", "OCP 4.5 L1485-1505"],
     }
 }
 
@@ -67,7 +69,7 @@ fn name(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
         let message = format!(
             "metadata.name: Invalid value: {name}: must be spec.names.plural+\".\"+spec.group"
         );
-        if review.is_of_a_file() && !crd::is_v1beta1(crd) {
+        if review.is_from_file() && !crd::is_v1beta1(crd) {
             report.add_once("metadata.name", [(&CRD_01, message.clone()), (&CRD_29, message)]);
         } else {
             report.add(&CRD_01, "metadata.name", message);
@@ -78,19 +80,19 @@ fn name(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
 rule! {
     /// a CRD is of apiextensions.k8s.io/v1
     ///
-    /// A CRD that is created, or stands in a file, does not have the `apiVersion`
-    /// `apiextensions.k8s.io/v1beta1`. The other rules read such a CRD like the API server that
-    /// still knows it: `spec.version` counts where `spec.versions` is missing, and
-    /// `spec.validation` where a version has no schema. Of a CRD in a bundle RBF-26 reports the same, and this
-    /// rule does not.
+    /// A CRD that is created, or is in a file, does not have the `apiVersion`
+    /// `apiextensions.k8s.io/v1beta1`. The other rules read such a CRD like an API server that
+    /// still supports it: `spec.version` counts if `spec.versions` is missing, and
+    /// `spec.validation` if a version has no schema. For a CRD in a bundle RBF-26 reports the same
+    /// violation instead of this rule.
     ///
     /// # Why
     ///
-    /// Kubernetes 1.22 dropped the old version. The documents of OpenShift 4.5 still print it; all
-    /// later ones ask for `apiextensions.k8s.io/v1` (OpenShift 4.12, Operators, *Creating a custom
-    /// resource definition*). Therefore the rule only warns.
+    /// Kubernetes 1.22 removed the old version. The documentation of OpenShift 4.5 still uses it;
+    /// all later editions require `apiextensions.k8s.io/v1` (OpenShift 4.12, Operators, *Creating a
+    /// custom resource definition*). Therefore the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the CRD for `apiextensions.k8s.io/v1`, with a schema for each version.
     ///
@@ -108,13 +110,14 @@ rule! {
     ///
     /// `message: Use the apiextensions.k8s.io/v1 API.`
     CRD_02: Warn {
+        name: "crd-api-version-v1",
         on: [CRD: Create],
-        source: "OCP 4.12 L4886; OCP 4.5 L1485-1501",
+        source: ["OCP 4.12 L4886", "OCP 4.5 L1485-1501"],
     }
 }
 
 fn api(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
-    if crd::is_v1beta1(crd) && !review.is_in_bundle() {
+    if crd::is_v1beta1(crd) && !review.is_from_bundle() {
         report.add(&CRD_02, "apiVersion", "Use the apiextensions.k8s.io/v1 API.");
     }
 }
@@ -122,19 +125,19 @@ fn api(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
 rule! {
     /// the scope of a CRD is Namespaced or Cluster
     ///
-    /// `spec.scope` is `Namespaced` or `Cluster`. In `apiextensions.k8s.io/v1beta1` it may be
-    /// missing, which means `Namespaced`. An UPDATE is judged where it changes the field. Requests
-    /// for the subresource `status` are not judged.
+    /// `spec.scope` is `Namespaced` or `Cluster`. In `apiextensions.k8s.io/v1beta1` it can be
+    /// missing, which means `Namespaced`. On UPDATE the rule is evaluated if the field changes.
+    /// Requests for the subresource `status` are not evaluated.
     ///
     /// # Why
     ///
-    /// The API server knows no other scope (OpenShift 4.12, Operators, *Creating a custom resource
-    /// definition*). In a file, nothing rejects it before the file is applied.
+    /// The API server supports no other scope (OpenShift 4.12, Operators, *Creating a custom
+    /// resource definition*). No other check rejects the file before you apply it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write `Namespaced` for objects of projects, and `Cluster` for objects outside of them. The
-    /// scope of a CRD that exists cannot be changed.
+    /// Write `Namespaced` for objects of projects, and `Cluster` for objects outside of projects.
+    /// You cannot change the scope of an existing CRD.
     ///
     /// # Accepted
     ///
@@ -153,8 +156,9 @@ rule! {
     ///
     /// Without a scope: `message: spec.scope: Required value`
     CRD_03: Deny {
+        name: "crd-known-scope",
         on: [CRD: Create | Update],
-        source: "OCP 4.12 L4906; OCP 4.15 L3019-3098",
+        source: ["OCP 4.12 L4906", "OCP 4.15 L3019-3098"],
     }
 }
 
@@ -178,16 +182,16 @@ fn scope(review: &Review<'_>, crd: &Document, report: &mut Report<'_>) {
 rule! {
     /// the group of a CRD is a fully qualified domain name
     ///
-    /// `spec.group` of a CRD that is created, or stands in a file, has at least two labels:
+    /// `spec.group` of a CRD that is created, or is in a file, has at least two labels:
     /// `stable.example.com`, not `stable`. Empty labels do not count.
     ///
     /// # Why
     ///
-    /// Two vendors that choose a short name choose the same one, and then only one of them can be
-    /// installed (OpenShift 4.12, Operators, *Creating a custom resource definition*). The API
-    /// server rejects a group without a dot as well.
+    /// If two vendors choose the same short name, only one of their CRDs can be installed
+    /// (OpenShift 4.12, Operators, *Creating a custom resource definition*). The API server also
+    /// rejects a group without a dot.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a domain of your organization for the group.
     ///
@@ -206,8 +210,9 @@ rule! {
     /// `message: a good practice is to use a fully-qualified-domain name (FQDN) of your
     /// organization as spec.group, got "stable"`
     CRD_05: Warn {
+        name: "crd-group-dns-subdomain",
         on: [CRD: Create],
-        source: "OCP 4.12 L4896; OCP 4.15 L3019-3098",
+        source: ["OCP 4.12 L4896", "OCP 4.15 L3019-3098"],
     }
 }
 

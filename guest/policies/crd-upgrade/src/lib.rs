@@ -1,5 +1,4 @@
-//! Policy `crd-upgrade`: CRDs are well formed, and upgrades of them keep what clients and objects
-//! need.
+//! Policy `crd-upgrade`: CRDs are well-formed, and their upgrades are safe for clients and objects.
 //!
 //! ```text
 //! CustomResourceDefinition ─▶ Crd ─┬─▶ header      name, API, scope, group
@@ -16,7 +15,7 @@
 //! RegistryBundle ─────────────────────▶ examples    examples against schemas
 //! ```
 //!
-//! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`.
+//! `targets` declares the evaluated kinds, `reads` the cluster state that the rules read.
 
 mod access;
 mod columns;
@@ -64,14 +63,14 @@ opgate_sdk::policy! {
     settings: include_str!("settings.json"),
 }
 
-/// Versions of a CRD that are read. One of the API server has at most some 20,000: it is limited to
-/// 1.5 MiB, and each version has a schema.
+/// The maximum number of versions of a CRD that are read. A CRD in the API server has at most about
+/// 20,000: its size is limited to 1.5 MiB, and each version has a schema.
 const MOST: u32 = 32_768;
 
 fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(document) = review.subject() else { return };
     let count = |crd: &Document| crd.length("/spec/versions").unwrap_or_default();
-    if review.updates_from().is_some_and(|old| count(old) > MOST) || count(document) > MOST {
+    if review.old_of_update().is_some_and(|old| count(old) > MOST) || count(document) > MOST {
         header::judge(review, document, report);
         access::judge(review, report);
         let rules = [
@@ -91,9 +90,9 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         return;
     }
     let crd = Crd::of(document);
-    let old = review.updates_from().map(Crd::of);
+    let old = review.old_of_update().map(Crd::of);
     header::judge(review, document, report);
-    versions::judge(review, &crd, old.as_ref().filter(|_| review.spares().is_some()), report);
+    versions::judge(review, &crd, old.as_ref().filter(|_| review.ratchet_base().is_some()), report);
     names::judge(review, &crd, report);
     columns::judge(review, &crd, report);
     conversion::judge(review, &crd, report);

@@ -12,29 +12,30 @@ rules![CRD_29, CRD_32];
 
 /// Evaluates a CRD of `apiextensions.k8s.io/v1` in a file.
 pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, report: &mut Report<'_>) {
-    if review.is_of_a_file() && !crd.is_v1beta1 {
+    if review.is_from_file() && !crd.is_v1beta1 {
         names(crd.document, report);
         approval(crd.document, report);
     }
 }
 
 rule! {
-    /// the names of a CRD are names of the Kubernetes API
+    /// the names of a CRD are valid in the Kubernetes API
     ///
-    /// In a file, `spec.names` of a CRD of `apiextensions.k8s.io/v1` has a `plural` and a `kind`. `plural`,
-    /// `singular`, `shortNames` and `categories` are DNS-1035 labels; so are `kind` and `listKind`, whose letters
-    /// may be upper case. `listKind` differs from `kind`. With `spec.group`, `plural` is the name of the CRD: of that
-    /// CRD-01 is reported, which names this rule. A request for a CRD is not evaluated, because the API server has
-    /// checked it.
+    /// In a file, `spec.names` of a CRD of `apiextensions.k8s.io/v1` has a `plural` and a `kind`.
+    /// `plural`, `singular`, `shortNames` and `categories` are DNS-1035 labels; so are `kind` and
+    /// `listKind`, which can have upper-case letters. `listKind` differs from `kind`. With
+    /// `spec.group`, `plural` is the name of the CRD: CRD-01 reports a difference, and names this
+    /// rule. A request for a CRD is not evaluated, because the API server has checked it.
     ///
     /// # Why
     ///
-    /// The API server rejects the CRD when it is created, so an install of the Operator fails.
+    /// The API server rejects the CRD when it is created, so the installation of the Operator
+    /// fails.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write all names but `kind` and `listKind` in lower case, and call the list by the kind and `List`. Without
-    /// `singular` and `listKind` the API server chooses them.
+    /// Write all names except `kind` and `listKind` in lower case, and name the list after the kind
+    /// with the suffix `List`. If `singular` and `listKind` are not set, the API server sets them.
     ///
     /// # Accepted
     ///
@@ -50,8 +51,9 @@ rule! {
     ///
     /// `message: spec.names.listKind: Invalid value: "CronTab": kind and listKind may not be the same`
     pub(crate) CRD_29: Deny {
+        name: "valid-crd-names",
         on: [CRD: Create | Update],
-        source: "apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go; OCP 4.12 L4906",
+        source: ["apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go", "OCP 4.12 L4906"],
     }
 }
 
@@ -92,7 +94,7 @@ fn names(crd: &Document, report: &mut Report<'_>) {
         }
     }
     for (field, name) in [("plural", plural), ("kind", kind)] {
-        // Without a plural, the name of the CRD is another one: CRD-01.
+        // Without a plural, the name of the CRD differs: CRD-01.
         if name.is_empty()
             && (field == "kind" || crd.text_or_empty("/metadata/name").starts_with('.'))
         {
@@ -105,7 +107,7 @@ fn names(crd: &Document, report: &mut Report<'_>) {
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 rule! {
-    /// a CRD of a group of Kubernetes says who approved it
+    /// a CRD of a group of Kubernetes has an approval annotation
     ///
     /// In a file, a CRD of `apiextensions.k8s.io/v1` whose `spec.group` is `k8s.io`, `kubernetes.io` or ends in
     /// `.k8s.io` or `.kubernetes.io` has the annotation `api-approved.kubernetes.io`: the URL of the pull request
@@ -115,12 +117,12 @@ rule! {
     /// # Why
     ///
     /// These groups belong to the Kubernetes project. The API server rejects the CRD when it is
-    /// created, so an install of the Operator fails.
+    /// created, so the installation of the Operator fails.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Use a group of your own domain. If the API belongs to Kubernetes, add the annotation with the URL of its
-    /// approval.
+    /// Use a group with your own domain. If the API belongs to Kubernetes, add the annotation with
+    /// the URL of its approval.
     ///
     /// # Accepted
     ///
@@ -139,8 +141,9 @@ rule! {
     /// `message: protected groups must have approval annotation "api-approved.kubernetes.io", see
     /// https://github.com/kubernetes/enhancements/pull/1111`
     CRD_32: Deny {
+        name: "crd-protected-group-approval",
         on: [CRD: Create | Update],
-        source: "apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go",
+        source: ["apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go"],
     }
 }
 

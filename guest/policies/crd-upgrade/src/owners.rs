@@ -5,22 +5,22 @@
 //!                                                 └─▶ one: chains by spec.replaces ─▶ Owners
 //! ```
 //!
-//! During an upgrade the old and the new version of an Operator are there, both own the CRD, and
-//! the new one replaces the old one. They count once. A version between them may own other CRDs.
+//! During an upgrade the old and the new version of an Operator exist, both own the CRD, and the
+//! new one replaces the old one. They count once. A version between them can own other CRDs.
 //!
-//! Anyone who can write ClusterServiceVersions can claim a CRD, with as many as 1.5 MiB each. So the
-//! question costs no more than their names: indexes say which ones are copies, and a document is read
-//! only to follow a chain, [`MAX_LINKS`] of them at most.
+//! Any user with permission to write ClusterServiceVersions can claim a CRD, with documents of up
+//! to 1.5 MiB each. So the query reads only their names: indexes determine the copies, and a
+//! document is read only to follow a chain, with at most [`MAX_LINKS`] documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::copies::Marks;
 use opgate_sdk::{Document, is_terminating};
 
 use crate::reads::CSVS;
 
-/// How many Operators own a CRD.
+/// The number of Operators that own a CRD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owners {
     None,
@@ -35,24 +35,25 @@ pub(crate) fn key(csv: &Document) -> Key {
     (csv.text_or_empty("/metadata/namespace"), csv.text_or_empty("/metadata/name"))
 }
 
-/// Whether OLM takes a ClusterServiceVersion for a copy. It installs nothing from such a one.
+/// Whether OLM treats a ClusterServiceVersion as a copy. It installs nothing from a copy.
 pub(crate) fn is_copy(csv: &Document) -> bool {
     Marks::of(csv, &csv.text_or_empty("/metadata/namespace")).claim()
 }
 
-/// Whether a ClusterServiceVersion is neither a copy nor on its way out.
+/// Whether a ClusterServiceVersion is neither a copy nor being removed.
 pub(crate) fn is_installed(csv: &Document) -> bool {
     !is_copy(csv)
         && !is_terminating(csv)
         && !matches!(csv.text_or_empty("/status/phase").as_str(), "Replacing" | "Deleting")
 }
 
-/// Versions of an Operator that are read to follow `spec.replaces`. OLM deletes a version once the
-/// next one runs, so that an Operator has two or three. More of them are taken for several Operators.
+/// The maximum number of versions of an Operator that are read to follow `spec.replaces`. OLM
+/// deletes a version when the next one runs, so an Operator has two or three. More versions count
+/// as several Operators.
 const MAX_LINKS: usize = 16;
 
-/// The owners of a CRD in the cluster. What is not needed to tell if there are as many as `needed` is
-/// not read.
+/// The owners of a CRD in the cluster. Reads only enough to determine whether there are at least
+/// `needed`.
 pub(crate) fn of(crd: &str, needed: Owners) -> Result<Owners, ReadError> {
     let names = [crd.to_owned()];
     let matches = [claims(&names)];
@@ -78,11 +79,11 @@ pub(crate) fn of(crd: &str, needed: Owners) -> Result<Owners, ReadError> {
     }
 }
 
-fn claims(crd: &[String]) -> Match<'_> {
-    Match { index: "crd", values: crd, absent: false }
+fn claims(crd: &[String]) -> IndexMatch<'_> {
+    IndexMatch { index: "crd", values: crd, include_missing: false }
 }
 
-/// The versions in a namespace that claim a CRD and are no copies, see [`is_copy`].
+/// The versions in a namespace that claim a CRD and are not copies, see [`is_copy`].
 fn originals(namespace: &str, crd: &[String]) -> Result<BTreeSet<String>, ReadError> {
     let (own, reasons) = ([namespace.to_owned()], ["Copied".to_owned()]);
     let names = |condition| {
@@ -91,14 +92,15 @@ fn originals(namespace: &str, crd: &[String]) -> Result<BTreeSet<String>, ReadEr
         let names = CSVS.names(query)?.into_iter().map(|found| found.name);
         Ok::<BTreeSet<String>, ReadError>(names.collect())
     };
-    // The group of a copy is in another namespace, or its status says that it is a copy.
-    let at_home = names(Match { index: "operator-namespace", values: &own, absent: true })?;
-    let copies = names(Match { index: "reason", values: &reasons, absent: false })?;
+    // The group of a copy is in another namespace, or its status marks it as a copy.
+    let at_home =
+        names(IndexMatch { index: "operator-namespace", values: &own, include_missing: true })?;
+    let copies = names(IndexMatch { index: "reason", values: &reasons, include_missing: false })?;
     Ok(&at_home - &copies)
 }
 
-/// How many chains some versions of a namespace form. A walk ends at a version that an earlier walk or
-/// itself has passed.
+/// The number of chains of a set of versions in a namespace. A walk ends at a version that an
+/// earlier walk or itself has passed.
 fn chains(namespace: &str, owners: &BTreeSet<String>) -> Result<Owners, ReadError> {
     if owners.len() == 1 {
         return Ok(Owners::One);
@@ -134,8 +136,8 @@ fn chains(namespace: &str, owners: &BTreeSet<String>) -> Result<Owners, ReadErro
     Ok(if is_one { Owners::One } else { Owners::None })
 }
 
-/// What one question may still read of ClusterServiceVersions that may name a CRD. Each can have 1.5 MiB
-/// of names. Those of a real one take a few KiB.
+/// The remaining budget of one query for ClusterServiceVersions that can name a CRD. Each can have
+/// 1.5 MiB of names. The names of a real one take a few KiB.
 #[derive(Debug)]
 pub(crate) struct Budget {
     objects: usize,
@@ -148,15 +150,16 @@ impl Default for Budget {
     }
 }
 
-/// Why a rule was evaluated only in part.
+/// The reason why a rule was evaluated only in part.
 pub(crate) const MORE: &str = "some ClusterServiceVersions were looked at, there are more or larger ones that may name the CRD";
 
 impl Budget {
-    /// Calls `visit` with versions that match, until it returns `false`. Returns whether all were
-    /// visited that had to be: not if they are more, or if their lists are larger, than the budget.
+    /// Calls `visit` with versions that match, until it returns `false`. Returns whether all
+    /// required versions were visited: `false` if their number, or the size of their lists, exceeds
+    /// the budget.
     pub(crate) fn each(
         &mut self,
-        matches: &[Match<'_>],
+        matches: &[IndexMatch<'_>],
         list: &str,
         mut visit: impl FnMut(&Document) -> bool,
     ) -> Result<bool, ReadError> {

@@ -1,5 +1,5 @@
-//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
-//! nothing is watched for rules that are off.
+//! The reads of the policy. Each rule declares the reads that it needs, so that the server watches
+//! nothing for rules that are off.
 
 use opgate_sdk::{ClusterRead, Index, copies};
 
@@ -20,7 +20,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
         "/status/phase",
         "/status/reason",
     ],
-    labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
+    label_selector: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     indexes: &[
         Index { name: "operator-namespace", field: copies::OPERATOR_NAMESPACE, separator: "" },
         Index { name: "reason", field: "/status/reason", separator: "" },
@@ -49,7 +49,8 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// CRDs: the versions that they have, and those in which objects are stored. Schemas are not kept.
+/// CRDs: their versions, and the versions in which objects are stored. Schemas are not part of the
+/// read.
 pub(crate) static CRDS: ClusterRead = ClusterRead {
     group: "apiextensions.k8s.io",
     version: "v1",

@@ -1,4 +1,4 @@
-//! Versions that an UPDATE takes away: removed from the CRD, or no longer served.
+//! Versions that an UPDATE drops: removed from the CRD, or no longer served.
 //!
 //! ```text
 //! old versions − new versions ─┬─▶ CRD_13   stored?
@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::cluster::{Match, ReadError};
+use opgate_sdk::cluster::{IndexMatch, ReadError};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Rule, rule, rules};
 
@@ -55,20 +55,21 @@ rule! {
     ///
     /// If more than one ClusterServiceVersion of the cluster owns a CRD, an UPDATE keeps every
     /// entry of `spec.versions` that had `served: true`. A ClusterServiceVersion owns the CRD if
-    /// `spec.customresourcedefinitions.owned` names it, in any namespace. Copies do not count, and
-    /// those that `spec.replaces` links, also over others between them, count once; a chain is
-    /// followed over 16 of them. The message lists the versions that are missing. An object that is being deleted and the subresource
-    /// `status` are not different here: what does not change removes nothing. The rule reads CSVs.
+    /// `spec.customresourcedefinitions.owned` names it, in any namespace. Copies do not count.
+    /// ClusterServiceVersions that `spec.replaces` links, directly or through others, count once; a
+    /// chain is followed for up to 16 of them. The message lists the missing versions. The rule
+    /// also evaluates an object that is being deleted and the subresource `status`: an unchanged
+    /// list removes no version. The rule reads CSVs.
     ///
     /// # Why
     ///
-    /// The other Operator still works with the version. OLM documents it as a condition of the
-    /// upgrade (OpenShift 4.12, Operators, *CRD upgrades*).
+    /// The other Operator still uses the version. OLM documents this requirement as a condition of
+    /// the upgrade (OpenShift 4.12, Operators, *CRD upgrades*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Keep the version. If no owner needs it any more, set `served: false` first and remove it
-    /// with the next update.
+    /// Keep the version. If no owner still needs it, set `served: false` first and remove it with
+    /// the next update.
     ///
     /// # Accepted
     ///
@@ -87,9 +88,10 @@ rule! {
     /// `message: CRD "crontabs.stable.example.com" is owned by multiple ClusterServiceVersions:
     /// existing serving versions [v1alpha1] must be present in the new CRD`
     CRD_10: Deny {
+        name: "shared-crd-keeps-served-versions",
         on: [CRD: Update],
         reads: [CSVS],
-        source: "OCP 4.12 L3060-3063, L20630-20633; OCP 4.15 L2215-2221; OCP 4.5 L783-789",
+        source: ["OCP 4.12 L3060-3063, L20630-20633", "OCP 4.15 L2215-2221", "OCP 4.5 L783-789"],
     }
 }
 
@@ -98,16 +100,16 @@ rule! {
     ///
     /// If a ClusterServiceVersion of the cluster owns a CRD, a version that an UPDATE removes from
     /// `spec.versions` had `served: false` before. Copies do not count as owners. With the setting
-    /// `crd.servedRemovalScope: all` this holds for every CRD, and the cluster is not asked. One
-    /// finding for each version. The rule reads CSVs.
+    /// `crd.servedRemovalScope: all` the rule applies to every CRD, and does not read the cluster.
+    /// The rule reports one violation for each version. The rule reads CSVs.
     ///
     /// # Why
     ///
-    /// Clients that use the version fail from one moment to the next. OLM documents the steps:
-    /// stop to serve, then remove (OpenShift 4.12, Operators, *Deprecating or removing a version of
-    /// a custom resource definition*).
+    /// Clients that use the version fail immediately. OLM documents the steps: first stop serving
+    /// the version, then remove it (OpenShift 4.12, Operators, *Deprecating or removing a version
+    /// of a custom resource definition*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `served: false` for the version, and remove it with a later update.
     ///
@@ -129,9 +131,10 @@ rule! {
     /// resource definition (CRD) to be removed right away: set served to false for "v1alpha1"
     /// first`
     CRD_12: Deny {
+        name: "crd-version-unserved-before-removal",
         on: [CRD: Update],
         reads: [CSVS],
-        source: "OCP 4.12 L20697-20704, L20745-20750; OCP 4.15 L15122-15214",
+        source: ["OCP 4.12 L20697-20704, L20745-20750", "OCP 4.15 L15122-15214"],
     }
 }
 
@@ -148,7 +151,7 @@ fn right_away(review: &Review<'_>, old: &Crd<'_>, served: &[&str], report: &mut 
     } else {
         // CRD-12 needs to know only if there is an owner.
         let needed = if report.is_on(&CRD_10) { Owners::Several } else { Owners::One };
-        report.answer(&asking, "ClusterServiceVersions", owners::of(&old.name(), needed))
+        report.or_skip(&asking, "ClusterServiceVersions", owners::of(&old.name(), needed))
     };
     if owners == Some(Owners::Several) {
         let (name, missing) = (quote(&old.name()), served.join(" "));
@@ -171,19 +174,19 @@ fn right_away(review: &Review<'_>, old: &Crd<'_>, served: &[&str], report: &mut 
 rule! {
     /// a version in which objects may be stored is not removed
     ///
-    /// An UPDATE keeps every version that `status.storedVersions` of the CRD before it lists, in
-    /// `spec.versions` (`spec.version` counts as well in `apiextensions.k8s.io/v1beta1`). One
-    /// finding for each version. What OLM sends is judged like anything else.
+    /// An UPDATE keeps, in `spec.versions`, every version in `status.storedVersions` of the old CRD
+    /// (`spec.version` also counts in `apiextensions.k8s.io/v1beta1`). The rule reports one
+    /// violation for each version. It also evaluates requests of OLM.
     ///
     /// # Why
     ///
-    /// Objects that are stored in the version cannot be read any more: the data is lost. OLM stops
+    /// Objects that are stored in the version can no longer be read: the data is lost. OLM stops
     /// the upgrade, and the API server rejects the update (OpenShift 4.12, Operators, *Deprecating
     /// or removing a version of a custom resource definition*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Keep the version, write all objects once more so that they are stored in the new one, remove
+    /// Keep the version, write all objects again so that they are stored in the new version, remove
     /// the version from `status.storedVersions`, and then from `spec.versions`.
     ///
     /// # Accepted
@@ -203,13 +206,14 @@ rule! {
     /// `message: risk of data loss updating "crontabs.stable.example.com": new CRD removes version
     /// v1alpha1 that is listed as a stored version on the existing CRD`
     CRD_13: Deny {
+        name: "crd-keeps-stored-versions",
         on: [CRD: Update],
-        source: "OCP 4.12 L20735-20737; OCP 4.15 L15122-15214; OLM pkg/lib/crd/storage.go, pkg/controller/operators/catalog/operator.go",
+        source: ["OCP 4.12 L20735-20737", "OCP 4.15 L15122-15214", "OLM pkg/lib/crd/storage.go, pkg/controller/operators/catalog/operator.go"],
     }
 }
 
 fn stored(crd: &Crd<'_>, old: &Crd<'_>, report: &mut Report<'_>) {
-    // What a list of versions that stays the same does not have was gone before.
+    // If the list of versions is unchanged, missing versions were missing before.
     if ["/spec/versions", "/spec/version"].iter().all(|at| crd.document.equal(at, old.document, at))
     {
         return;
@@ -232,31 +236,32 @@ pub(crate) fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> BTreeSet<String> {
 }
 
 rule! {
-    /// no ClusterServiceVersion names a version that goes away
+    /// no ClusterServiceVersion names a version that an UPDATE drops
     ///
-    /// A version that an UPDATE removes from `spec.versions`, or stops to serve, is not the
+    /// A version that an UPDATE removes from `spec.versions`, or stops serving, is not the
     /// `version` of an entry for this CRD in `spec.customresourcedefinitions.owned` or `required`
-    /// of an installed ClusterServiceVersion, in any namespace. Copies do not count, and neither
-    /// does what is being deleted or has the phase `Replacing` or `Deleting`. One finding for each
-    /// version and ClusterServiceVersion. The rule reads CSVs.
+    /// of an installed ClusterServiceVersion, in any namespace. Copies do not count, nor do
+    /// ClusterServiceVersions that are being deleted or have the phase `Replacing` or `Deleting`.
+    /// The rule reports one violation for each version and ClusterServiceVersion. The rule reads
+    /// CSVs.
     ///
     /// # Gap
     ///
-    /// The lists of at most 16 ClusterServiceVersions, and 256 KiB of them, are looked at. If more of
-    /// them may name a version that goes away, the answer says that the rule was evaluated in part.
+    /// The rule evaluates the lists of at most 16 ClusterServiceVersions, up to 256 KiB. If others
+    /// can name a dropped version, the verdict reports that the rule was evaluated in part.
     ///
     /// # Why
     ///
-    /// An Operator whose version of the CRD is not served fails, and OLM takes it for not installed
+    /// An Operator whose version of the CRD is not served fails, and OLM treats it as not installed
     /// (OpenShift 4.12, Operators, *Adding a new version of a custom resource definition*). During
     /// an upgrade OLM changes the CRD before it creates the new ClusterServiceVersion, so the rule
     /// only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Keep the version in `spec.versions`, with `served: true` if it was served. Upgrade the Operators that the
-    /// message names until their ClusterServiceVersions name another version, and remove the version, or stop to
-    /// serve it, with a later update.
+    /// Keep the version in `spec.versions`, with `served: true` if it was served. Upgrade the
+    /// Operators that the message names until their ClusterServiceVersions name another version,
+    /// and remove the version, or stop serving it, with a later update.
     ///
     /// # Accepted
     ///
@@ -267,24 +272,25 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same, while etcdoperator.v0.9.0 owns `v1alpha1`.
+    /// This UPDATE, while etcdoperator.v0.9.0 owns `v1alpha1`.
     ///
     /// `message: version "v1alpha1" of CRD "etcdclusters.etcd.database.coreos.com" is still
     /// referenced by ClusterServiceVersion operators/etcdoperator.v0.9.0`
     CRD_15: Warn {
+        name: "crd-keeps-versions-named-by-csv",
         on: [CRD: Update],
         reads: [CSVS],
-        source: "OCP 4.12 L20670-20680, L20753; OCP 4.15 L15122-15214",
+        source: ["OCP 4.12 L20670-20680, L20753", "OCP 4.15 L15122-15214"],
     }
 }
 
-/// `gone`: versions, each with the field that takes it away.
+/// `gone`: the dropped versions, each with the field that drops it.
 fn referenced(name: &str, gone: &BTreeMap<&str, String>, report: &mut Report<'_>) {
     if !report.is_on(&CRD_15) {
         return;
     }
     let found = references(name, gone);
-    let Some((found, is_all)) = report.answer(&[&CRD_15], "ClusterServiceVersions", found) else {
+    let Some((found, is_all)) = report.or_skip(&[&CRD_15], "ClusterServiceVersions", found) else {
         return;
     };
     if !is_all {
@@ -300,7 +306,7 @@ fn referenced(name: &str, gone: &BTreeMap<&str, String>, report: &mut Report<'_>
     });
 }
 
-/// Versions that go away, and the ClusterServiceVersions that name them; and whether these are all.
+/// Dropped versions, the ClusterServiceVersions that name them, and whether the list is complete.
 fn references(
     crd: &str,
     gone: &BTreeMap<&str, String>,
@@ -315,8 +321,8 @@ fn references(
         ("required-crd", "required-version", "/spec/customresourcedefinitions/required"),
     ] {
         let matches = [
-            Match { index, values: &names, absent: false },
-            Match { index: of_version, values: &removed, absent: false },
+            IndexMatch { index, values: &names, include_missing: false },
+            IndexMatch { index: of_version, values: &removed, include_missing: false },
         ];
         is_all &= budget.each(&matches, list, |csv| {
             if owners::is_installed(csv) {

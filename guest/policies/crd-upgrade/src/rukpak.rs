@@ -1,4 +1,4 @@
-//! CRDs that RukPak installed: what its webhook for CRDs checks.
+//! CRDs that RukPak installed, with the checks of its webhook for CRDs.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Operation, Report, Review, rule, rules};
@@ -18,33 +18,34 @@ const ANNOTATION: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 rule! {
     /// an update of a CRD that RukPak installed is safe for its objects
     ///
-    /// The rule looks at CRDs with the label `core.rukpak.io/owner-kind: BundleDeployment`, before or
-    /// after an UPDATE, that exist already and do not have the annotation
-    /// `core.rukpak.io/safe-crd-upgrade-validation: "false"`. These hold, and the first that does
-    /// not is reported:
+    /// The rule applies to CRDs with the label `core.rukpak.io/owner-kind: BundleDeployment`,
+    /// before or after an UPDATE, that already exist and do not have the annotation
+    /// `core.rukpak.io/safe-crd-upgrade-validation: "false"`. All of these conditions are
+    /// satisfied; the rule reports the first violation:
     ///
     /// * No version in `status.storedVersions` is removed.
-    /// * Existing objects of each version that was served and has another schema now are valid by
-    ///   it.
+    /// * Existing objects of each version that was served and has a changed schema are valid by the
+    ///   new schema.
     /// * If versions are added and `spec.conversion.strategy` is `None` or missing, objects of the
-    ///   versions that stay and were served are valid by the schemas of the added ones.
+    ///   remaining versions that were served are valid by the schemas of the added versions.
     ///
-    /// A CRD that is created and exists already is judged by its stored versions only; the API
-    /// server rejects it anyway. The rule reads CRDs and the custom resources, and is not evaluated
-    /// where the right to list them is missing.
+    /// If a CRD that is created already exists, the rule evaluates only its stored versions; the
+    /// API server rejects it anyway. The rule reads CRDs and the custom resources, and is skipped
+    /// if the permission to list them is missing.
     ///
     /// # Gap
     ///
-    /// Existing objects are looked at as for CRD-11, with the same limits.
+    /// Existing objects are evaluated like by CRD-11, with the same limits.
     ///
     /// # Why
     ///
-    /// RukPak's webhook `crdvalidator` rejects the same: nobody could change the objects any more,
-    /// or read them (RukPak v0.16.0 `internal/crd/crd.go`).
+    /// RukPak's webhook `crdvalidator` rejects the same updates: clients could no longer change or
+    /// read the objects (RukPak v0.16.0 `internal/crd/crd.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Change the objects or the schema, or keep the version. If you know better, set the annotation.
+    /// Change the objects or the schema, or keep the version. If you know that the update is safe,
+    /// set the annotation.
     ///
     /// # Accepted
     ///
@@ -65,10 +66,11 @@ rule! {
     /// "false"): error validating existing CRs against new CRD's schema for "as.example.com":
     /// cannot remove stored versions [v1alpha1]`
     CRD_17: Deny {
+        name: "rukpak-crd-upgrade-safe",
         on: [CRD: Create | Update],
         reads: [CRDS],
         samples: true,
-        source: "rukpak v0.16.0 internal/crd/crd.go, cmd/crdvalidator/handlers/crd.go, test/e2e/crdvalidator_test.go",
+        source: ["rukpak v0.16.0 internal/crd/crd.go, cmd/crdvalidator/handlers/crd.go, test/e2e/crdvalidator_test.go"],
     }
 }
 
@@ -91,11 +93,11 @@ pub(crate) fn judge(
         Some(old) => removed(crd, old)
             .or_else(|| broken(review, crd, old, work, report))
             .or_else(|| lost(crd, old)),
-        // Nobody knows the cluster for which a file is.
-        None if review.is_of_a_file() => return,
+        // The target cluster of a file is unknown.
+        None if review.is_from_file() => return,
         None => {
             let existing = CRDS.get("", &crd.name());
-            let Some(existing) = report.answer(&[&CRD_17], "CustomResourceDefinitions", existing)
+            let Some(existing) = report.or_skip(&[&CRD_17], "CustomResourceDefinitions", existing)
             else {
                 return;
             };
@@ -135,7 +137,7 @@ fn removed(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
     (!removed.is_empty()).then(|| ("spec.versions".to_owned(), against_schema(crd, &why)))
 }
 
-/// Stored versions that were not there before either.
+/// Stored versions that were missing before.
 fn lost(crd: &Crd<'_>, old: &Crd<'_>) -> Option<Found> {
     let version = removal::lost(crd, old).into_iter().next()?;
     let name = quote(&crd.name());
@@ -157,7 +159,7 @@ fn broken(
         return None;
     }
     let shared = || crd.by_name().filter_map(|now| Some((now, old.version(&now.name)?)));
-    // The version in which objects are read, and the one whose schema counts.
+    // The version in which objects are read, and the version with the schema to use.
     let mut pairs: Vec<(&str, &Version)> = shared()
         .filter(|(now, before)| before.served && !crd.has_schema_of(now, old, before))
         .map(|(now, _)| (&*now.name, now))

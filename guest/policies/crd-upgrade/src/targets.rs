@@ -1,8 +1,8 @@
-//! The kinds of objects that the policy judges.
+//! The kinds of objects that the policy evaluates.
 
 use opgate_sdk::Target;
 
-/// Both versions of the API: files have either.
+/// Both versions of the API: files can have either.
 pub(crate) static CRD: Target = Target {
     groups: &["apiextensions.k8s.io"],
     versions: &["v1", "v1beta1"],
@@ -12,4 +12,4 @@ pub(crate) static CRD: Target = Target {
 };
 
 pub(crate) static REGISTRY_BUNDLE: Target =
-    Target::of_files("RegistryBundle", &["registrybundles"]);
+    Target::for_files("RegistryBundle", &["registrybundles"]);

@@ -1,4 +1,4 @@
-//! The list of versions of a CRD: names, what is served, and what is stored.
+//! The list of versions of a CRD: names, served versions, and the stored version.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Report, Review, rule, rules};
@@ -9,14 +9,14 @@ use crate::targets::CRD;
 
 rules![CRD_04, CRD_06, CRD_07, CRD_14];
 
-/// `old` is the CRD before an UPDATE of which what did not change is spared.
+/// `old` is the CRD before an UPDATE. Its unchanged values are exempt.
 pub(crate) fn judge(
     review: &Review<'_>,
     crd: &Crd<'_>,
     old: Option<&Crd<'_>>,
     report: &mut Report<'_>,
 ) {
-    let is_listed = review.creates() || review.is_of_a_file();
+    let is_listed = !review.is_update() || review.is_from_file();
     version_names(crd, old, is_listed, report);
     unique(crd, old, report);
     unserved_storage(crd, old, report);
@@ -26,21 +26,22 @@ pub(crate) fn judge(
 }
 
 rule! {
-    /// the name of a version can stand in a URL
+    /// the name of a version is a DNS-1035 label
     ///
-    /// The `name` of each entry of `spec.versions` is a DNS-1035 label: at most 63 lower case
+    /// The `name` of each entry of `spec.versions` is a DNS-1035 label: at most 63 lower-case
     /// letters, digits and `-`, first a letter, last a letter or a digit. A number at the end is
-    /// not needed. An UPDATE is judged by the names that it adds. Requests for the subresource
-    /// `status` are not judged. Where `spec.versions` is no list, but a mapping without a `name` or any other value,
-    /// the rule says so. A mapping with a `name` is read as a list of one entry, and reported as CRD-07.
+    /// not needed. On UPDATE the rule evaluates the names that the request adds. Requests for the
+    /// subresource `status` are not evaluated. If `spec.versions` is not a list, but a mapping
+    /// without a `name` or any other value, the rule reports it. A mapping with a `name` is read as
+    /// a list of one entry, and CRD-07 reports it.
     ///
     /// # Why
     ///
     /// The version is a part of the path of each object (OpenShift 4.12, Operators, *Creating a
-    /// custom resource definition*). The API server rejects other names; in a file, nothing does
-    /// before the file is applied.
+    /// custom resource definition*). The API server rejects other names; no other check rejects the
+    /// file before you apply it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name versions like `v1alpha1`, `v1beta1` and `v1`, in a list: `versions: [{name: v1, …}]`.
     ///
@@ -64,14 +65,16 @@ rule! {
     /// With `versions: {v1: {served: true, storage: true}}`: `message: spec.versions: Invalid value: "object": must be
     /// a list of versions, each with a name`
     CRD_04: Deny {
+        name: "crd-version-name-dns-label",
         on: [CRD: Create | Update],
-        source: "OCP 4.12 L4901; OCP 4.15 L3019-3098",
+        source: ["OCP 4.12 L4901", "OCP 4.15 L3019-3098"],
     }
 }
 
 const VERSIONS: &str = "/spec/versions";
 
-/// What `spec.versions` is, if it is no list, nor a mapping with a name that is read as a list of one version.
+/// The type of `spec.versions`, if it is neither a list nor a mapping with a name, which is read as
+/// a list of one version.
 fn not_a_list(crd: &Crd<'_>) -> Option<&'static str> {
     match crd.document.kind(VERSIONS) {
         Kind::Missing | Kind::Null | Kind::List => None,
@@ -84,7 +87,7 @@ fn not_a_list(crd: &Crd<'_>) -> Option<&'static str> {
     }
 }
 
-/// `is_evaluated`: whether CRD-07 is.
+/// `is_evaluated`: whether CRD-07 is evaluated.
 fn version_names(
     crd: &Crd<'_>,
     old: Option<&Crd<'_>>,
@@ -117,21 +120,21 @@ fn version_names(
 }
 
 rule! {
-    /// versions have different names, and not more than one is stored
+    /// versions have different names, and at most one is the storage version
     ///
-    /// No two entries of `spec.versions` have the same `name`, and at most one has
-    /// `storage: true`. CRD-07 is about none. An UPDATE is judged where it changes names or
-    /// `storage` of the list. Requests for the subresource `status` are not judged.
+    /// No two entries of `spec.versions` have the same `name`, and at most one has `storage: true`.
+    /// CRD-07 reports a list without one. On UPDATE the rule is evaluated if names or `storage` of
+    /// the list change. Requests for the subresource `status` are not evaluated.
     ///
     /// # Why
     ///
-    /// The API server stores all objects of a CRD in one version, and rejects the CRD otherwise
-    /// (OpenShift 4.12, Operators, *Adding a new version of a custom resource definition*). The
-    /// bundle validator of operator-framework/api checks the same in files.
+    /// The API server stores all objects of a CRD in one version, and rejects a CRD with several
+    /// storage versions (OpenShift 4.12, Operators, *Adding a new version of a custom resource
+    /// definition*). The bundle validator of operator-framework/api checks the same in files.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Set `storage: false` for all versions but one.
+    /// Set `storage: false` for all versions except one.
     ///
     /// # Accepted
     ///
@@ -152,11 +155,12 @@ rule! {
     /// `message: spec.versions: Invalid value: must have exactly one version marked as storage
     /// version`
     ///
-    /// Two versions with one name: `message: spec.versions: Invalid value: must contain unique
+    /// Two versions with the same name: `message: spec.versions: Invalid value: must contain unique
     /// version names`
     CRD_06: Deny {
+        name: "crd-unique-versions-one-storage",
         on: [CRD: Create | Update],
-        source: "OCP 4.12 L20652-20660, L20721-20727; api pkg/validation/internal/crd.go",
+        source: ["OCP 4.12 L20652-20660, L20721-20727", "api pkg/validation/internal/crd.go"],
     }
 }
 
@@ -181,20 +185,20 @@ fn unique(crd: &Crd<'_>, old: Option<&Crd<'_>>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// spec.versions is a list, and one of its versions is stored
+    /// spec.versions is a list with a storage version
     ///
-    /// `spec.versions` of a CRD in a file is a list, and an entry has `storage: true`. A mapping,
-    /// as some documents print it, is reported and then read as a list of one entry. In
-    /// `apiextensions.k8s.io/v1beta1`, `spec.version` without a list is one version that is stored. In a bundle the
-    /// rule denies, as `operator-sdk bundle validate` does. Elsewhere it warns: fragments of documents are copied
-    /// into other files, too, and nobody installs those.
+    /// `spec.versions` of a CRD in a file is a list, and an entry has `storage: true`. The rule
+    /// reports a mapping, as in some documents, and then reads it as a list of one entry. In
+    /// `apiextensions.k8s.io/v1beta1`, `spec.version` without a list is one version with `storage:
+    /// true`. In a bundle the rule denies, like `operator-sdk bundle validate`. In other files it
+    /// warns: they can contain fragments from the documentation that are not installed.
     ///
     /// # Why
     ///
-    /// The API server accepts neither, so no request has it. The example of OpenShift 4.12,
-    /// Operators, *Creating a custom resource definition*, has a mapping, and is copied.
+    /// The API server rejects both, so requests never contain them. The example of OpenShift 4.12,
+    /// Operators, *Creating a custom resource definition*, has a mapping, and users copy it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write a list, and set `storage: true` for the version in which objects are stored.
     ///
@@ -212,15 +216,16 @@ rule! {
     ///
     /// `message: spec.versions must be a list with one storage version`
     CRD_07: Deny {
+        name: "crd-has-storage-version",
         on: [CRD: Create | Update],
         denies_in: [Bundle],
-        source: "OCP 4.12 L4866-4880",
+        source: ["OCP 4.12 L4866-4880"],
     }
 }
 
 fn list(crd: &Crd<'_>, report: &mut Report<'_>) {
     if not_a_list(crd).is_some() {
-        // One mistake: CRD-04 names this rule.
+        // One error: CRD-04 names this rule.
         return;
     }
     if crd.is_mapping || !crd.versions.iter().any(|version| version.storage) {
@@ -230,19 +235,19 @@ fn list(crd: &Crd<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// the version in which objects are stored is served
+    /// the storage version of a CRD is served
     ///
-    /// No entry of `spec.versions` has `served: false` and `storage: true`. An UPDATE is judged by
-    /// the entries whose `served` or `storage` it changes, and by new ones. Requests for the
-    /// subresource `status` are not judged.
+    /// No entry of `spec.versions` has `served: false` and `storage: true`. On UPDATE the rule
+    /// evaluates new entries, and entries whose `served` or `storage` changes. Requests for the
+    /// subresource `status` are not evaluated.
     ///
     /// # Why
     ///
-    /// A version that is no longer served is about to be removed, and objects that are stored in it
-    /// would be lost. OpenShift 4.12, Operators, *Deprecating or removing a version of a custom
+    /// A version that is no longer served will usually be removed, and then objects that are stored
+    /// in it are lost. OpenShift 4.12, Operators, *Deprecating or removing a version of a custom
     /// resource definition*, shows this state between two edits, so the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `storage: true` for a version that is served, and `storage: false` for this one.
     ///
@@ -263,8 +268,9 @@ rule! {
     /// `message: version "v1alpha1" is not served but is the storage version; switch the storage
     /// version to a serving version`
     CRD_14: Warn {
+        name: "crd-storage-version-served",
         on: [CRD: Create | Update],
-        source: "OCP 4.12 L20704-20730; OCP 4.15 L15122-15214",
+        source: ["OCP 4.12 L20704-20730", "OCP 4.15 L15122-15214"],
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! The verdicts of the policy: the cases of its rules, and properties that no case can show.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 opgate_cases::tests!(POLICY);
 
-/// Names and values that the rules ask for.
+/// Names and values that the rules require.
 const WORDS: [&str; 48] = [
     "Namespaced",
     "Webhook",
@@ -76,7 +76,7 @@ fn case(rule: &str, name: &str) -> Case {
     found.expect("a case of this name").clone()
 }
 
-/// Why a rule was not evaluated, or only in part.
+/// The reason why a rule was skipped, or evaluated in part.
 fn reason(case: &Case, rule: &str) -> Option<String> {
     let skipped = verdict(&POLICY, case).skipped;
     skipped.into_iter().find(|skipped| skipped.rule == rule).map(|skipped| skipped.reason)
@@ -85,7 +85,7 @@ fn reason(case: &Case, rule: &str) -> Option<String> {
 #[test]
 fn the_answer_says_how_many_objects_were_looked_at() {
     for rule in ["CRD-11", "CRD-17"] {
-        let more = case(rule, "more objects than are looked at");
+        let more = case(rule, "more objects than the limit");
         let expected = "in part: 1 objects were looked at, there are more";
         assert_eq!(reason(&more, rule).as_deref(), Some(expected));
         let mut absent = case(rule, "there is no cluster to ask");
@@ -95,7 +95,7 @@ fn the_answer_says_how_many_objects_were_looked_at() {
     }
 }
 
-/// Objects that take too long are not looked at, and the answer says so.
+/// Objects that take too long are not evaluated, and the verdict reports it.
 #[test]
 fn work_has_a_limit() {
     let mut slow = case("CRD-11", "there are no objects");
@@ -113,7 +113,7 @@ fn work_has_a_limit() {
     assert!(verdict(&POLICY, &slow).violations.iter().all(|found| found.rule != "CRD-11"));
 }
 
-/// So many versions are valid JSON. Their schemas are not compared.
+/// This number of versions is valid JSON. Their schemas are not compared.
 #[test]
 fn very_many_versions_are_not_compared() {
     let mut many = case("CRD-11", "there are no objects");
@@ -140,7 +140,7 @@ fn very_many_versions_are_not_read() {
     assert_eq!(found, ["CRD-01"]);
 }
 
-/// Each version takes a list of the API server.
+/// Each version needs a list request to the API server.
 #[test]
 fn objects_of_some_versions_are_listed() {
     let mut several = case("CRD-11", "there are no objects");
@@ -157,7 +157,7 @@ fn objects_of_some_versions_are_listed() {
     assert_eq!(reason(&several, "CRD-11").as_deref(), Some(expected));
 }
 
-/// What is too deep to be read, as a schema and as an object.
+/// Too deep JSON, as a schema and as an object.
 #[test]
 fn what_is_too_deep_is_not_evaluated() {
     let deep = (0..200).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
@@ -175,7 +175,7 @@ fn what_is_too_deep_is_not_evaluated() {
     assert_eq!(reason(&object, "CRD-11").as_deref(), Some(expected));
 }
 
-/// What is larger than an API server stores, in a file.
+/// A file larger than the objects that an API server stores.
 #[test]
 fn schemas_beyond_a_limit_are_evaluated_in_part() {
     let wide = |count: usize| {
@@ -205,7 +205,7 @@ fn schemas_beyond_a_limit_are_evaluated_in_part() {
     }
 }
 
-/// Objects that nobody may list.
+/// Objects without permission to list them.
 #[test]
 fn a_missing_right_is_the_reason() {
     let case = case("CRD-11", "all CRDs");
@@ -229,7 +229,7 @@ fn a_missing_right_is_the_reason() {
     assert_eq!(skipped, [("CRD-11", "list crontabs.stable.example.com is not granted")]);
 }
 
-/// A ClusterServiceVersion with more text than is looked at that claims the CRD.
+/// A ClusterServiceVersion that claims the CRD, with more text than the limit.
 fn claim(namespace: &str, number: usize) -> serde_json::Value {
     let pad = |n: usize| json!({"name": format!("{}{n}", "x".repeat(1_000)), "version": "v1"});
     let mut owned: Vec<_> = (0..300).map(pad).collect();
@@ -241,7 +241,7 @@ fn claim(namespace: &str, number: usize) -> serde_json::Value {
     })
 }
 
-/// Whether there are several owners is known from names; large lists are not read.
+/// Names determine whether there are several owners; large lists are not read.
 #[test]
 fn very_many_claims_are_not_read() {
     let more = "in part: some ClusterServiceVersions were looked at, there are more or larger ones that may name the CRD";
@@ -257,7 +257,7 @@ fn very_many_claims_are_not_read() {
     }
 }
 
-/// A chain that OLM does not make.
+/// A chain that OLM does not create.
 #[test]
 fn a_chain_is_followed_over_some_versions() {
     for (length, is_several) in [(16, false), (17, true)] {
@@ -275,7 +275,7 @@ fn a_chain_is_followed_over_some_versions() {
     }
 }
 
-/// Another 16 hide a reference, and the answer says so.
+/// Another 16 hide a reference, and the verdict reports it.
 #[test]
 fn references_beyond_a_limit_are_not_looked_at() {
     for (count, expected) in [(16, None), (17, Some("in part: "))] {

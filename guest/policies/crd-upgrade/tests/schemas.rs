@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
-/// What is found when the schemas of a version change.
+/// The violations when the schemas of a version change.
 fn judged(old: &str, new: &str, settings: &str) -> Verdict {
     let crd = |versions: &str| {
         let json = format!(
@@ -42,7 +42,7 @@ fn version(name: &str, schema: &str) -> String {
     )
 }
 
-/// The findings of the rules of upgrade safety, if one version changes.
+/// The violations of the rules of upgrade safety, if one version changes.
 fn found(old: &str, new: &str) -> Vec<(String, String)> {
     let versions = |schema| format!("[{}]", version("v1", schema));
     safety(judged(&versions(old), &versions(new), STRICT))
@@ -56,7 +56,7 @@ fn safety(verdict: Verdict) -> Vec<(String, String)> {
 
 const STRICT: &str = r#"{"rules":{"CRD-26":"warn"}}"#;
 
-/// Properties that many, one with another type.
+/// This number of properties, one with another type.
 fn wide(count: usize, other: usize) -> String {
     let mut json = r#"{"type":"object","properties":{"#.to_owned();
     for n in 0..count {
@@ -105,7 +105,8 @@ fn members_in_any_order_are_compared() {
     assert_eq!(found(&new, &old), []);
 }
 
-/// A schema in as many others as JSON may nest, each with a name and a description of some size.
+/// A schema at the maximum nesting depth of JSON, each level with a name and a description of some
+/// size.
 fn deep(keyword: &str, levels: usize, innermost: &str) -> String {
     let text = "x".repeat(1_000);
     let mut json = String::new();
@@ -192,7 +193,7 @@ fn values_of_any_size_are_compared() {
     }
 }
 
-/// So many pairs of served versions are compared in part, and the rule says so.
+/// This number of pairs of served versions is compared in part, and the verdict reports it.
 #[test]
 fn very_many_served_versions_are_compared_in_part() {
     let versions = |kind: &str| {
@@ -209,7 +210,7 @@ fn very_many_served_versions_are_compared_in_part() {
     assert!(safety(verdict).iter().all(|(rule, _)| rule == "CRD-21"));
 }
 
-/// Names and values that the rules ask for.
+/// Names and values that the rules require.
 const WORDS: [&str; 10] = ["a", "b", "items", "", "a.b/c", "string", "object", "^a", "<>", "é\""];
 
 fn value() -> impl Strategy<Value = Value> + Clone {
@@ -276,7 +277,7 @@ fn merged(parts: Vec<Value>) -> Value {
     Value::Object(members.collect::<Map<_, _>>())
 }
 
-/// JSON with the members of objects in the other order, and with white space.
+/// JSON with the members of objects in reverse order, and with white space.
 fn reversed(value: &Value) -> String {
     match value {
         Value::Object(members) => {
@@ -296,7 +297,7 @@ fn reversed(value: &Value) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// How a schema is written makes no difference.
+    /// The notation of a schema makes no difference.
     #[test]
     fn the_same_schema_has_no_findings(schema in schema()) {
         prop_assert_eq!(found(&schema.to_string(), &reversed(&schema)), []);
@@ -312,7 +313,7 @@ proptest! {
         );
     }
 
-    /// A field that objects need not have breaks none.
+    /// An optional field breaks no object.
     #[test]
     fn an_optional_field_has_no_findings(schema in schema(), added in schema()) {
         let mut old = schema;
@@ -322,8 +323,8 @@ proptest! {
         prop_assert_eq!(found(&old.to_string(), &new.to_string()), []);
     }
 
-    /// Nothing is subtracted of what a CRD without the version did not have, and everything of what
-    /// it had.
+    /// Differences of a version that the old CRD does not have are all reported; differences that
+    /// it has are all subtracted.
     #[test]
     fn findings_between_served_versions_are_those_that_are_new(one in schema(), two in schema()) {
         let (one, two) = (one.to_string(), two.to_string());

@@ -1,7 +1,7 @@
-//! What was published before.
+//! Comparison with the published catalog.
 //!
-//! Who has installed a bundle must find an update, and the bundle as it was. New edges and new
-//! channels are how catalogs grow: they are not compared.
+//! Users who installed a bundle must find an update and the unchanged bundle. Catalogs grow with
+//! new edges and new channels, so these are not compared.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,7 +18,7 @@ use crate::graph::Graph;
 
 rules![FBC_45, FBC_46];
 
-/// What tells properties and related images apart.
+/// The members that distinguish properties and related images.
 const TOLD_APART: [&str; 9] = [
     "/type",
     "/value",
@@ -31,27 +31,27 @@ const TOLD_APART: [&str; 9] = [
     "/name",
 ];
 
-/// How often, in all bundles together, an item is compared with one that it is not: some 50 ms. A bundle
-/// of 100 constraints in the reverse order takes 5,000.
+/// The maximum number of comparisons of different items, in all bundles together: about 50 ms. A
+/// bundle of 100 constraints in reverse order takes 5,000.
 const TRIES: u32 = 100_000;
 
 rule! {
     /// every published bundle has an update path to a channel head
     ///
-    /// An UPDATE compares the catalog with the published one (`opgate check --baseline`). Of a package
-    /// that is still there, every published bundle is a head, or heads lead to it by `replaces` and
-    /// `skips`, or its version is in `skipRange` of a head. Of a channel without a head, every
-    /// entry counts as one. A package may be removed as a whole.
+    /// An UPDATE compares the catalog with the published one (`opgate check --baseline`). In a
+    /// package that still exists, every published bundle is a head, or heads lead to it by
+    /// `replaces` and `skips`, or its version is in `skipRange` of a head. In a channel without a
+    /// head, every entry counts as a head. You can remove a whole package.
     ///
     /// # Why
     ///
-    /// Somebody has installed each published bundle, and gets no update without a path (OpenShift
+    /// Users can have installed each published bundle, and get no update without a path (OpenShift
     /// 4.12, Operators, *Updating or filtering a file-based catalog image*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Let a newer entry replace or skip the bundle that the message names; the bundle itself may
-    /// go.
+    /// Let a newer entry replace or skip the bundle that the message names. You can remove the
+    /// bundle itself.
     ///
     /// # Accepted
     ///
@@ -72,8 +72,9 @@ rule! {
     /// `message: bundle "etcd.v1.0.0" of package "etcd" has no update path to the current or newer
     /// channel head`
     FBC_45: Deny {
+        name: "published-bundle-update-path",
         on: [CATALOG: Update],
-        source: "OCP 4.12 L971, L2459-2468, L8651; OCP 4.15 L863-872, L6117-6119; OKD L328-329",
+        source: ["OCP 4.12 L971, L2459-2468, L8651", "OCP 4.15 L863-872, L6117-6119", "OKD L328-329"],
     }
 }
 
@@ -82,17 +83,17 @@ rule! {
     ///
     /// An UPDATE compares the catalog with the published one (`opgate check --baseline`). `image`,
     /// `properties` and `relatedImages` of a bundle of the same name stay the same. The order of
-    /// both lists does not count, up to 100,000 comparisons of items in vain. New channels and new
-    /// edges are accepted, and so is a bundle that is gone (see FBC-45). The rule is declared as a
-    /// warning, but it denies unless the configuration gives it a level: whoever names the
-    /// published catalog wants its bundles to stay. Set `warn` for warnings.
+    /// both lists does not count, up to 100,000 comparisons of different items. New channels and
+    /// new edges are accepted, and so is the removal of a bundle (see FBC-45). The rule is declared
+    /// as a warning, but it denies unless the configuration sets a level: if you name the published
+    /// catalog, its bundles must not change. Set `warn` for warnings.
     ///
     /// # Why
     ///
-    /// OLM does not install a bundle again whose content changes in the catalog, so users end up
-    /// with different contents under one name (OpenShift 4.12, Operators, *Immutable bundles*).
+    /// OLM does not reinstall a bundle if its content changes in the catalog, so users have
+    /// different contents under one name (OpenShift 4.12, Operators, *Immutable bundles*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Restore the bundle, and release the change as a new bundle that replaces it.
     ///
@@ -113,19 +114,20 @@ rule! {
     /// `message: bundle "etcd.v1.0.0" changed: bundle images and their metadata should be treated
     /// as immutable`
     FBC_46: Warn {
+        name: "immutable-published-bundle",
         on: [CATALOG: Update],
-        source: "OCP 4.12 L557-563, L968-980; OCP 4.15 L863-872; OKD L116-119, L328-337",
+        source: ["OCP 4.12 L557-563, L968-980", "OCP 4.15 L863-872", "OKD L116-119, L328-337"],
     }
 }
 
-/// Judges a document against the published one.
+/// Evaluates a document against the published one.
 pub(crate) fn judge(
     catalog: &Catalog,
     document: &Document,
     published: &Document,
     report: &mut Report<'_>,
 ) {
-    // A package may go as a whole.
+    // You can remove a whole package.
     let Some(package) = catalog.package() else { return };
     let mut current = BTreeMap::new();
     for bundle in &catalog.bundles {
@@ -162,7 +164,8 @@ pub(crate) fn judge(
                     Kind::Missing => new.path(),
                     _ => new.field(member),
                 };
-                // Declared as advice; but whoever names what was published wants it to stay.
+                // Declared as a warning; but users who name the published catalog require that it
+                // does not change.
                 report.add_as(Level::Deny, &FBC_46, field, message);
             }
         }
@@ -180,7 +183,7 @@ pub(crate) fn judge(
     }
 }
 
-/// The version that a published bundle says it has.
+/// The version that a published bundle declares.
 fn version(bundle: &Blob<'_>) -> Option<Version> {
     let properties = bundle.value().items(&bundle.pointer("properties"));
     let mut packages =
@@ -188,8 +191,8 @@ fn version(bundle: &Blob<'_>) -> Option<Version> {
     Version::parse(&packages.next()?.text("/value/version")?).ok()
 }
 
-/// Those that no head skips by its range either, in the order given. Versions are sorted once, and
-/// each interval of each range is a cut through them.
+/// The bundles that no head skips by its range either, in the order of the input. Versions are
+/// sorted once, and each interval of each range is a slice of them.
 fn stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String> {
     if lost.is_empty() {
         return Vec::new();
@@ -224,7 +227,7 @@ fn stranded(lost: &[(String, Option<Version>)], ranges: &[&Range]) -> Vec<String
     names.map(|(name, _)| name.clone()).collect()
 }
 
-/// The first member of a bundle that is not what it was.
+/// The first member of a bundle that changed.
 fn change(old: &Blob<'_>, new: &Blob<'_>, tries: &mut u32) -> Option<&'static str> {
     ["image", "properties", "relatedImages"].into_iter().find(|member| {
         let before = List { document: old.value(), pointer: old.pointer(member) };
@@ -234,7 +237,7 @@ fn change(old: &Blob<'_>, new: &Blob<'_>, tries: &mut u32) -> Option<&'static st
     })
 }
 
-/// A member that should be a list.
+/// A member with the expected type list.
 struct List<'d> {
     document: &'d Document,
     pointer: String,
@@ -250,7 +253,7 @@ impl List<'_> {
         self.document.rows(&self.pointer, &TOLD_APART)
     }
 
-    /// Whether an item is the same as one of another list.
+    /// Whether an item equals an item of another list.
     fn equal(&self, at: u32, other: &Self, other_at: u32) -> bool {
         let [pointer, other_pointer] =
             [(self, at), (other, other_at)].map(|(list, at)| format!("{}/{at}", list.pointer));
@@ -258,10 +261,11 @@ impl List<'_> {
     }
 }
 
-/// Whether two lists differ in their order only: to OLM, they are sets.
+/// Whether two lists differ only in their order: OLM treats them as sets.
 ///
-/// Both are brought into one order by the texts that tell most items apart, whatever they are written
-/// like. Among those that it does not tell apart each is looked for; `tries` bounds how often in vain.
+/// Both lists are sorted by the texts that distinguish most items, regardless of their spelling.
+/// Items with equal texts are compared with each other; `tries` limits the number of comparisons of
+/// different items.
 fn same_items(before: &List<'_>, after: &List<'_>, tries: &mut u32) -> bool {
     if before.length().is_none() || before.length() != after.length() {
         return false;
@@ -294,7 +298,7 @@ fn same_items(before: &List<'_>, after: &List<'_>, tries: &mut u32) -> bool {
     true
 }
 
-/// The items of a list, in an order that does not depend on theirs.
+/// The items of a list, in an order that does not depend on the order of the list.
 fn in_order(rows: &Rows) -> Vec<(Row<'_>, u32)> {
     let mut items: Vec<_> = rows.iter().zip(0..).collect();
     items.sort_by(compare);

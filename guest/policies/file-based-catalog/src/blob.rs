@@ -1,10 +1,10 @@
-//! What every blob must be.
+//! The requirements on every blob.
 //!
-//! Upstream finds the members of a blob whatever the case of their names; so does [`Blob`].
+//! Upstream matches the members of a blob without regard to the case of their names; so does
+//! [`Blob`].
 //!
-//! A call of the host costs more than most of what a rule does. So the usual members of all blobs come
-//! in one table; whatever else somebody wants to know of a blob, or of one that spells them
-//! otherwise, is asked for.
+//! A host call costs more than most operations of a rule. So one table has the usual members of all
+//! blobs. Other members, and the members of blobs with another spelling, need separate calls.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -49,14 +49,14 @@ pub(crate) struct Blob<'d> {
     /// Its index in the document.
     pub(crate) at: u32,
     row: Row<'d>,
-    /// Whether it has none but the usual members, in their usual spelling.
+    /// Whether it has only the usual members, in their usual spelling.
     is_usual: bool,
     keys: OnceCell<Vec<String>>,
     value: OnceCell<Option<Document>>,
 }
 
-/// The members that say what a blob is. Where one is of the wrong type, nothing more is said about
-/// it.
+/// The members that identify a blob. If one is of the wrong type, no further violation of it is
+/// reported.
 pub(crate) struct Meta {
     pub(crate) schema: Text,
     pub(crate) package: Text,
@@ -67,7 +67,7 @@ pub(crate) struct Meta {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Text {
     Missing,
-    /// Of the wrong type, and reported.
+    /// A value of the wrong type, which is already reported.
     Wrong,
     Is(String),
 }
@@ -80,13 +80,13 @@ impl Text {
         }
     }
 
-    /// Whether it lacks, and nobody has said so yet.
+    /// Whether it is missing, and this is not reported yet.
     pub(crate) fn is_lacking(&self) -> bool {
         *self != Self::Wrong && self.as_str().is_empty()
     }
 }
 
-/// Path of a place in a blob. `inner` starts with a dot, or is empty.
+/// Path of a value in a blob. `inner` starts with a dot, or is empty.
 pub(crate) fn place(at: u32, inner: &str) -> String {
     format!("spec.blobs[{at}].value{inner}")
 }
@@ -99,19 +99,19 @@ impl<'d> Blob<'d> {
         Self { document, at, row, is_usual, keys: OnceCell::new(), value: OnceCell::new() }
     }
 
-    /// What the blob is.
+    /// The schema of the blob.
     pub(crate) fn kind_of_all(&self) -> Kind {
         self.row.kind(0)
     }
 
-    /// The blob itself, for what is not in its row.
+    /// The blob itself, for members that are not in its row.
     pub(crate) fn value(&self) -> &Document {
         let found = self.value.get_or_init(|| self.document.at(&self.absolute("")));
-        // A blob that has a row is there.
+        // A blob with a row exists.
         found.as_ref().unwrap_or(self.document)
     }
 
-    /// Pointer, from the document, of a place in the blob.
+    /// Pointer, from the document, of a value in the blob.
     pub(crate) fn absolute(&self, pointer: &str) -> String {
         ["/spec/blobs/", &self.at.to_string(), "/value", pointer].concat()
     }
@@ -127,7 +127,7 @@ impl<'d> Blob<'d> {
         self.document.fields(&self.absolute(pointer), &columns)
     }
 
-    /// The column of a member, where the row says all about it.
+    /// The column of a member, if the row has the complete information.
     fn column(&self, name: &str) -> Option<usize> {
         let position = USUAL.iter().position(|usual| *usual == name)?;
         self.is_usual.then_some(position.saturating_add(1))
@@ -195,17 +195,17 @@ rule! {
     /// every blob has a schema
     ///
     /// Every blob needs the member `schema` with a non-empty string. Members that OLM does not know
-    /// are allowed. A `schema` of another type is reported by FBC-02. The message shows the blob;
-    /// of a large or nested one it shows the names of the members.
+    /// are allowed. FBC-02 reports a `schema` of another type. The message shows the blob, or only
+    /// the names of its members if the blob is large or nested.
     ///
     /// # Why
     ///
-    /// The schema says what a blob is, and `opm` does not load a blob without one (OpenShift 4.12,
-    /// Operators, *File-based catalogs, Schemas*).
+    /// The schema defines the type of a blob, and `opm` does not load a blob without one (OpenShift
+    /// 4.12, Operators, *File-based catalogs, Schemas*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Set `schema`, or list a file that is no catalog file in `.indexignore`.
+    /// Set `schema`, or list a file that is not a catalog file in `.indexignore`.
     ///
     /// # Accepted
     ///
@@ -221,26 +221,27 @@ rule! {
     ///
     /// `message: object '{"schema":"","name":"etcd"}' is missing root schema field`
     FBC_01: Deny {
+        name: "catalog-blob-schema",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L660-668, L589, L689; OCP 4.15 L500-539; OKD L161-174; operator-registry alpha/declcfg/load.go",
+        source: ["OCP 4.12 L660-668, L589, L689", "OCP 4.15 L500-539", "OKD L161-174", "operator-registry alpha/declcfg/load.go"],
     }
 }
 
 rule! {
-    /// schema, package and name of a blob are strings; a package that is given is not empty
+    /// schema, package and name of a blob are strings, and package is not empty
     ///
-    /// `schema`, `package` and `name` of a blob are strings where they are given; `null` is no
-    /// string. A `package` that is given is not empty. Where an `olm.channel`, `olm.bundle` or
+    /// `schema`, `package` and `name` of a blob are strings if they are set; `null` is not a
+    /// string. `package` is not empty if it is set. If an `olm.channel`, `olm.bundle` or
     /// `olm.deprecations` blob has an empty `package`, FBC-04, FBC-26 or FBC-47 reports it instead.
     ///
     /// # Why
     ///
-    /// `opm` cannot tell to what a blob belongs otherwise, and does not load the file (OpenShift
-    /// 4.12, Operators, *File-based catalogs, Schemas*).
+    /// Otherwise `opm` cannot determine the package of a blob, and does not load the file
+    /// (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write a string, in quotes where YAML would read a number. Remove an empty `package`.
+    /// Write a string, in quotes if YAML would read a number. Remove an empty `package`.
     ///
     /// # Accepted
     ///
@@ -260,13 +261,14 @@ rule! {
     ///
     /// `message: package is optional, but if it's defined, it must be a non-empty string`
     FBC_02: Deny {
+        name: "catalog-blob-string-fields",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L670-671; OCP 4.15 L500-539; OKD L164-165; operator-registry alpha/declcfg/declcfg.go",
+        source: ["OCP 4.12 L670-671", "OCP 4.15 L500-539", "OKD L164-165", "operator-registry alpha/declcfg/declcfg.go"],
     }
 }
 
 impl Blob<'_> {
-    /// Judges what every blob has in common.
+    /// Evaluates the common members of every blob.
     pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) -> Meta {
         self.unique_keys(report);
         let schema = self.text("schema", report);
@@ -279,7 +281,7 @@ impl Blob<'_> {
             && !schema.is_empty()
         {
             self.known_schema(schema, settings, report);
-            // The others say themselves that they need a package.
+            // Other rules report a missing package for the other schemas.
             if !matches!(schema.as_str(), CHANNEL | BUNDLE | DEPRECATIONS)
                 && package == Text::Is(String::new())
             {
@@ -291,7 +293,7 @@ impl Blob<'_> {
         Meta { schema, package, name }
     }
 
-    /// One of the members that are texts.
+    /// Evaluates one of the members that are texts.
     fn text(&self, name: &str, report: &mut Report<'_>) -> Text {
         if let Some(text) = self.text_of(name) {
             return Text::Is(text);
@@ -309,7 +311,7 @@ impl Blob<'_> {
         Text::Wrong
     }
 
-    /// The message has the blob, unless it is so large that nobody would read it.
+    /// The message contains the blob, unless it is too large to be readable.
     fn without_schema(&self) -> String {
         let few = self.value().length("").unwrap_or_default() <= 8;
         let shallow = || {
@@ -334,18 +336,18 @@ rule! {
     ///
     /// A `schema` that starts with `olm.` is one of `olm.package`, `olm.channel`, `olm.bundle` and
     /// `olm.deprecations`. The setting `catalog.reservedSchemas` lists further ones. Templates of
-    /// `opm` (`olm.semver`, `olm.template.basic`, `olm.template.substitutes` and others of the form
+    /// `opm` (`olm.semver`, `olm.template.basic`, `olm.template.substitutes` and others that match
     /// `olm.template.*`) are the sources of catalogs: no rule is evaluated for them, and the audit
-    /// annotation `not-evaluated` names this rule.
+    /// annotation `skipped-rules` names this rule.
     ///
     /// # Why
     ///
-    /// The prefix is reserved: OLM may give the same name another meaning later (OpenShift 4.12,
-    /// Operators, *File-based catalogs, Schemas*).
+    /// The prefix is reserved: a later version of OLM can use the same name with another meaning
+    /// (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Correct the spelling, or use a prefix of your own. For a schema of a later OLM, add it to
+    /// Correct the spelling, or use your own prefix. For a schema of a later OLM, add it to
     /// `catalog.reservedSchemas`. Render a template with `opm alpha render-template`, and check the
     /// catalog that it prints.
     ///
@@ -363,9 +365,10 @@ rule! {
     ///
     /// `message: schema "olm.support": all olm.* schemas are reserved for OLM-defined schemas`
     FBC_07: Deny {
+        name: "reserved-olm-schemas",
         on: [CATALOG: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L693-700; OCP 4.15 L531-539, L653-691; OKD L176-184",
+        source: ["OCP 4.12 L693-700", "OCP 4.15 L531-539, L653-691", "OKD L176-184"],
     }
 }
 
@@ -376,12 +379,13 @@ rule! {
     ///
     /// # Why
     ///
-    /// Catalogs are composed of others. Without a unique prefix, the custom schemas of two authors
-    /// may have the same name (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
+    /// Catalogs can be composed of other catalogs. Without a unique prefix, the custom schemas of
+    /// two authors can have the same name (OpenShift 4.12, Operators, *File-based catalogs,
+    /// Schemas*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Put a domain that you own before the name of the schema.
+    /// Prefix the name of the schema with a domain that you own.
     ///
     /// # Accepted
     ///
@@ -397,8 +401,9 @@ rule! {
     ///
     /// `message: custom schema "support" must use a unique prefix, such as a domain that you own`
     FBC_08: Warn {
+        name: "custom-schema-prefix",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L700; OCP 4.15 L539",
+        source: ["OCP 4.12 L700", "OCP 4.15 L539"],
     }
 }
 
@@ -407,7 +412,7 @@ fn is_template(schema: &str) -> bool {
     schema == "olm.semver" || schema.starts_with("olm.template.")
 }
 
-/// Reports that templates were not evaluated: all blobs of a document, or a part of them.
+/// Reports templates as not evaluated: all blobs of a document, or some of them.
 pub(crate) fn skip_templates(templates: usize, blobs: usize, report: &mut Report<'_>) {
     let why = "templates of opm are no catalogs: render them with opm alpha render-template";
     match templates {
@@ -418,13 +423,13 @@ pub(crate) fn skip_templates(templates: usize, blobs: usize, report: &mut Report
 }
 
 impl Blob<'_> {
-    /// Whether the blob is a template. Templates are no catalogs, and no rule applies to them.
+    /// Whether the blob is a template. Templates are not catalogs, and no rule applies to them.
     pub(crate) fn is_template(&self, settings: &Settings) -> bool {
         let schema = self.text_of("schema").unwrap_or_default();
         is_template(&schema) && !settings.reserved_schemas.contains(&schema)
     }
 
-    /// Judges a schema by its name.
+    /// Evaluates a schema by its name.
     fn known_schema(&self, schema: &str, settings: &Settings, report: &mut Report<'_>) {
         if schema.starts_with("olm.") {
             let known = [PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS].contains(&schema)
@@ -447,7 +452,7 @@ impl Blob<'_> {
 }
 
 impl Blob<'_> {
-    /// FBC-43: keys are unique, whatever their case.
+    /// FBC-43: keys are unique, regardless of their case.
     fn unique_keys(&self, report: &mut Report<'_>) {
         if self.is_usual {
             return;

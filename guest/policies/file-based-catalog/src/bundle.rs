@@ -1,4 +1,4 @@
-//! Bundles, one by one: what each is, and what its parts say.
+//! Separate checks of each bundle: its identity and its members.
 //!
 //! ```text
 //! olm.bundle ─┬─ properties ─▶ properties ─▶ identity: version and release
@@ -27,7 +27,7 @@ pub(crate) struct Bundle {
     pub(crate) at: u32,
     pub(crate) name: String,
     pub(crate) package: String,
-    /// The version, where there is exactly one and it is sound.
+    /// The version, if there is exactly one valid version.
     pub(crate) version: Option<Version>,
     /// Version and release, as they identify the bundle in its package.
     pub(crate) label: Option<String>,
@@ -43,15 +43,15 @@ impl Bundle {
 rule! {
     /// a bundle has a package and a name
     ///
-    /// `package` and `name` of an `olm.bundle` blob are not empty. A value that is no string is
-    /// reported by FBC-02.
+    /// `package` and `name` of an `olm.bundle` blob are not empty. FBC-02 reports a value that is
+    /// not a string.
     ///
     /// # Why
     ///
     /// Channels refer to a bundle by its package and its name (OpenShift 4.12, Operators,
     /// *olm.bundle schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the member that the message names. `opm render` writes both.
     ///
@@ -70,12 +70,13 @@ rule! {
     /// `message: package name must be set for bundle "etcd.v1.0.0"`, or for a missing name
     /// `message: name must be set`
     FBC_26: Deny {
+        name: "catalog-bundle-package-and-name",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L787-790; OCP 4.15 L621-651, L21880-21898; OKD L232-235; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L787-790", "OCP 4.15 L621-651, L21880-21898", "OKD L232-235", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
-/// Judges a bundle by itself.
+/// Evaluates a bundle separately.
 pub(crate) fn judge(
     blob: &Blob<'_>,
     meta: &Meta,

@@ -1,6 +1,6 @@
-//! The blobs of a document, first one by one, then together.
+//! The blobs of a document, first each blob separately, then all together.
 //!
-//! A document has the blobs of one package, or those that belong to none.
+//! A document has the blobs of one package, or the blobs that belong to no package.
 
 pub(crate) mod members;
 pub(crate) mod unique;
@@ -23,7 +23,7 @@ use crate::{CATALOG, go_text, graph, properties};
 
 rules![FBC_04];
 
-/// What the blobs of a document say.
+/// The values of the blobs of a document.
 pub(crate) struct Catalog {
     pub(crate) packages: Vec<Package>,
     pub(crate) channels: Vec<Channel>,
@@ -49,7 +49,7 @@ fn is_listed(document: &Document, name: &str) -> bool {
 }
 
 impl Catalog {
-    /// Reads a document and judges its blobs one by one.
+    /// Reads a document and evaluates each blob separately.
     pub(crate) fn read(document: &Document, settings: &Settings, report: &mut Report<'_>) -> Self {
         let mut catalog = Self {
             packages: Vec::new(),
@@ -79,9 +79,9 @@ impl Catalog {
         catalog
     }
 
-    /// Of the packages that the blobs name, those that are there: blobs of the document itself, or named
-    /// in the list of the whole catalog. That is as long as the catalog has packages, and sorted; it
-    /// is not read for each of them.
+    /// The existing packages among those that the blobs name: packages with a blob in the document,
+    /// or in the list of all packages of the catalog. That list is sorted and can be long, so it is
+    /// not read for each name.
     fn named(&self, document: &Document) -> BTreeSet<String> {
         let own = self.packages.iter().map(|package| &package.name);
         let mut known: BTreeSet<_> = own.filter(|name| !name.is_empty()).cloned().collect();
@@ -128,7 +128,7 @@ impl Catalog {
         properties::judge(blob, &meta, settings, report, |_, _| {});
     }
 
-    /// Judges the blobs together.
+    /// Evaluates the blobs together.
     pub(crate) fn judge(&self, settings: &Settings, report: &mut Report<'_>) {
         self.packages_once(report);
         self.left_overs(report);
@@ -156,11 +156,11 @@ impl Catalog {
 }
 
 rule! {
-    /// each package has one olm.package blob, and no channel or bundle is left over without one
+    /// each package of the catalog, its channels and its bundles have exactly one olm.package blob
     ///
     /// No two `olm.package` blobs of the catalog have the same name. `package` of each
-    /// `olm.channel` and `olm.bundle` blob names a package of the catalog. A channel without
-    /// `package` is reported here, a bundle without `package` by FBC-26.
+    /// `olm.channel` and `olm.bundle` blob names a package of the catalog. This rule reports a
+    /// channel without `package`, and FBC-26 reports a bundle without `package`.
     ///
     /// # Why
     ///
@@ -168,7 +168,7 @@ rule! {
     /// (OpenShift 4.12, Operators, *File-based catalogs* and *Updating or filtering a file-based
     /// catalog image*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the second `olm.package` blob. Remove a package together with its channels and
     /// bundles.
@@ -191,13 +191,14 @@ rule! {
     /// `message: unknown package "gone" for channel "stable"`, or for a second blob
     /// `message: duplicate package "etcd"`
     FBC_04: Deny {
+        name: "one-package-blob-per-package",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L577, L696, L8655; OCP 4.15 L437-439, L531-533; OKD L127, L180-183; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L577, L696, L8655", "OCP 4.15 L437-439, L531-533", "OKD L127, L180-183", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
 impl Catalog {
-    /// Reports packages of one name.
+    /// Reports packages with the same name.
     fn packages_once(&self, report: &mut Report<'_>) {
         let mut names = BTreeSet::new();
         for package in self.packages.iter().filter(|package| !package.name.is_empty()) {
@@ -208,7 +209,7 @@ impl Catalog {
         }
     }
 
-    /// Reports channels and bundles of a package that is not there.
+    /// Reports channels and bundles of a missing package.
     fn left_overs(&self, report: &mut Report<'_>) {
         let channels = self.channels.iter().map(|c| (c.at, &c.package, "channel", &c.name));
         let bundles = self.bundles.iter().map(|b| (b.at, &b.package, "bundle", &b.name));

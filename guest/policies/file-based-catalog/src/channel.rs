@@ -1,4 +1,4 @@
-//! Channels, each by itself. [`crate::graph`] judges where their entries lead.
+//! Separate checks of each channel. [`crate::graph`] evaluates the upgrade graph of the entries.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) struct Channel {
     pub(crate) at: u32,
     pub(crate) name: String,
     pub(crate) package: String,
-    /// How the blob spells `entries`.
+    /// The spelling of `entries` in the blob.
     key: String,
     /// One entry for each name, the first.
     pub(crate) entries: Vec<Entry>,
@@ -27,10 +27,10 @@ pub(crate) struct Channel {
 pub(crate) struct Entry {
     pub(crate) index: u32,
     pub(crate) name: String,
-    /// Empty where nothing is replaced.
+    /// Empty if the entry replaces nothing.
     pub(crate) replaces: String,
     pub(crate) skips: Vec<String>,
-    /// Whether there is a `skipRange`, sound or not.
+    /// Whether there is a `skipRange`, valid or not.
     pub(crate) has_range: bool,
     pub(crate) skip_range: Option<Range>,
 }
@@ -47,7 +47,7 @@ impl Channel {
     }
 }
 
-/// What is asked of all entries at once.
+/// The members that one host call reads for all entries.
 const COLUMNS: [&str; 5] = ["/name", "/replaces", "/skipRange", "/skips", ""];
 const NAME: usize = 0;
 const REPLACES: usize = 1;
@@ -58,16 +58,16 @@ const WHOLE: usize = 4;
 rule! {
     /// a channel has a name, a package and a list of entries
     ///
-    /// `name` of an `olm.channel` blob is not empty, and `entries` is a list. A missing `package`
-    /// is reported by FBC-04, missing or empty `entries` by FBC-15, a `name` or `package` that is
-    /// no string by FBC-02.
+    /// `name` of an `olm.channel` blob is not empty, and `entries` is a list. FBC-04 reports a
+    /// missing `package`, FBC-15 missing or empty `entries`, and FBC-02 a `name` or `package` that
+    /// is not a string.
     ///
     /// # Why
     ///
     /// Users subscribe to a channel by its name. `opm` does not load a channel whose `entries` are
-    /// no list (OpenShift 4.12, Operators, *olm.channel schema*).
+    /// not a list (OpenShift 4.12, Operators, *olm.channel schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name the channel, and write `entries` as a list.
     ///
@@ -85,8 +85,9 @@ rule! {
     ///
     /// `message: package "etcd" contains channel with no name`
     FBC_13: Deny {
+        name: "channel-required-fields",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L746-751; OCP 4.15 L573-619; OKD L208-213; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L746-751", "OCP 4.15 L573-619", "OKD L208-213", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
@@ -97,10 +98,10 @@ rule! {
     ///
     /// # Why
     ///
-    /// An empty channel offers nothing to install, and `opm validate` rejects it (OpenShift 4.12,
+    /// An empty channel cannot be installed, and `opm validate` rejects it (OpenShift 4.12,
     /// Operators, *Creating a file-based catalog image*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add an entry for a bundle, or remove the channel.
     ///
@@ -118,24 +119,24 @@ rule! {
     ///
     /// `message: channel must contain at least one bundle`
     FBC_15: Deny {
+        name: "channel-has-entries",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L8514-8516; OCP 4.15 L6003-6007; operator-registry alpha/model/model.go",
+        source: ["OCP 4.12 L8514-8516", "OCP 4.15 L6003-6007", "operator-registry alpha/model/model.go"],
     }
 }
 
 rule! {
     /// a bundle has one entry in a channel
     ///
-    /// No two entries of an `olm.channel` blob have the same `name`. The same bundle may be an
-    /// entry of several channels. The rules about the update graph look at the first of the
-    /// entries.
+    /// No two entries of an `olm.channel` blob have the same `name`. The same bundle can be an
+    /// entry of several channels. The rules for the update graph use the first of the entries.
     ///
     /// # Why
     ///
     /// Two entries of one bundle could contradict each other. `opm validate` rejects them
     /// (OpenShift 4.12, Operators, *olm.channel schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put `replaces`, `skips` and `skipRange` into one entry, and remove the other.
     ///
@@ -156,12 +157,13 @@ rule! {
     ///
     /// `message: invalid package "etcd", channel "stable": duplicate entry "etcd.v1.0.0"`
     FBC_17: Deny {
+        name: "unique-bundle-entry-in-channel",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L740; OCP 4.15 L577; OKD L204-205; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L740", "OCP 4.15 L577", "OKD L204-205", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
-/// Judges a channel by itself.
+/// Evaluates a channel separately.
 pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Channel {
     let package = meta.package.as_str().to_owned();
     if meta.name.is_lacking() {
@@ -216,17 +218,16 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Ch
 rule! {
     /// the members of an entry are non-empty strings
     ///
-    /// Each entry of a channel has `name`, a non-empty string. `replaces` and `skipRange`, where
-    /// given, are non-empty strings; `skips`, where given, is a list of non-empty strings. `null`
-    /// counts as not given, except for `name`. The names are spelt exactly like this, so `Replaces`
-    /// is rejected.
+    /// Each entry of a channel has `name`, a non-empty string. `replaces` and `skipRange`, if set,
+    /// are non-empty strings; `skips`, if set, is a list of non-empty strings. `null` counts as not
+    /// set, except for `name`. The names are case-sensitive, so `Replaces` is rejected.
     ///
     /// # Why
     ///
-    /// An entry with a member that cannot be read has another place in the update graph than its
-    /// author meant (OpenShift 4.12, Operators, *olm.channel schema*).
+    /// An entry with an unreadable member has another position in the update graph than its author
+    /// intended (OpenShift 4.12, Operators, *olm.channel schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the member that the message names. Remove a member that is empty.
     ///
@@ -246,23 +247,25 @@ rule! {
     ///
     /// `message: entries[0].replaces: must be a non-empty string` and `message: skip[0] is empty`
     FBC_16: Deny {
+        name: "channel-entry-non-empty-strings",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L753-770; OCP 4.15 L573-619; OKD L214-228; operator-registry alpha/model/model.go",
+        source: ["OCP 4.12 L753-770", "OCP 4.15 L573-619", "OKD L214-228", "operator-registry alpha/model/model.go"],
     }
 }
 
 rule! {
     /// a skipRange is a range of semantic versions
     ///
-    /// `skipRange` of an entry is a range that OLM's semver library reads: comparisons such as
-    /// `>=2.6.0` separated by spaces, all of which must hold, and alternatives separated by `||`.
+    /// `skipRange` of an entry is a range in the syntax of OLM's semver library: comparisons such
+    /// as `>=2.6.0` separated by spaces, which must all be satisfied, and alternatives separated by
+    /// `||`.
     ///
     /// # Why
     ///
-    /// OLM cannot tell which versions the entry skips, and `opm validate` rejects it (OpenShift
-    /// 4.12, Operators, *olm.channel schema*).
+    /// OLM cannot determine which versions the entry skips, and `opm validate` rejects it
+    /// (OpenShift 4.12, Operators, *olm.channel schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the range with operators and full versions.
     ///
@@ -280,23 +283,24 @@ rule! {
     ///
     /// `message: invalid skipRange "2.6.x to 2.7": Could not get version from string: "to"`
     FBC_22: Deny {
+        name: "skip-range-semver-range",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L767-769; OCP 4.15 L606-608; OKD L225-227; operator-registry alpha/model/model.go",
+        source: ["OCP 4.12 L767-769", "OCP 4.15 L606-608", "OKD L225-227", "operator-registry alpha/model/model.go"],
     }
 }
 
 rule! {
-    /// a period stands between package and version in the name of an entry
+    /// the name of an entry has a period between package and version
     ///
     /// The name of an entry does not start with the name of the package, `v` and a digit. Names
     /// with another stem, or without `v`, are accepted.
     ///
     /// # Why
     ///
-    /// The documentation asks for `<package>.v<version>` and says that an entry without the period
-    /// fails validation (OpenShift 4.12, Operators, *Creating a file-based catalog image*).
+    /// The documentation requires `<package>.v<version>`: an entry without the period fails
+    /// validation (OpenShift 4.12, Operators, *Creating a file-based catalog image*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the period, in the entry and in the name of the bundle.
     ///
@@ -315,12 +319,13 @@ rule! {
     /// `message: entry "etcdv0.1.0": include the period (.) after "etcd" but before the v in the
     /// version`
     FBC_25: Deny {
+        name: "channel-entry-name-separator",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L8527-8538, L7142, L7376-7379; OCP 4.15 L6005-6022",
+        source: ["OCP 4.12 L8527-8538, L7142, L7376-7379", "OCP 4.15 L6005-6022"],
     }
 }
 
-/// Reads an entry and judges what it says. One without a name is good for nothing more.
+/// Reads an entry and evaluates its members. An entry without a name is not evaluated further.
 fn read(
     blob: &Blob<'_>,
     row: Row<'_>,
@@ -376,8 +381,8 @@ fn read(
     Some(entry)
 }
 
-/// Members that are there in another spelling: their columns. An entry that replaces nothing because
-/// it says `Replaces` would be taken for another head.
+/// The columns of members with another spelling. An entry that replaces nothing because its member
+/// is `Replaces` would count as another head.
 fn misspelt(
     blob: &Blob<'_>,
     row: Row<'_>,
@@ -406,7 +411,7 @@ fn wanting(index: u32, what: &str) -> String {
     format!("entries[{index}].{what}: must be a non-empty string")
 }
 
-/// A text that may be left out, but not empty.
+/// A text that is optional, but not empty.
 fn optional(
     row: Row<'_>,
     column: usize,

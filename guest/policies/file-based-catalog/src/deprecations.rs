@@ -1,4 +1,4 @@
-//! Deprecations. What they refer to is looked for in the package.
+//! Deprecations. Their references are resolved in the package.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ rules![FBC_47, FBC_48, FBC_49, FBC_50, FBC_51, FBC_52, FBC_53];
 pub(crate) struct Deprecations {
     at: u32,
     pub(crate) package: String,
-    /// References to channels and bundles that are to be looked for: index, schema, name.
+    /// References to channels and bundles to resolve: index, schema, name.
     sought: Vec<(u32, String, String)>,
 }
 
 rule! {
-    /// deprecations name a package of the catalog, and have no name of their own
+    /// deprecations name a package of the catalog, and have no name
     ///
     /// `package` of an `olm.deprecations` blob names a package of the catalog. The blob has no
     /// `name`, not even an empty one.
@@ -28,9 +28,9 @@ rule! {
     /// # Why
     ///
     /// Deprecations belong to exactly one package (OpenShift 4.15, Operators, *olm.deprecations
-    /// schema*), and `opm validate` rejects those of a package that is not there.
+    /// schema*), and `opm validate` rejects deprecations of a missing package.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `package` to the name of the package, and remove `name`.
     ///
@@ -55,8 +55,9 @@ rule! {
     /// must be set for deprecation item 0` or `message: cannot apply deprecations to an unknown
     /// package "gone"`
     FBC_47: Deny {
+        name: "deprecations-package-without-name",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L653-695; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.15 L653-695", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
@@ -71,7 +72,7 @@ rule! {
     /// A blob without entries deprecates nothing; most likely its entries are lost (OpenShift 4.15,
     /// Operators, *olm.deprecations schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add an entry, or remove the blob.
     ///
@@ -89,12 +90,13 @@ rule! {
     ///
     /// `message: olm.deprecations of package "etcd" has no entries`
     FBC_53: Warn {
+        name: "deprecations-have-entries",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L657",
+        source: ["OCP 4.15 L657"],
     }
 }
 
-/// Judges deprecations by themselves. `number` is how many came before.
+/// Evaluates deprecations separately. `number` is the number of preceding blobs.
 pub(crate) fn judge(
     blob: &Blob<'_>,
     meta: &Meta,
@@ -136,18 +138,18 @@ pub(crate) fn judge(
 }
 
 rule! {
-    /// deprecations refer to packages, channels and bundles, to each once
+    /// deprecations refer to each package, channel and bundle at most once
     ///
-    /// `entries` of an `olm.deprecations` blob, where given, is a list. `reference.schema` of each
-    /// entry is `olm.package`, `olm.channel` or `olm.bundle`, and no two entries have the same
-    /// schema and name. A package, its channels and its bundles may be deprecated side by side.
+    /// `entries` of an `olm.deprecations` blob, if set, is a list. `reference.schema` of each entry
+    /// is `olm.package`, `olm.channel` or `olm.bundle`, and no two entries have the same schema and
+    /// name. You can deprecate a package, its channels and its bundles at the same time.
     ///
     /// # Why
     ///
-    /// OLM knows conditions for these three only (OpenShift 4.15, Operators, *olm.deprecations
-    /// schema*), and one message for each. `opm validate` rejects others.
+    /// OLM has conditions only for these three schemas (OpenShift 4.15, Operators,
+    /// *olm.deprecations schema*), and one message for each. `opm validate` rejects other schemas.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the schema of the reference, or remove the second entry. Indent `schema` and `name`
     /// below `reference`.
@@ -166,8 +168,9 @@ rule! {
     ///
     /// `message: schema must be set for deprecation entry [0] for package "etcd"`
     FBC_49: Deny {
+        name: "valid-deprecation-references",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L657-664, L705; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.15 L657-664, L705", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
@@ -179,10 +182,10 @@ rule! {
     ///
     /// # Why
     ///
-    /// `package` of the blob names the package already (OpenShift 4.15, Operators,
+    /// `package` of the blob already names the package (OpenShift 4.15, Operators,
     /// *olm.deprecations schema*), and `opm validate` rejects a second name.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove `name` from the reference.
     ///
@@ -200,8 +203,9 @@ rule! {
     ///
     /// `message: package name must be empty for deprecated package "etcd" (specified "etcd")`
     FBC_50: Deny {
+        name: "package-deprecation-without-name",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L696; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.15 L696", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
@@ -212,12 +216,12 @@ rule! {
     ///
     /// # Why
     ///
-    /// OLM shows the message on the Subscription, where it tells users what to do (OpenShift 4.15,
-    /// Operators, *olm.deprecations schema*). `opm validate` rejects an entry without one.
+    /// OLM shows the message on the Subscription, where users read it (OpenShift 4.15, Operators,
+    /// *olm.deprecations schema*). `opm validate` rejects an entry without one.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Say what is deprecated and what to use instead.
+    /// Write a message that names the deprecated item and its replacement.
     ///
     /// # Accepted
     ///
@@ -233,8 +237,9 @@ rule! {
     ///
     /// `message: invalid deprecation: message must be set`
     FBC_52: Deny {
+        name: "deprecation-has-message",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L697; operator-registry alpha/model/model.go",
+        source: ["OCP 4.15 L697", "operator-registry alpha/model/model.go"],
     }
 }
 
@@ -317,7 +322,7 @@ rule! {
     /// The package of a deprecations blob must be unique in the catalog (OpenShift 4.15, Operators,
     /// *olm.deprecations schema*), and `opm validate` rejects a second one.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put all entries into one blob.
     ///
@@ -345,8 +350,9 @@ rule! {
     ///
     /// `message: expected a maximum of one deprecation per package: "etcd"`
     FBC_48: Deny {
+        name: "one-deprecations-blob-per-package",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L695; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.15 L695", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
@@ -354,15 +360,15 @@ rule! {
     /// deprecated channels and bundles exist
     ///
     /// A reference of the schema `olm.channel` or `olm.bundle` in an `olm.deprecations` blob has
-    /// the `name` of a channel or bundle of the package. Where the package itself is not there,
-    /// FBC-47 reports it instead.
+    /// the `name` of a channel or bundle of the package. If the package itself is missing, FBC-47
+    /// reports it instead.
     ///
     /// # Why
     ///
     /// The name is required (OpenShift 4.15, Operators, *olm.deprecations schema*). A deprecation
-    /// of something that does not exist reaches nobody, and `opm validate` rejects it.
+    /// of a missing channel or bundle has no effect, and `opm validate` rejects it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the name, or remove the entry together with the channel or bundle.
     ///
@@ -381,12 +387,13 @@ rule! {
     ///
     /// `message: cannot deprecate channel "beta" for package "etcd": channel not found`
     FBC_51: Deny {
+        name: "deprecated-references-exist",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L698-699; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.15 L698-699", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
-/// Judges all deprecations of a document against the rest of it.
+/// Evaluates all deprecations of a document against its other blobs.
 pub(crate) fn judge_references(
     all: &[Deprecations],
     is_known: impl Fn(&str) -> bool,

@@ -1,9 +1,9 @@
-//! The folder of a catalog: files with something wrong in them, and directories that packages share.
+//! The directory of a catalog: files with errors, and directories with blobs of several packages.
 //!
-//! Both are in the document without package. `spec.files` lists files that cannot be read
-//! (`error: {message, line, column}`), files with a key that stands twice (`twice`, likewise), and files
-//! with an empty document (`empty: {line}`). `spec.directories` lists directories with the packages
-//! that have blobs there: `{path: "", packages: [a, b]}`.
+//! Both are in the document without package. `spec.files` lists files that cannot be read (`error:
+//! {message, line, column}`), files with a duplicate key (`twice`, with the same members), and
+//! files with an empty document (`empty: {line}`). `spec.directories` lists directories with the
+//! packages that have blobs there: `{path: "", packages: [a, b]}`.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Level, Report, rule, rules};
@@ -14,24 +14,24 @@ use crate::text::joined;
 rules![FBC_43, FBC_44, FBC_55];
 
 rule! {
-    /// every file of a catalog loads
+    /// every file of a catalog is readable
     ///
-    /// Every file below the root of the catalog, whatever its name, is a stream of YAML or JSON
-    /// objects. Files that `.indexignore` lists are exempt; it has the syntax of `.gitignore`, and
-    /// each folder can have one. No two keys of a blob differ only in case, and `relatedImages` is a
-    /// list of objects with strings. The same key twice in an object is a warning: `opm` takes the
-    /// last one. FBC-55 reports empty documents.
+    /// Every file below the root of the catalog, regardless of its name, is a stream of YAML or
+    /// JSON objects. Files that `.indexignore` lists are exempt; it has the syntax of `.gitignore`,
+    /// and each directory can have one. No two keys of a blob differ only in case, and
+    /// `relatedImages` is a list of objects with strings. A duplicate key in an object is a
+    /// warning: `opm` reads the last one. FBC-55 reports empty documents.
     ///
     /// # Why
     ///
     /// `opm` tries to load every file and fails if one does not load (OpenShift 4.12, Operators,
     /// *File-based catalogs, Directory structure*). It finds the keys of a blob in any case. Other
-    /// tools reject a key that stands twice, or take the first one.
+    /// tools reject a duplicate key, or read the first one.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Correct the file, or list it in `.indexignore` if it is no part of the catalog. Remove one of
-    /// two keys with the same name.
+    /// Correct the file, or list it in `.indexignore` if it is not part of the catalog. Remove one
+    /// of two keys with the same name.
     ///
     /// # Accepted
     ///
@@ -49,28 +49,29 @@ rule! {
     ///
     /// `message: duplicate keys for key "schema": [Schema schema]`. For a file that does not load,
     /// the message is the error of the parser, or `message: not a blob: an object with schema is
-    /// expected; list files that are none in .indexignore`. About the same key twice it is `message:
+    /// expected; list files that are none in .indexignore`. For a duplicate key it is `message:
     /// duplicate mapping key: name: the last one counts`
     pub(crate) FBC_43: Deny {
+        name: "readable-catalog-files",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L613-632, L638-647; OCP 4.15 L463-493; OKD L134-156; operator-registry alpha/declcfg/load.go, alpha/declcfg/declcfg.go",
+        source: ["OCP 4.12 L613-632, L638-647", "OCP 4.15 L463-493", "OKD L134-156", "operator-registry alpha/declcfg/load.go, alpha/declcfg/declcfg.go"],
     }
 }
 
 rule! {
-    /// each package has a directory of its own
+    /// each package has a separate directory
     ///
-    /// No directory of the catalog directly holds blobs of more than one package. Blobs without a
-    /// package do not count.
+    /// No directory of the catalog directly contains blobs of more than one package. Blobs without
+    /// a package do not count.
     ///
     /// # Why
     ///
-    /// With a directory for each package, catalogs are composed and split by copying directories
+    /// With a directory for each package, you can compose and split catalogs by copying directories
     /// (OpenShift 4.12, Operators, *File-based catalogs, Directory structure*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Move the blobs of each package into a subdirectory of its own.
+    /// Move the blobs of each package into a separate subdirectory.
     ///
     /// # Accepted
     ///
@@ -88,8 +89,9 @@ rule! {
     /// `message: blobs of packages [etcd prometheus] share directory ""; it is recommended to store
     /// each package in a separate subdirectory`
     FBC_44: Warn {
+        name: "one-directory-per-package",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L632-652; OCP 4.15 L463-493; OKD L146-157",
+        source: ["OCP 4.12 L632-652", "OCP 4.15 L463-493", "OKD L146-157"],
     }
 }
 
@@ -97,16 +99,16 @@ rule! {
     /// no document of a catalog file is empty
     ///
     /// Every document in a file of the catalog has content other than comments, blank lines and
-    /// `null`. A file may begin with `---` and end with it. A comment before that `---`, or a blank
-    /// line after the one at the end, is an empty document. Files with templates of `opm` are exempt
+    /// `null`. A file can begin and end with `---`. A comment before that `---`, or a blank line
+    /// after the one at the end, is an empty document. Files with templates of `opm` are exempt
     /// (FBC-07).
     ///
     /// # Why
     ///
-    /// `opm` takes an empty document for a blob without schema and rejects the catalog
+    /// `opm` treats an empty document as a blob without schema and rejects the catalog
     /// (operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Move the comment below the `---` that follows it, or remove the `---` that begins or ends the
     /// empty document.
@@ -131,12 +133,13 @@ rule! {
     ///
     /// `message: object '' is missing root schema field`
     FBC_55: Deny {
+        name: "no-empty-catalog-documents",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L700-720; operator-registry alpha/declcfg/load.go",
+        source: ["OCP 4.12 L700-720", "operator-registry alpha/declcfg/load.go"],
     }
 }
 
-/// Judges the files and directories.
+/// Evaluates the files and directories.
 pub(crate) fn judge(document: &Document, report: &mut Report<'_>) {
     for (index, file) in (0_u32..).zip(document.items("/spec/files")) {
         if file.has("/error") {

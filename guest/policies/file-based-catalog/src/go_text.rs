@@ -1,8 +1,8 @@
-//! What Go says about a value of the wrong type.
+//! Go's errors for a value of the wrong type.
 
 use opgate_sdk::Kind;
 
-/// What `encoding/json` calls a value.
+/// The name of a type of value in errors of `encoding/json`.
 pub(crate) fn noun(kind: Kind) -> &'static str {
     match kind {
         Kind::Missing | Kind::Null => "null",
@@ -20,7 +20,7 @@ pub(crate) fn wrong_field(kind: Kind, field: &str, expected: &str) -> String {
     format!("json: cannot unmarshal {noun} into Go struct field {field} of type {expected}")
 }
 
-/// The error of `encoding/json` for a value as a whole.
+/// The error of `encoding/json` for a whole value.
 pub(crate) fn wrong_value(kind: Kind, expected: &str) -> String {
     format!("json: cannot unmarshal {} into Go value of type {expected}", noun(kind))
 }

@@ -6,7 +6,7 @@
 //!     └──▶ skips                                    ends it. What is in neither is stranded.
 //! ```
 //!
-//! Every walk is a loop over names, and costs n log n: no walk visits an entry twice.
+//! Every walk is a loop over names and takes O(n log n): no walk visits an entry twice.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,11 +21,11 @@ use crate::text::joined;
 
 rules![FBC_19, FBC_20, FBC_21, FBC_23, FBC_24];
 
-/// Ranges of a minor version that FBC-24 looks at, those of the latest release first. More would
-/// make it look at everything for everything.
+/// The maximum number of ranges of a minor version that FBC-24 evaluates, those of the latest
+/// release first. Without the limit, it would compare all pairs.
 const RANGES: usize = 16;
 
-/// The graph of one channel. Positions are those in its list of entries.
+/// The graph of one channel. Positions are indexes of its list of entries.
 pub(crate) struct Graph<'c> {
     entries: &'c [Entry],
     positions: BTreeMap<&'c str, usize>,
@@ -62,8 +62,8 @@ impl<'c> Graph<'c> {
         self.entries.iter().filter(|entry| is_head(&entry.name)).collect()
     }
 
-    /// Every name from which the entries lead to a head, and the heads. Where there is no head,
-    /// every name of the channel: that there is none is said once, by FBC-19.
+    /// Every name from which the entries lead to a head, and the heads. If there is no head, every
+    /// name of the channel: FBC-19 reports the missing head once.
     pub(crate) fn connected(&self) -> BTreeSet<&'c str> {
         let mut waiting = self.heads();
         if waiting.is_empty() {
@@ -86,18 +86,18 @@ rule! {
     /// a channel has one head
     ///
     /// Exactly one entry of a channel is named neither by `replaces` nor by `skips` of an entry of
-    /// the channel. `skipRange` does not count. Of FBC-19, FBC-20 and FBC-21, a channel gets one
-    /// finding, the first that applies.
+    /// the channel. `skipRange` does not count. opgate reports only the first of FBC-19, FBC-20 and
+    /// FBC-21 that a channel violates.
     ///
     /// # Why
     ///
     /// OLM updates to the head of the channel, and every installed version needs one successor
     /// (OpenShift 4.12, Operators, *olm.channel schema* and *Operator Lifecycle Manager workflow*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Where there are several heads, let the newest replace or skip the others. Where there is
-    /// none, take away the edge that closes the circle.
+    /// If there are several heads, let the newest replace or skip the others. If there is none,
+    /// remove the edge that closes the cycle.
     ///
     /// # Accepted
     ///
@@ -120,8 +120,9 @@ rule! {
     /// `message: multiple channel heads found in graph: etcd.v1.0.1, etcd.v1.0.2`, or `message: no
     /// channel head found in graph`
     FBC_19: Deny {
+        name: "one-channel-head",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L743, L2384, L2436-2468; OCP 4.15 L579, L1742-1850; OKD L206; operator-registry alpha/model/model.go",
+        source: ["OCP 4.12 L743, L2384, L2436-2468", "OCP 4.15 L579, L1742-1850", "OKD L206", "operator-registry alpha/model/model.go"],
     }
 }
 
@@ -129,15 +130,15 @@ rule! {
     /// the chain of replaced bundles has no cycle
     ///
     /// The walk from the head of the channel along `replaces` does not reach an entry twice. It
-    /// ends at a name that an entry of the channel skips. A cycle that leaves no head is reported
-    /// by FBC-19.
+    /// ends at a name that an entry of the channel skips. FBC-19 reports a cycle that leaves no
+    /// head.
     ///
     /// # Why
     ///
     /// A bundle would be older and newer than another at the same time; `opm validate` rejects such
     /// a channel (operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct `replaces` of the oldest entry in the cycle, which the message lists.
     ///
@@ -162,8 +163,9 @@ rule! {
     /// `message: detected cycle in replaces chain of upgrade graph: etcd.v1.0.1 -> etcd.v1.0.0 ->
     /// etcd.v1.0.1`
     FBC_20: Deny {
+        name: "no-cycle-in-replaces-chain",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L743; operator-registry alpha/model/model.go, alpha/model/model_test.go",
+        source: ["OCP 4.12 L743", "operator-registry alpha/model/model.go, alpha/model/model_test.go"],
     }
 }
 
@@ -171,14 +173,14 @@ rule! {
     /// no entry of a channel is stranded
     ///
     /// Every entry is on the chain that leads from the head along `replaces`, or is named in
-    /// `skips` of an entry of the channel. The chain ends at a name that is skipped.
+    /// `skips` of an entry of the channel. The chain ends at a skipped name.
     ///
     /// # Why
     ///
-    /// Users who have a stranded bundle get no more updates (OpenShift 4.12, Operators, *Updating
-    /// or filtering a file-based catalog image*); `opm validate` rejects the channel.
+    /// Users of a stranded bundle get no more updates (OpenShift 4.12, Operators, *Updating or
+    /// filtering a file-based catalog image*); `opm validate` rejects the channel.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Let a newer entry replace or skip the bundles that the message lists.
     ///
@@ -202,13 +204,14 @@ rule! {
     ///
     /// `message: channel contains one or more stranded bundles: etcd.v1.0.0`
     FBC_21: Deny {
+        name: "no-stranded-channel-entries",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L743, L2462-2465, L8651; operator-registry alpha/model/model.go, alpha/model/model_test.go",
+        source: ["OCP 4.12 L743, L2462-2465, L8651", "operator-registry alpha/model/model.go, alpha/model/model_test.go"],
     }
 }
 
 impl Graph<'_> {
-    /// The first thing that upstream says against the graph: rule, path and message.
+    /// The first error of upstream for the graph: rule, path and message.
     fn defect(&self, channel: &Channel) -> Option<(&'static Rule, String, String)> {
         let heads = self.heads();
         let (head, others) = match heads.split_first() {
@@ -258,19 +261,19 @@ impl Graph<'_> {
     }
 }
 
-/// Judges the graph of a channel.
+/// Evaluates the graph of a channel.
 pub(crate) fn judge(channel: &Channel, versions: &Versions<'_>, report: &mut Report<'_>) {
     let graph = Graph::of(channel);
     let own: Vec<_> = channel.entries.iter().map(|entry| version_of(entry, versions)).collect();
     ranges_without_replaces(channel, &own, report);
     match graph.defect(channel) {
         Some((rule, field, message)) => report.add(rule, field, message),
-        // What is wrong with the graph is not told a second time, release by release.
+        // Errors of the graph are not reported again for each release.
         None => patch_releases(channel, &graph, &own, report),
     }
 }
 
-/// Version of an entry: that of its bundle, or else what its name says after `.v`.
+/// Version of an entry: the version of its bundle, or else the part of its name after `.v`.
 fn version_of<'v>(entry: &Entry, versions: &Versions<'v>) -> Option<Cow<'v, Version>> {
     match versions.get(entry.name.as_str()) {
         Some(version) => Some(Cow::Borrowed(version)),
@@ -281,19 +284,20 @@ fn version_of<'v>(entry: &Entry, versions: &Versions<'v>) -> Option<Cow<'v, Vers
 rule! {
     /// an entry with a skipRange also replaces the version before
     ///
-    /// An entry with `skipRange` has `replaces` as well. The first entry of the channel is exempt:
-    /// the one with the lowest version, by its bundle or else by its name after `.v`; where that is
-    /// not known, the one at the top of the list. Which bundle it replaces is not checked.
+    /// An entry with `skipRange` also has `replaces`. The first entry of the channel is exempt: the
+    /// entry with the lowest version, by its bundle or else by its name after `.v`; if that is not
+    /// known, the entry at the top of the list. The rule does not check which bundle the entry
+    /// replaces.
     ///
     /// # Why
     ///
-    /// Versions that are skipped leave the update graph, and `startingCSV` of a Subscription cannot
-    /// install them any more; with `replaces` they stay (OpenShift 4.12, Operators, *olm.channel
+    /// Skipped versions are removed from the update graph, and `startingCSV` of a Subscription can
+    /// no longer install them; with `replaces` they stay (OpenShift 4.12, Operators, *olm.channel
     /// schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add `replaces` with the name of the version immediately before.
+    /// Add `replaces` with the name of the previous version.
     ///
     /// # Accepted
     ///
@@ -314,13 +318,14 @@ rule! {
     /// `message: entry "etcd.v2.0.0" uses skipRange without replaces: skipped versions are no
     /// longer installable with startingCSV`
     FBC_23: Warn {
+        name: "skip-range-entry-has-replaces",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L773-778, L8666-8680; OCP 4.15 L615-619",
+        source: ["OCP 4.12 L773-778, L8666-8680", "OCP 4.15 L615-619"],
     }
 }
 
-/// Judges entries with a range. The first entry of a channel has no previous version: that is the lowest one, or, where
-/// versions are not known, the one at the top.
+/// Evaluates entries with a range. The first entry of a channel has no previous version: the entry
+/// with the lowest version, or, if versions are not known, the entry at the top.
 fn ranges_without_replaces(
     channel: &Channel,
     versions: &[Option<Cow<'_, Version>>],
@@ -352,15 +357,15 @@ rule! {
     ///
     /// In each channel, the highest version of a minor version covers all lower versions of it by
     /// `replaces`, `skips` or `skipRange`, directly or through entries of the same minor version.
-    /// Prereleases do not count. Channels with a finding of FBC-19, FBC-20 or FBC-21 are left out,
-    /// and at most 16 ranges of a minor version are looked at.
+    /// Prereleases do not count. The rule does not evaluate channels with a violation of FBC-19,
+    /// FBC-20 or FBC-21, and evaluates at most 16 ranges of a minor version.
     ///
     /// # Why
     ///
     /// Users of an earlier patch release get to the latest one only if it replaces theirs
     /// (OpenShift 4.12, Operators, *Operator Lifecycle Manager workflow, Z-stream support*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Let the latest patch release replace or skip the release that the message names.
     ///
@@ -385,13 +390,15 @@ rule! {
     /// `message: "etcd.v1.0.2" does not replace z-stream release "etcd.v1.0.1" of the same minor
     /// version`
     FBC_24: Warn {
+        name: "latest-patch-replaces-earlier-patches",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L2359, L2524, L2543; OCP 4.15 L1742-1850",
+        source: ["OCP 4.12 L2359, L2524, L2543", "OCP 4.15 L1742-1850"],
     }
 }
 
-/// Judges the latest releases. Prereleases are no patch releases. What a release replaces, it replaces with all that is
-/// replaced by that; the walk stays within the minor version, so that no entry is walked twice.
+/// Evaluates the latest releases. Prereleases are not patch releases. A release also replaces the
+/// entries that its replaced entries replace. The walk stays within the minor version, so that no
+/// entry is visited twice.
 fn patch_releases(
     channel: &Channel,
     graph: &Graph<'_>,

@@ -1,4 +1,4 @@
-//! The way of a document through the modules.
+//! The evaluation of a document by the modules.
 
 use opgate_sdk::{Report, Review, catalog};
 
@@ -6,7 +6,7 @@ use crate::catalog::Catalog;
 use crate::settings::Settings;
 use crate::{baseline, files};
 
-/// Judges a document, and on UPDATE also what became of the published one.
+/// Evaluates a document, and on UPDATE also its differences to the published one.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(document) = review.object else { return };
     report.explain_with(catalog::about);
@@ -14,7 +14,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let catalog = Catalog::read(document, &settings, report);
     catalog.judge(&settings, report);
     files::judge(document, report);
-    if let Some(published) = review.updates_from() {
+    if let Some(published) = review.old_of_update() {
         baseline::judge(&catalog, document, published, report);
     }
 }

@@ -1,7 +1,8 @@
-//! Policy `file-based-catalog`: file-based catalogs load, and their upgrade graphs lead somewhere.
+//! Policy `file-based-catalog`: file-based catalogs are readable, and their upgrade graphs have a
+//! head.
 //!
-//! The host makes one document of each package of a catalog folder, and one, without a name, of
-//! what belongs to no package.
+//! The host creates one document for each package of a catalog directory, and one document without
+//! a name for the blobs of no package.
 //!
 //! ```text
 //! document ─┬─ spec.blobs ─▶ blob ─▶ properties, package, channel, bundle, deprecations: one by one
@@ -12,11 +13,11 @@
 //!           └─ spec.files, spec.directories ─▶ files
 //! ```
 //!
-//! Versions and ranges are those of the crate `opgate-constraint`.
+//! The crate `opgate-constraint` parses versions and ranges.
 //!
-//! Everything is read once into plain structures, and every walk costs n log n. The texts are those
-//! of upstream's `opm validate`, byte for byte; but where that stops at the first error, this policy
-//! reports all of them.
+//! All blobs are read once into plain structures, and every walk takes O(n log n). The messages are
+//! those of upstream's `opm validate`, byte for byte. Upstream stops at the first error; this
+//! policy reports all errors.
 
 mod baseline;
 mod blob;
@@ -37,7 +38,7 @@ mod text;
 
 use opgate_sdk::Target;
 
-static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
+static CATALOG: Target = Target::for_files("FileBasedCatalog", &["filebasedcatalogs"]);
 
 opgate_sdk::policy! {
     name: "file-based-catalog",

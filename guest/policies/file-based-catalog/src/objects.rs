@@ -1,8 +1,9 @@
 //! Objects inside a bundle: FBC-41, and the APIs that an embedded ClusterServiceVersion owns, for
 //! FBC-39.
 //!
-//! Memory of a call is never given back, and the objects of a package may be larger than all of it:
-//! what is decoded has a limit, and beyond it the rule says that it did not look.
+//! Memory is never freed during a call, and the objects of a package can be larger than the memory
+//! limit. So the size of decoded data has a limit; objects beyond the limit are reported as not
+//! evaluated.
 
 use std::collections::BTreeSet;
 
@@ -26,15 +27,15 @@ pub(crate) struct Objects {
     scratch: Vec<u8>,
 }
 
-/// What came of an object.
+/// The result of decoding an object.
 pub(crate) enum Outcome {
-    /// It loads: the object, if the data are one.
+    /// The data loads: the object, if the data is one.
     Object(Option<Document>),
-    /// The property is no bundle object.
+    /// The property is not a bundle object.
     NoProperty(String),
     /// The data are neither JSON nor YAML.
     NoObject(String),
-    /// There was no room left to look.
+    /// The limit is reached: not evaluated.
     LeftOut,
 }
 
@@ -47,9 +48,9 @@ impl Objects {
         }
         match property.kind("/value/data") {
             Kind::Text => {}
-            // No data are no object, and a file beside the catalog is not read.
+            // Empty data is not an object, and a file next to the catalog is not read.
             Kind::Missing | Kind::Null => return Outcome::Object(None),
-            // Go reads bytes from a list of numbers as well.
+            // Go also reads bytes from a list of numbers.
             Kind::List => {
                 let rows = property.rows("/value/data", &[""]);
                 let wrong = rows.iter().map(|row| row.kind(0)).find(|kind| *kind != Kind::Number);
@@ -83,7 +84,7 @@ impl Objects {
         let parsed = Document::parse(text).or_else(|_| from_yaml(text));
         match parsed {
             Ok(object) if object.kind("") == Kind::Object => Outcome::Object(Some(object)),
-            // Upstream loads both as they are.
+            // Upstream loads both unchanged.
             Ok(_) => Outcome::Object(None),
             Err(_) if is_json => Outcome::Object(None),
             Err(why) => Outcome::NoObject(why),
@@ -91,13 +92,14 @@ impl Objects {
     }
 }
 
-/// Upstream takes what starts with `{` for JSON, and does not parse it while it loads the bundle.
+/// Upstream treats data that starts with `{` as JSON, and does not parse it while it loads the
+/// bundle.
 fn is_json(data: &[u8]) -> bool {
     let text = data.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     text.trim_start().starts_with('{')
 }
 
-/// The first document of a text. The last member of a name counts.
+/// The first document of a text. The last member with a name counts.
 fn from_yaml(text: &str) -> Result<Document, String> {
     let json = match opgate_yaml::strict(text, LARGEST) {
         Ok(json) => json,

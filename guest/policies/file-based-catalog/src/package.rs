@@ -1,4 +1,4 @@
-//! Packages, each by itself.
+//! Separate checks of each package.
 
 use opgate_sdk::go::{base64, quote};
 use opgate_sdk::{Kind, Report, names, rule, rules};
@@ -13,7 +13,7 @@ rules![FBC_09, FBC_10, FBC_12];
 pub(crate) struct Package {
     pub(crate) at: u32,
     pub(crate) name: String,
-    /// Its default channel and where that is said; none where it lacks.
+    /// The default channel and its field. `None` if it is missing.
     pub(crate) default_channel: Option<(String, String)>,
 }
 
@@ -21,15 +21,15 @@ rule! {
     /// the name of a package is a DNS-1123 label
     ///
     /// `name` of an `olm.package` blob is not empty and is a DNS-1123 label: at most 63 lower-case
-    /// letters, digits and hyphens, with a letter or digit at both ends. A name that is no string
-    /// is reported by FBC-02.
+    /// letters, digits and hyphens, with a letter or digit at both ends. FBC-02 reports a name that
+    /// is not a string.
     ///
     /// # Why
     ///
     /// `opm validate` rejects other names (operator-registry; OpenShift 4.12, Operators,
     /// *olm.package schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Rename the package, also in its channels, bundles, `olm.package` properties and
     /// deprecations.
@@ -49,23 +49,25 @@ rule! {
     /// `message: invalid package name "foo.bar": [must not contain dots]`, or for an empty name
     /// `message: config contains package with no name`
     FBC_09: Deny {
+        name: "package-name-dns-label",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L711-715; OCP 4.15 L541-571; OKD L188-190; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L711-715", "OCP 4.15 L541-571", "OKD L188-190", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
 rule! {
     /// a package names its default channel
     ///
-    /// `defaultChannel` of an `olm.package` blob is a non-empty string. Whether the channel exists
-    /// is the matter of FBC-11.
+    /// `defaultChannel` of an `olm.package` blob is a non-empty string. FBC-11 evaluates whether
+    /// the channel exists.
     ///
     /// # Why
     ///
     /// `opm validate` rejects a package without a default channel, and the schema requires it
-    /// (OpenShift 4.12, Operators, *olm.package schema*). `opm init` leaves it empty unless told.
+    /// (OpenShift 4.12, Operators, *olm.package schema*). `opm init` leaves it empty unless you set
+    /// it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `defaultChannel` to the name of a channel of the package.
     ///
@@ -83,12 +85,13 @@ rule! {
     ///
     /// `message: default channel must be set`
     FBC_10: Deny {
+        name: "package-default-channel-set",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L720-721; OCP 4.15 L562, L21870, L21926-21930; OKD L194-195; operator-registry alpha/model/model.go",
+        source: ["OCP 4.12 L720-721", "OCP 4.15 L562, L21870, L21926-21930", "OKD L194-195", "operator-registry alpha/model/model.go"],
     }
 }
 
-/// Judges a package by itself.
+/// Evaluates a package separately.
 pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Package {
     match &meta.name {
         Text::Wrong => {}
@@ -126,16 +129,16 @@ pub(crate) fn judge(blob: &Blob<'_>, meta: &Meta, report: &mut Report<'_>) -> Pa
 rule! {
     /// the description of a package is a text, its icon has data and a media type
     ///
-    /// `description` of an `olm.package` blob, where given, is a string. `icon`, where given, is an
-    /// object with the strings `base64data`, which is valid base64, and `mediatype`. What the icon
-    /// shows is not checked. `null` counts as not given.
+    /// `description` of an `olm.package` blob, if set, is a string. `icon`, if set, is an object
+    /// with the strings `base64data`, which is valid base64, and `mediatype`. The rule does not
+    /// check the image itself. `null` counts as not set.
     ///
     /// # Why
     ///
     /// `opm` decodes the icon while it loads the package, and loading fails otherwise (OpenShift
     /// 4.12, Operators, *olm.package schema*; operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the member that the message names. To encode an icon, use `base64 -w0 icon.svg`.
     ///
@@ -153,12 +156,13 @@ rule! {
     ///
     /// `message: parse package: icon.mediatype must be set`
     FBC_12: Deny {
+        name: "package-description-and-icon",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L717-727; OCP 4.15 L541-571; OKD L191-200; operator-registry alpha/declcfg/load.go",
+        source: ["OCP 4.12 L717-727", "OCP 4.15 L541-571", "OKD L191-200", "operator-registry alpha/declcfg/load.go"],
     }
 }
 
-/// Judges description and icon. Upstream decodes the icon, and does not look at what it shows.
+/// Evaluates description and icon. Upstream decodes the icon, and does not check the image itself.
 fn description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
     let mut complain = |field: String, why: String| {
         report.add(&FBC_12, field, format!("parse package: {why}"));

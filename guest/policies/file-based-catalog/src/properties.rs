@@ -29,7 +29,7 @@ const KNOWN: [&str; 14] = [
     "olm.substitutesFor",
 ];
 
-/// What is asked of all properties at once: what most types of them need.
+/// The members that one host call reads for all properties: most types need them.
 const COLUMNS: [&str; 8] = [
     "/type",
     "/value",
@@ -41,7 +41,7 @@ const COLUMNS: [&str; 8] = [
     "/value/release",
 ];
 
-/// A place in a property: a column.
+/// A value in a property: a column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column(usize);
 
@@ -71,35 +71,35 @@ impl<'p> Property<'p> {
         self.row.kind(column.0)
     }
 
-    /// The text in a column, empty where there is none.
+    /// The text in a column. Empty if there is none.
     pub(crate) fn text(&self, column: Column) -> &'p str {
         self.row.text_or_empty(column.0)
     }
 
-    /// What to add to a message about a member of the value that is not there.
+    /// The addition to a message for a missing member of the value.
     pub(crate) fn hint(&self, name: &str) -> String {
         spelling::hint(self.blob.value(), &self.pointer("/value"), name)
     }
 
-    /// How many members the value has.
+    /// The number of members of the value.
     pub(crate) fn members(&self) -> Option<u32> {
         self.row.length(VALUE.0)
     }
 
-    /// Pointer, from the blob, of a place in the property.
+    /// Pointer, from the blob, of a value in the property.
     pub(crate) fn pointer(&self, inner: &str) -> String {
         [self.list, "/", &self.index.to_string(), inner].concat()
     }
 
-    /// The property itself, for what is not in its row.
+    /// The property itself, for members that are not in its row.
     pub(crate) fn document(&self) -> &Document {
         let found = self.document.get_or_init(|| self.blob.value().at(&self.pointer("")));
-        // A property that has a row is there.
+        // A property with a row exists.
         found.as_ref().unwrap_or_else(|| self.blob.value())
     }
 }
 
-/// Path of a place in a property. `inner` starts with a dot, or is empty.
+/// Path of a value in a property. `inner` starts with a dot, or is empty.
 pub(crate) fn field(blob: &Blob<'_>, index: u32, inner: &str) -> String {
     let properties = blob.field("properties");
     format!("{properties}[{index}]{inner}")
@@ -108,16 +108,16 @@ pub(crate) fn field(blob: &Blob<'_>, index: u32, inner: &str) -> String {
 rule! {
     /// properties are a list of items with a type and a value
     ///
-    /// `properties` of any blob, where given and not `null`, is a list. Each item is an object with
+    /// `properties` of any blob, if set and not `null`, is a list. Each item is an object with
     /// `type`, a non-empty string, and `value`, which is not `null`. Both names are written in
-    /// lower case. An empty list is allowed here; a bundle also has to fit FBC-33.
+    /// lower case. This rule allows an empty list; a bundle must also satisfy FBC-33.
     ///
     /// # Why
     ///
-    /// OLM resolves dependencies by the properties and cannot use an item without type or value
+    /// OLM resolves dependencies with the properties and cannot use an item without type or value
     /// (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Give the item a type and a value, or remove it.
     ///
@@ -135,8 +135,9 @@ rule! {
     ///
     /// `message: parse properties for example.com.notes "notes": property[0]: value must be set`
     FBC_03: Deny {
+        name: "catalog-properties-type-and-value",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L673-683, L796-802, L821; OCP 4.15 L500-539, L621-651; OKD L166-174, L239-244",
+        source: ["OCP 4.12 L673-683, L796-802, L821", "OCP 4.15 L500-539, L621-651", "OKD L166-174, L239-244"],
     }
 }
 
@@ -151,12 +152,12 @@ rule! {
     ///
     /// # Why
     ///
-    /// The prefix is reserved: OLM may give the same type another meaning later (OpenShift 4.12,
-    /// Operators, *File-based catalogs, Properties*).
+    /// The prefix is reserved: a later version of OLM can use the same type with another meaning
+    /// (OpenShift 4.12, Operators, *File-based catalogs, Properties*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Correct the spelling, or use a prefix of your own. For a type of a later OLM, add it to
+    /// Correct the spelling, or use your own prefix. For a type of a later OLM, add it to
     /// `catalog.reservedProperties`.
     ///
     /// # Accepted
@@ -173,13 +174,14 @@ rule! {
     ///
     /// `message: property type "olm.mycompany.tier" uses the reserved olm.* prefix`
     FBC_40: Warn {
+        name: "reserved-olm-property-types",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L824, L2633, L8703, L21715; OCP 4.15 L726, L21717; OKD L255-256",
+        source: ["OCP 4.12 L824, L2633, L8703, L21715", "OCP 4.15 L726, L21717", "OKD L255-256"],
     }
 }
 
-/// Judges the properties and hands each sound one on. Says whether all could be told apart: that there
-/// is a list, or nothing at all, where the list should be, and that its items spell what they are.
+/// Evaluates the properties and passes each valid one on. Returns whether all types are known: the
+/// list is valid or missing, and the type of each item is readable.
 pub(crate) fn judge(
     blob: &Blob<'_>,
     meta: &Meta,
@@ -247,7 +249,7 @@ pub(crate) fn judge(
     readable
 }
 
-/// Whose properties they are, as upstream calls it: `bundle "foo.v0.1.0"`.
+/// The owner of the properties in upstream's spelling: `bundle "foo.v0.1.0"`.
 fn whose(meta: &Meta) -> String {
     let schema = meta.schema.as_str();
     let schema = schema.strip_prefix("olm.").unwrap_or(schema);

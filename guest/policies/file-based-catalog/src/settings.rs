@@ -2,15 +2,15 @@
 
 use opgate_sdk::Document;
 
-/// What the settings say.
+/// The values of the settings.
 pub(crate) struct Settings {
-    /// FBC-18 looks at the last channel of a package only.
+    /// FBC-18 evaluates only the last channel of a package.
     pub(crate) last_channel_only: bool,
-    /// FBC-27 accepts a bundle without image that carries its objects.
+    /// FBC-27 accepts a bundle without image that contains its objects.
     pub(crate) object_only_bundles: bool,
-    /// Schemas that are OLM's besides the known ones.
+    /// Further schemas of OLM, in addition to the known ones.
     pub(crate) reserved_schemas: Vec<String>,
-    /// Types of properties that are OLM's besides the known ones.
+    /// Further types of properties of OLM, in addition to the known ones.
     pub(crate) reserved_properties: Vec<String>,
 }
 

@@ -1,18 +1,18 @@
-//! Members whose names differ from what they should be in the case of their letters only.
+//! Members whose names differ from the documented names only in case.
 //!
-//! Tools in Go read them all the same, others do not. At the top level of a blob upstream says that
-//! the case does not count, and [`crate::blob::Blob`] finds them. Deeper down they have to be written
-//! as they are documented, and whoever misses one says how the document spells it.
+//! Tools in Go accept them, others do not. At the top level of a blob upstream ignores the case,
+//! and [`crate::blob::Blob`] finds them. At deeper levels the documented spelling is required, and
+//! the message for a missing member contains the spelling of the document.
 
 use opgate_sdk::Document;
 use opgate_sdk::go::{folds_to, quote};
 
-/// How an object spells a member that it does not have under its name.
+/// The spelling of a member that an object does not have under its documented name.
 pub(crate) fn other(object: &Document, pointer: &str, name: &str) -> Option<String> {
     object.keys(pointer).into_iter().find(|key| key != name && folds_to(key, name))
 }
 
-/// What to add to a message about a member that is not there.
+/// The addition to a message for a missing member.
 pub(crate) fn hint(object: &Document, pointer: &str, name: &str) -> String {
     other(object, pointer, name).map(|key| written(&key, name)).unwrap_or_default()
 }

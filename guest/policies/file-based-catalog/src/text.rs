@@ -1,9 +1,9 @@
 //! Lists in messages.
 
-/// What a message holds, in bytes.
+/// The maximum size of a message, in bytes.
 pub(crate) const LONGEST: usize = 4_096;
 
-/// Texts with something between them, up to the length of a message.
+/// Joins texts with a separator, up to the length of a message.
 pub(crate) fn joined<'t>(texts: impl IntoIterator<Item = &'t str>, between: &str) -> String {
     let mut joined = String::new();
     for (index, text) in texts.into_iter().enumerate() {

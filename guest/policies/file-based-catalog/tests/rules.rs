@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! The verdicts of the policy: the cases of its rules, and properties that no case can show.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 opgate_cases::tests!(POLICY);
 
-/// A package as the host makes a document of these blobs.
+/// A package of these blobs, as a document of the host.
 fn document(blobs: &Value) -> Value {
     let blobs = blobs.as_array().expect("a list of blobs").iter().enumerate();
     let blob = |(index, value)| json!({"file": "index.yaml", "index": index, "value": value});
@@ -35,7 +35,7 @@ fn ask(object: &Value, old: Option<&Value>, settings: &Value) -> Verdict {
     ask_json(&object.to_string(), old.map(Value::to_string).as_deref(), settings)
 }
 
-/// For reports on files: what a finding is about, as `opm` nests it.
+/// For reports on files: the logical location of a violation, nested as in `opm`.
 #[test]
 fn findings_say_what_they_are_about() {
     let long = "n".repeat(300);
@@ -83,7 +83,7 @@ fn nothing_changes_by_itself() {
     }
 }
 
-/// Neither the order of properties nor how they are written counts, whatever they are.
+/// Neither the order nor the spelling of properties counts, regardless of their type.
 #[test]
 fn properties_are_a_set() {
     let constraint =
@@ -117,7 +117,7 @@ fn properties_are_a_set() {
         properties[at] = other;
         assert!(changed(&bundle(properties).to_string(), &old.to_string()), "{at}");
     }
-    // Very many that look alike are not compared with each other for ever.
+    // The comparison of a large number of similar properties is limited.
     let mut many: Vec<_> = (0..5_000).map(constraint).collect();
     let old = bundle(many.clone()).to_string();
     many.swap(3, 50);
@@ -168,14 +168,14 @@ fn large_packages_are_judged() {
     };
     assert!(found.iter().enumerate().all(|(n, found)| found.about == about(n)), "{found:?}");
     assert!(found[255].message.starts_with("1744 more findings of this rule are left out; "));
-    // Every one of very many is out of reach, and in no range.
+    // All of a large number of bundles are unreachable and in no range.
     let few = large(1, "quay.io/a/b:1");
     let found = ask(&few, Some(&old), &json!({})).violations;
     assert_eq!(found.len(), 256);
     assert!(found.iter().all(|found| found.rule == "FBC-45"));
 }
 
-/// What does not fit is counted, rule by rule, and no rule hides another.
+/// Violations that do not fit are counted for each rule, and no rule hides another.
 #[test]
 fn very_many_findings_are_counted() {
     let mut blobs = vec![
@@ -235,7 +235,7 @@ fn hostile_graphs_end() {
     }
 }
 
-/// Objects are decoded up to a limit, and that is said.
+/// Objects are decoded up to a limit, and the limit is reported.
 #[test]
 fn very_many_objects_are_left_out() {
     let data = format!("YTog{}", "YWFh".repeat(500_000));

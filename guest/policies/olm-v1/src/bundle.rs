@@ -3,7 +3,7 @@
 //! ```text
 //! ClusterServiceVersion ─┐
 //! olm.bundle.object ─────┼─▶ install modes, webhooks
-//! olm.csv.metadata ──────┘  (where the bundle has no object; it shows no webhooks)
+//! olm.csv.metadata ──────┘  (if the bundle has no object; without webhooks)
 //! ```
 
 use opgate_sdk::bundle_objects::Objects;
@@ -32,7 +32,7 @@ rule! {
     /// OLM 1.0 installs no other extensions (OpenShift 4.15, Operators, *OLM 1.0 components* and
     /// *Installing an Operator from a catalog*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Change the Operator to watch all namespaces, and set `supported: true` for the install mode
     /// `AllNamespaces`. Remove the webhook definitions: OLM 1.0 has no replacement for a conversion
@@ -55,16 +55,17 @@ rule! {
     /// `message: OLM 1.0 supports only extensions that use the AllNamespaces install mode and no
     /// webhooks: spec.webhookdefinitions is not empty`
     OL1_12: Deny {
+        name: "olm-v1-bundle-supported",
         on: [CSV: Create, BUNDLES: Create | Update],
-        off_until: ["/olmv1/target"],
+        enabled_by: ["/olmv1/target"],
         may_skip: true,
-        source: "OCP 4.15 L20642-20644, L20686-20691, L20769, L20797-20802",
+        source: ["OCP 4.15 L20642-20644, L20686-20691, L20769, L20797-20802"],
     }
 }
 
 /// A manifest. Objects created in a cluster are for the first version of OLM.
 pub(crate) fn manifest(review: &Review<'_>, report: &mut Report<'_>) {
-    if let Some(csv) = review.subject().filter(|_| review.is_of_a_file()) {
+    if let Some(csv) = review.subject().filter(|_| review.is_from_file()) {
         object(csv, "", report);
     }
 }

@@ -27,7 +27,7 @@ rule! {
     /// The schema of Catalogs has no other type, and catalogd unpacks nothing else (catalogd v0.9.0
     /// `internal/source/unpacker.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Build an image of the catalog.
     ///
@@ -45,8 +45,9 @@ rule! {
     ///
     /// `message: source type "git" not supported`
     OL1_13: Deny {
+        name: "valid-olm-v1-catalog-source-type",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L20168, L20202, L20307; catalogd v0.9.0 internal/source/unpacker.go",
+        source: ["OCP 4.15 L20168, L20202, L20307", "catalogd v0.9.0 internal/source/unpacker.go"],
     }
 }
 
@@ -75,7 +76,7 @@ rule! {
     /// catalogd has nothing to unpack: the schema of Catalogs requires the field (catalogd v0.9.0
     /// `api/core/v1alpha1/catalog_types.go`), and catalogd cannot pull an invalid reference.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the image of the catalog, without a scheme.
     ///
@@ -93,8 +94,9 @@ rule! {
     ///
     /// `message: spec.source.image.ref: Required value`
     OL1_14: Deny {
+        name: "olm-v1-catalog-image-required",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L20196-20248, L20514; catalogd v0.9.0 api/core/v1alpha1/catalog_types.go",
+        source: ["OCP 4.15 L20196-20248, L20514", "catalogd v0.9.0 api/core/v1alpha1/catalog_types.go"],
     }
 }
 

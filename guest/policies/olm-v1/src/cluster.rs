@@ -8,7 +8,7 @@ use crate::targets::{CATALOG, OPERATOR};
 rules![OL1_08, OL1_09];
 
 pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    if review.creates() {
+    if !review.is_update() {
         scope(object, report);
         feature_set(report);
     }
@@ -25,7 +25,7 @@ rule! {
     /// The objects are cluster-scoped (OpenShift 4.15, Operators, *Operator API*). A namespace in
     /// the manifest does not limit the Operator to that namespace.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the namespace.
     ///
@@ -43,8 +43,9 @@ rule! {
     ///
     /// `message: Operator is cluster-scoped; metadata.namespace is ignored`
     OL1_08: Warn {
+        name: "no-namespace-on-cluster-scoped-olm-v1",
         on: [OPERATOR: Create, CATALOG: Create],
-        source: "OCP 4.15 L19748, L20556; operator-controller v0.8.0 api/v1alpha1/operator_types.go",
+        source: ["OCP 4.15 L19748, L20556", "operator-controller v0.8.0 api/v1alpha1/operator_types.go"],
     }
 }
 
@@ -68,7 +69,7 @@ rule! {
     /// In OpenShift 4.15, OLM 1.0 is a Technology Preview, and none of its components run without
     /// the feature set (Operators, *Installing an Operator from a catalog*, prerequisites).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use the feature set on a cluster for testing such features: you cannot disable it again.
     ///
@@ -82,9 +83,10 @@ rule! {
     ///
     /// `message: OLM 1.0 requires the TechPreviewNoUpgrade feature set`
     OL1_09: Warn {
+        name: "olm-v1-requires-tech-preview",
         on: [OPERATOR: Create, CATALOG: Create],
         reads: [FEATURE_GATES],
-        source: "OCP 4.15 L20291, L21749",
+        source: ["OCP 4.15 L20291, L21749"],
     }
 }
 
@@ -92,7 +94,7 @@ fn feature_set(report: &mut Report<'_>) {
     if !report.is_on(&OL1_09) {
         return;
     }
-    let found = report.answer(&[&OL1_09], "FeatureGates", feature_set::of_cluster());
+    let found = report.or_skip(&[&OL1_09], "FeatureGates", feature_set::of_cluster());
     if found.is_some_and(|found| found != TECH_PREVIEW) {
         let message = "OLM 1.0 requires the TechPreviewNoUpgrade feature set";
         report.add(&OL1_09, "metadata.name", message);

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! package ─▶ its bundles in every catalog ─▶ in the channel ─▶ in the range ─┬─▶ none: OL1-10
-//!        └─▶ catalogs that offer it, or one of the bundles ──────────────────┴─▶ several: OL1-11
+//!        └─▶ catalogs that have it, or one of the bundles  ──────────────────┴─▶ several: OL1-11
 //! ```
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Review, Shape, rule, rules};
 use opgate_upstream::version::Version;
@@ -43,7 +43,7 @@ rule! {
     /// OLM 1.0 does not resolve the Operator and reports this message (operator-controller v0.8.0
     /// `internal/resolution/variablesources/required_package.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Search the catalog for the names and versions that it has.
     ///
@@ -63,11 +63,12 @@ rule! {
     /// `message: no package "openshift-pipelines-operator-rh" matching version "2.0.0" found in
     /// channel "latest"`
     OL1_10: Deny {
+        name: "olm-v1-package-available-in-catalog",
         on: [OPERATOR: Create | Update],
         reads: [PACKAGES],
-        off_until: [],
+        enabled_by: [],
         may_skip: true,
-        source: "OCP 4.15 L21343-21391; operator-controller v0.8.0 internal/resolution/variablesources/required_package.go",
+        source: ["OCP 4.15 L21343-21391", "operator-controller v0.8.0 internal/resolution/variablesources/required_package.go"],
     }
 }
 
@@ -89,7 +90,7 @@ rule! {
     /// OLM 1.0 cannot determine which catalog to use: names of packages and bundles must be unique
     /// (OpenShift 4.15, Operators, *Limitations of OLM 1.0*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove one of the Catalogs, or filter the package out of it.
     ///
@@ -104,11 +105,12 @@ rule! {
     /// `message: package "openshift-pipelines-operator-rh" is offered by catalogs
     /// [community-operators redhat-operators]; OLM 1.0 requires unique package and bundle names`
     OL1_11: Deny {
+        name: "one-olm-v1-catalog-per-package",
         on: [OPERATOR: Create | Update],
         reads: [PACKAGES],
-        off_until: [],
+        enabled_by: [],
         may_skip: true,
-        source: "OCP 4.15 L20172-20177, L20313-20316, L20891-20896",
+        source: ["OCP 4.15 L20172-20177, L20313-20316, L20891-20896"],
     }
 }
 
@@ -122,10 +124,10 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
         return;
     }
     let found = Selected::of(operator, &name);
-    let Some(found) = report.answer(&[&OL1_10, &OL1_11], NEEDED, found) else { return };
+    let Some(found) = report.or_skip(&[&OL1_10, &OL1_11], NEEDED, found) else { return };
     let Some(found) = found else {
         for rule in [&OL1_10, &OL1_11] {
-            report.skip(rule, "spec.packageName", "the context has no catalogs");
+            report.skip(rule, "spec.packageName", "the cluster state has no catalogs");
         }
         return;
     };
@@ -176,7 +178,7 @@ impl Selected {
         let mut catalogs = BTreeSet::new();
         let mut bundles = BTreeSet::new();
         let values = [name.to_owned()];
-        let matches = [Match { index: "package", values: &values, absent: false }];
+        let matches = [IndexMatch { index: "package", values: &values, include_missing: false }];
         PACKAGES.each(Query { matches: &matches, ..Query::default() }, |package| {
             catalogs.insert(package.text_or_empty("/metadata/namespace"));
             let entries = channel.as_deref().map(|channel| entries(&package, channel));
@@ -197,7 +199,7 @@ impl Selected {
         // Another rule reports a constraint that OLM cannot parse. It selects nothing.
         let has_bundles = !bundles.is_empty() || range.is_none() && !is_any;
         let bundles: Vec<String> = bundles.into_iter().take(MOST).collect();
-        let matches = [Match { index: "bundle", values: &bundles, absent: false }];
+        let matches = [IndexMatch { index: "bundle", values: &bundles, include_missing: false }];
         if !bundles.is_empty() {
             let named = PACKAGES.names(Query { matches: &matches, ..Query::default() })?;
             catalogs.extend(named.into_iter().map(|package| package.namespace));

@@ -41,7 +41,7 @@ rule! {
     /// The schema of Operators requires the field (operator-controller v0.8.0
     /// `config/crd/bases/operators.operatorframework.io_operators.yaml`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name the package of the catalog that you want to install.
     ///
@@ -59,8 +59,9 @@ rule! {
     ///
     /// `message: spec.packageName: Required value`
     OL1_01: Deny {
+        name: "olm-v1-operator-package-required",
         on: [OPERATOR: Create | Update],
-        source: "OCP 4.15 L19755-19777, L20871-20889; operator-controller v0.8.0 config/crd/bases/operators.operatorframework.io_operators.yaml",
+        source: ["OCP 4.15 L19755-19777, L20871-20889", "operator-controller v0.8.0 config/crd/bases/operators.operatorframework.io_operators.yaml"],
     }
 }
 
@@ -77,7 +78,7 @@ rule! {
     /// The schema of Operators rejects all other values (operator-controller v0.8.0
     /// `api/v1alpha1/operator_types.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Copy the names from the catalog.
     ///
@@ -96,8 +97,9 @@ rule! {
     /// `message: spec.packageName: Invalid value: "Openshift_Pipelines": spec.packageName in body
     /// should match '^[a-z0-9]+(-[a-z0-9]+)*$'`
     OL1_02: Deny {
+        name: "valid-olm-v1-package-and-channel-names",
         on: [OPERATOR: Create | Update],
-        source: "OCP 4.15 L20826-20835; operator-controller v0.8.0 api/v1alpha1/operator_types.go",
+        source: ["OCP 4.15 L20826-20835", "operator-controller v0.8.0 api/v1alpha1/operator_types.go"],
     }
 }
 
@@ -155,7 +157,7 @@ rule! {
     /// The schema of Operators has no other values (operator-controller v0.8.0
     /// `api/v1alpha1/operator_types.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the field. Use `Ignore` only to force an update or a rollback that you have tested.
     ///
@@ -174,8 +176,9 @@ rule! {
     /// `message: spec.upgradeConstraintPolicy: Unsupported value: "Force": supported values:
     /// "Enforce", "Ignore"`
     OL1_04: Deny {
+        name: "valid-olm-v1-upgrade-constraint-policy",
         on: [OPERATOR: Create | Update],
-        source: "OCP 4.15 L20948, L21609-21623; operator-controller v0.8.0 api/v1alpha1/operator_types.go",
+        source: ["OCP 4.15 L20948, L21609-21623", "operator-controller v0.8.0 api/v1alpha1/operator_types.go"],
     }
 }
 

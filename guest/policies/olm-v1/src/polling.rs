@@ -44,7 +44,7 @@ rule! {
     /// catalogs in OLM 1.0*). A value that Go cannot parse causes every client of the Catalog to
     /// fail.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `24h` for a day, and put the duration in quotes.
     ///
@@ -63,8 +63,9 @@ rule! {
     /// `message: spec.source.image.pollInterval: Invalid value: "1d": valid units include seconds
     /// (s), minutes (m), and hours (h)`
     OL1_18: Deny {
+        name: "valid-olm-v1-catalog-poll-interval",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L20214, L20350, L20516",
+        source: ["OCP 4.15 L20214, L20350, L20516"],
     }
 }
 
@@ -95,7 +96,7 @@ rule! {
     /// The content of a digest never changes: there is nothing to poll, and the schema of Catalogs
     /// rejects the two together (catalogd v0.9.0 `api/core/v1alpha1/catalog_types.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the interval, or name the image by a tag.
     ///
@@ -113,8 +114,9 @@ rule! {
     ///
     /// `message: cannot specify PollInterval while using digest-based image`
     OL1_19: Deny {
+        name: "no-olm-v1-poll-interval-with-digest",
         on: [CATALOG: Create | Update],
-        source: "catalogd v0.9.0 api/core/v1alpha1/catalog_types.go",
+        source: ["catalogd v0.9.0 api/core/v1alpha1/catalog_types.go"],
     }
 }
 

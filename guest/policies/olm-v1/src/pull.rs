@@ -46,7 +46,7 @@ rule! {
     /// The registry requires credentials (OpenShift 4.15, Operators, *Red Hat-provided Operator
     /// catalogs in OLM 1.0*), and catalogd does not use the global pull secret.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create a Secret in the namespace of catalogd and name it in the field.
     ///
@@ -65,8 +65,9 @@ rule! {
     /// `message: catalog image "registry.redhat.io/redhat/redhat-operator-index:v4.15" is on a
     /// secure registry: you must have a pull secret scoped to the openshift-catalogd namespace`
     OL1_15: Deny {
+        name: "olm-v1-catalog-pull-secret-required",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L20189-20191, L20328-20330, L20413-20419, L20492, L20515",
+        source: ["OCP 4.15 L20189-20191, L20328-20330, L20413-20419, L20492, L20515"],
     }
 }
 
@@ -104,7 +105,7 @@ rule! {
     /// catalogd reads the Secret from its own namespace only (OpenShift 4.15, Operators, *Creating
     /// a pull secret for catalogs hosted on a secure registry*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the Secret in that namespace, and write only its name.
     ///
@@ -123,8 +124,9 @@ rule! {
     /// `message: spec.source.image.pullSecret "openshift-config/pull-secret" must be the name of a
     /// Secret in the openshift-catalogd namespace`
     OL1_16: Warn {
+        name: "valid-olm-v1-catalog-pull-secret-name",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L20419, L20509-20515",
+        source: ["OCP 4.15 L20419, L20509-20515"],
     }
 }
 
@@ -144,7 +146,7 @@ rule! {
     /// catalogd cannot pull the image, and the Catalog stays empty (OpenShift 4.15, Operators,
     /// *Creating a pull secret for catalogs hosted on a secure registry*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the Secret: `oc create secret generic NAME --from-file=.dockerconfigjson=FILE
     /// --type=kubernetes.io/dockerconfigjson --namespace=openshift-catalogd`.
@@ -159,9 +161,10 @@ rule! {
     ///
     /// `message: pull secret openshift-catalogd/redhat-cred does not exist`
     OL1_17: Warn {
+        name: "olm-v1-catalog-pull-secret-exists",
         on: [CATALOG: Create | Update],
         reads: [SECRETS],
-        source: "OCP 4.15 L20189-20191, L20419-20484",
+        source: ["OCP 4.15 L20189-20191, L20419-20484"],
     }
 }
 
@@ -170,7 +173,7 @@ fn exists(name: &str, namespace: &str, report: &mut Report<'_>) {
         return;
     }
     let secret = SECRETS.get(namespace, name);
-    let Some(secret) = report.answer(&[&OL1_17], "Secrets", secret) else { return };
+    let Some(secret) = report.or_skip(&[&OL1_17], "Secrets", secret) else { return };
     if let Some(why) = pull_secret::fault(secret.as_ref()) {
         report.add(&OL1_17, FIELD, format!("pull secret {namespace}/{name} {why}"));
     }

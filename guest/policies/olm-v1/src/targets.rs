@@ -33,5 +33,5 @@ pub(crate) static CSV: Target = Target {
 /// The bundles of a catalog.
 pub(crate) static BUNDLES: Target = Target {
     enabled_by: &["/olmv1/target"],
-    ..Target::of_files("FileBasedCatalog", &["filebasedcatalogs"])
+    ..Target::for_files("FileBasedCatalog", &["filebasedcatalogs"])
 };

@@ -17,7 +17,7 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
     }
     let Some(new) = Written::of(operator) else { return };
     // Versions of different packages are not comparable.
-    let before = review.updates_from().filter(|old| old.equal(PACKAGE, operator, PACKAGE));
+    let before = review.old_of_update().filter(|old| old.equal(PACKAGE, operator, PACKAGE));
     let old = before.and_then(Written::of);
     if let (Some(before), Some(to)) = (before, new.constraint.exact()) {
         match old.as_ref().and_then(|old| Some((old.text.clone(), old.constraint.exact()?.clone())))
@@ -60,7 +60,7 @@ rule! {
     /// (OpenShift 4.15, Operators, *Forcing an update or rollback*): the Operator stays at the old
     /// version and reports a failure of the resolution.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Verify the update manually, and set `spec.upgradeConstraintPolicy: Ignore` to force it.
     ///
@@ -75,8 +75,9 @@ rule! {
     /// `message: OLM 1.0 does not support automatic updates to the next major version or rollbacks:
     /// 1.12.1 -> 2.0.0 requires spec.upgradeConstraintPolicy Ignore`
     OL1_05: Deny {
+        name: "no-olm-v1-major-upgrade-or-rollback",
         on: [OPERATOR: Update],
-        source: "OCP 4.15 L21411-21413, L21586-21623",
+        source: ["OCP 4.15 L21411-21413, L21586-21623"],
     }
 }
 
@@ -95,7 +96,7 @@ rule! {
     /// zero every patch. OLM 1.0 does not apply such updates by itself (OpenShift 4.15, Operators,
     /// *Major version zero releases*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Verify the update manually, and set `spec.upgradeConstraintPolicy: Ignore` to force it.
     ///
@@ -110,8 +111,9 @@ rule! {
     /// `message: OLM 1.0 does not automatically update 0.1.0 -> 0.2.0 within major version zero; set
     /// spec.upgradeConstraintPolicy to Ignore`
     OL1_06: Deny {
+        name: "no-olm-v1-minor-upgrade-in-version-zero",
         on: [OPERATOR: Update],
-        source: "OCP 4.15 L21415-21425",
+        source: ["OCP 4.15 L21415-21425"],
     }
 }
 
@@ -188,7 +190,7 @@ rule! {
     /// no rollbacks (OpenShift 4.15, Operators, *Major version zero releases* and *Forcing an
     /// update or rollback*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose the version yourself, and force it with `spec.upgradeConstraintPolicy: Ignore`.
     ///
@@ -207,8 +209,9 @@ rule! {
     /// `message: automatic updates are not applied within ">=0.0.1 <0.1.0"; set
     /// spec.upgradeConstraintPolicy to Ignore to force`
     OL1_07: Warn {
+        name: "olm-v1-version-range-allows-updates",
         on: [OPERATOR: Create | Update],
-        source: "OCP 4.15 L19838, L21411-21425",
+        source: ["OCP 4.15 L19838, L21411-21425"],
     }
 }
 

@@ -30,7 +30,7 @@ rule! {
     /// `internal/controllers/validators/validators.go`), or its schema rejects it. YAML can read an
     /// unquoted value as a number: `1.10` is `1.1`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the part that the message quotes. Put the constraint in quotes: `version: "1.11"`.
     ///
@@ -51,8 +51,9 @@ rule! {
     /// With `version: 1.11`: `message: invalid .spec.version: improper constraint: 1.11 is not a string: put the
     /// version in quotes`
     OL1_03: Deny {
+        name: "valid-olm-v1-version-range",
         on: [OPERATOR: Create | Update],
-        source: "OCP 4.15 L19816-19838, L20889, L21431-21513; operator-controller v0.8.0 internal/controllers/validators/validators.go, api/v1alpha1/operator_types.go",
+        source: ["OCP 4.15 L19816-19838, L20889, L21431-21513", "operator-controller v0.8.0 internal/controllers/validators/validators.go, api/v1alpha1/operator_types.go"],
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! OperatorCondition ─────────▶ condition ─┬─ entries     conditions and overrides
-//!                                         └─ access      who changes the spec
-//! ClusterServiceVersion ─────▶ replaced ───▶ upgradeable what the replaced one's condition says
+//!                                         └─ access      users that change the spec
+//! ClusterServiceVersion ─────▶ replaced ───▶ upgradeable the condition of the replaced one
 //! OLMConfig ─────────────────▶ olm_config
 //! OperatorHub ───────────────▶ operator_hub
 //! ```

@@ -35,7 +35,7 @@ rule! {
     /// Operator Lifecycle Manager features*). Settings under another name have no effect, and OLM
     /// reports no error.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Change the name to `cluster`. If that object exists already, change it instead.
     ///
@@ -53,14 +53,15 @@ rule! {
     ///
     /// `message: OLM is configured by an OLMConfig named cluster; "mine" has no effect`
     CND_08: Warn {
+        name: "olm-config-named-cluster",
         on: [OLM_CONFIG: Create],
-        source: "OCP 4.12 L3796-3816, L7207, L7249-7255; OCP 4.15 L5096",
+        source: ["OCP 4.12 L3796-3816, L7207, L7249-7255", "OCP 4.15 L5096"],
     }
 }
 
 fn name(review: &Review<'_>, config: &Document, report: &mut Report<'_>) {
     let name = review.name(config);
-    if review.creates() && name != "cluster" {
+    if !review.is_update() && name != "cluster" {
         let name = quote(&name);
         let message =
             format!("OLM is configured by an OLMConfig named cluster; {name} has no effect");
@@ -83,7 +84,7 @@ rule! {
     /// (`crds/operators.coreos.com_olmconfigs.yaml` of the Operator Framework API). The rule
     /// reports the same for manifests that have not reached the API server yet.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `true` or `false` without quotes, and an interval such as `10m` or `1h30m`.
     ///
@@ -107,8 +108,9 @@ rule! {
     ///
     /// `message: spec.features.packageServerSyncInterval: Invalid value: "5 minutes"`
     CND_09: Deny {
+        name: "valid-olm-config-features",
         on: [OLM_CONFIG: Create | Update],
-        source: "OCP 4.12 L3790-3816, L7246, L7282; OCP 4.15 L5096-5158; api crds/operators.coreos.com_olmconfigs.yaml",
+        source: ["OCP 4.12 L3790-3816, L7246, L7282", "OCP 4.15 L5096-5158", "api crds/operators.coreos.com_olmconfigs.yaml"],
     }
 }
 
@@ -125,7 +127,7 @@ rule! {
     /// Operators for all namespaces are in the namespace `openshift` only (OpenShift, Operators,
     /// *Disabling copied CSVs*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the field or set it to `false`. On a large cluster, where the copies use too much
     /// memory, accept the warning and document for your users how to find Operators: `oc get csvs
@@ -146,8 +148,9 @@ rule! {
     /// `message: disabling copied CSVs limits a user's ability to discover Operators to those
     /// installed directly in the user's namespace`
     CND_10: Warn {
+        name: "copied-csvs-enabled",
         on: [OLM_CONFIG: Create | Update],
-        source: "OCP 4.12 L7223-7239; OCP 4.15 L5114-5122",
+        source: ["OCP 4.12 L7223-7239", "OCP 4.15 L5114-5122"],
     }
 }
 

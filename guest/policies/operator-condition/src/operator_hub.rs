@@ -33,7 +33,7 @@ rule! {
     /// Operators, *OperatorHub custom resource*). Catalog sources that another object disables stay
     /// enabled.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Change the name to `cluster`. The object usually exists already: change it, for example with
     /// `oc patch OperatorHub cluster`.
@@ -53,14 +53,15 @@ rule! {
     /// `message: the Marketplace Operator manages an OperatorHub named cluster; "hub" has no
     /// effect`
     CND_11: Warn {
+        name: "operator-hub-named-cluster",
         on: [OPERATOR_HUB: Create],
-        source: "OCP 4.12 L4459-4476; OCP 4.15 L2802-2827",
+        source: ["OCP 4.12 L4459-4476", "OCP 4.15 L2802-2827"],
     }
 }
 
 fn name(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
     let name = review.name(hub);
-    if review.creates() && name != "cluster" {
+    if !review.is_update() && name != "cluster" {
         let name = quote(&name);
         let message = format!(
             "the Marketplace Operator manages an OperatorHub named cluster; {name} has no effect"
@@ -83,7 +84,7 @@ rule! {
     /// *OperatorHub custom resource*). The rule reports the same for manifests that have not
     /// reached the API server yet.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `true` or `false` without quotes.
     ///
@@ -103,9 +104,10 @@ rule! {
     ///
     /// `message: spec.disableAllDefaultSources: Invalid value: must be of type boolean`
     CND_12: Deny {
+        name: "valid-operator-hub-disabled-flags",
         on: [OPERATOR_HUB: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L4465-4487, L9754-9761; OCP 4.15 L2802-2827",
+        source: ["OCP 4.12 L4465-4487, L9754-9761", "OCP 4.15 L2802-2827"],
     }
 }
 
@@ -127,7 +129,7 @@ rule! {
     /// *OperatorHub custom resource* and *Red Hat-provided Operator catalogs*). An entry with
     /// another name has no effect.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the name. To remove your own CatalogSource, delete it. If your cluster has other
     /// default sources, list them in `catalog.defaults`.
@@ -146,9 +148,10 @@ rule! {
     ///
     /// `message: "example-catalog" is not a default catalog source`
     CND_13: Warn {
+        name: "known-operator-hub-sources",
         on: [OPERATOR_HUB: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L4482-4487, L4595-4638; OCP 4.15 L2890-2896",
+        source: ["OCP 4.12 L4482-4487, L4595-4638", "OCP 4.15 L2890-2896"],
     }
 }
 
@@ -203,7 +206,7 @@ rule! {
     /// by the name: such an entry disables nothing (OpenShift 4.12, Operators, *OperatorHub custom
     /// resource*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name a default catalog source, or remove the entry. To disable all of them, set
     /// `spec.disableAllDefaultSources` to `true`.
@@ -222,9 +225,10 @@ rule! {
     ///
     /// `message: spec.sources[0].name: Invalid value: "": must not be empty`
     CND_15: Deny {
+        name: "operator-hub-source-name-required",
         on: [OPERATOR_HUB: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L4465-4487; openshift/api config/v1/types_operatorhub.go",
+        source: ["OCP 4.12 L4465-4487", "openshift/api config/v1/types_operatorhub.go"],
     }
 }
 
@@ -247,7 +251,7 @@ rule! {
     /// The default catalogs pull their images from the internet, which such a cluster cannot reach
     /// (OpenShift 4.12, Operators, *Using Operator Lifecycle Manager on restricted networks*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `spec.disableAllDefaultSources` to `true`. Entries of `spec.sources` can enable single
     /// default sources that you mirror under their own names.
@@ -267,9 +271,10 @@ rule! {
     /// `message: In a restricted network environment, you must disable the default catalogs as a
     /// cluster administrator.`
     CND_14: Deny {
+        name: "default-sources-disabled-in-restricted-network",
         on: [OPERATOR_HUB: Create | Update],
-        off_until: ["/restrictedNetwork/enabled"],
-        source: "OCP 4.12 L9814, L9901-9908",
+        enabled_by: ["/restrictedNetwork/enabled"],
+        source: ["OCP 4.12 L9814, L9901-9908"],
     }
 }
 

@@ -32,6 +32,6 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     version: "v1alpha1",
     resource: "clusterserviceversions",
     fields: &["/spec/replaces", "/spec/skips", "/status/reason", copies::OPERATOR_NAMESPACE],
-    labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
+    label_selector: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     ..ClusterRead::EMPTY
 };

@@ -36,7 +36,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 pub(crate) fn judge_status(review: &Review<'_>, report: &mut Report<'_>) {
-    let (Some(csv), Some(old)) = (review.subject(), review.updates_from()) else { return };
+    let (Some(csv), Some(old)) = (review.subject(), review.old_of_update()) else { return };
     let is_pending = |csv: &Document| csv.text_or_empty("/status/phase") == PENDING;
     if !is_pending(old) || is_pending(csv) || !report.is_on(&CND_07) {
         return;
@@ -77,7 +77,7 @@ fn objections(review: &Review<'_>, csv: &Document) -> Result<Vec<(String, String
         {
             found.push((field(), why));
         }
-        Ok::<_, ReadError>(found.len() < Report::ROOM)
+        Ok::<_, ReadError>(found.len() < Report::MAX_VIOLATIONS)
     };
     if let Some(replaced) = replaces(review, csv) {
         ask(&replaced, &|| "spec.replaces".to_owned())?;
@@ -104,7 +104,7 @@ fn find(
     report: &mut Report<'_>,
 ) {
     let needed = "OperatorConditions and ClusterServiceVersions";
-    for (field, why) in report.answer(&[rule], needed, found).into_iter().flatten() {
+    for (field, why) in report.or_skip(&[rule], needed, found).into_iter().flatten() {
         report.add(rule, field, format!("operator is not upgradeable: {why}"));
     }
 }
@@ -129,7 +129,7 @@ rule! {
     /// replaced (OpenShift 4.12, Operators, *Upgradeable condition*; OLM
     /// `pkg/controller/operators/olm/operatorconditions.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Wait until the Operator has completed the task in its message. If it reports the wrong
     /// state, add an override of the type `Upgradeable` with the status `True` to its
@@ -152,9 +152,10 @@ rule! {
     /// A condition of an earlier generation has the message `operator is not upgradeable: the
     /// operatorcondition status "Upgradeable"="True" is outdated`.
     CND_06: Warn {
+        name: "csv-replaces-upgradeable-operator",
         on: [CSV: Create],
         reads: [CONDITIONS, CSVS],
-        source: "OCP 4.12 L4156, L4197, L7818, L7893; OCP 4.15 L2693-2733; OLM pkg/controller/operators/olm/operatorconditions.go, pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L4156, L4197, L7818, L7893", "OCP 4.15 L2693-2733", "OLM pkg/controller/operators/olm/operatorconditions.go, pkg/controller/operators/olm/operator.go"],
     }
 }
 
@@ -172,7 +173,7 @@ rule! {
     /// leave the phase `Pending`. OLM itself enforces this. The rule protects against other users
     /// with write access to the status, and delays each status update of a ClusterServiceVersion.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Leave the status to OLM. To allow the new version, wait for the Operator, or override its
     /// condition `Upgradeable`.
@@ -187,9 +188,10 @@ rule! {
     ///
     /// `message: operator is not upgradeable: the operator is not upgradeable: migrating`
     CND_07: Deny {
+        name: "csv-install-waits-for-upgradeable",
         on: [CSV_STATUS: Update],
         reads: [CONDITIONS, CSVS],
-        off_until: [],
-        source: "OCP 4.12 L4197; OCP 4.15 L2693-2733",
+        enabled_by: [],
+        source: ["OCP 4.12 L4197", "OCP 4.15 L2693-2733"],
     }
 }

@@ -1,5 +1,5 @@
-//! Provided APIs: what annotation `olm.providedAPIs` of an OperatorGroup and the owned APIs of a
-//! ClusterServiceVersion say (OLM `pkg/controller/registry/resolver/cache/operators.go` and
+//! Provided APIs: those of the annotation `olm.providedAPIs` of an OperatorGroup, and the owned
+//! APIs of a ClusterServiceVersion (OLM `pkg/controller/registry/resolver/cache/operators.go` and
 //! `pkg/controller/operators/olm/labeler.go`).
 //!
 //! ```text
@@ -41,7 +41,7 @@ impl Api {
     }
 }
 
-/// As it stands in the annotation: `<kind>.<version>.<group>`.
+/// The text in the annotation: `<kind>.<version>.<group>`.
 impl fmt::Display for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.kind, self.version, self.group)
@@ -85,8 +85,8 @@ impl ApiSet {
         parts.map(|part| Api::new(part.kind, part.version, part.group)).collect()
     }
 
-    /// What the owned custom resources and API services of a ClusterServiceVersion provide. The name
-    /// of a custom resource definition without a dot has no group and provides nothing.
+    /// The APIs of the owned custom resources and API services of a ClusterServiceVersion. A custom
+    /// resource definition whose name has no dot has no group and provides nothing.
     #[must_use]
     pub fn of_csv(csv: &Document) -> Self {
         let owned = |pointer| csv.rows(pointer, &["/kind", "/version", "/name", "/group"]);
@@ -102,13 +102,13 @@ impl ApiSet {
         resources.chain(services).collect()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of APIs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -119,25 +119,25 @@ impl ApiSet {
         self.0.iter()
     }
 
-    /// Whether an API is in it.
+    /// Whether the set contains an API.
     #[must_use]
     pub fn contains(&self, api: &Api) -> bool {
         self.0.binary_search(api).is_ok()
     }
 
-    /// What both have.
+    /// The intersection of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.iter().filter(|api| other.contains(api)).cloned().collect()
     }
 
-    /// Whether the other has all of it.
+    /// Whether the other set contains all of this one.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         self.iter().all(|api| other.contains(api))
     }
 
-    /// Their texts, as they stand in an annotation, in byte order.
+    /// The texts of the APIs in an annotation, in byte order.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         let mut texts: Vec<_> = self.iter().map(Api::to_string).collect();
@@ -155,14 +155,14 @@ impl FromIterator<Api> for ApiSet {
     }
 }
 
-/// As OLM writes the annotation.
+/// The annotation as OLM writes it.
 impl fmt::Display for ApiSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.texts().join(","))
     }
 }
 
-/// At most `shown` of them, for a message.
+/// At most `shown` APIs, for a message.
 pub(crate) fn shortened(apis: &ApiSet, shown: usize) -> String {
     lists::shortened(&apis.texts(), shown)
 }

@@ -1,4 +1,5 @@
-//! the permissions of ServiceAccounts. [`rbac`] works out what roles and bindings grant.
+//! The permissions of ServiceAccounts. [`rbac`] computes the permissions that roles and bindings
+//! grant.
 
 use opgate_sdk::{Document, Report, Review, Rule, Shape, rule, rules};
 
@@ -14,7 +15,7 @@ const INSTALL_FIELD: &str = "spec.install.spec";
 const NEEDED: &str = "roles and bindings";
 
 rule! {
-    /// the ServiceAccount of an OperatorGroup may not write CRDs and API services
+    /// the ServiceAccount of an OperatorGroup has no write access to CRDs and API services
     ///
     /// No ClusterRoleBinding gives the ServiceAccount in `spec.serviceAccountName` a ClusterRole
     /// that allows `create`, `update`, `patch`, `delete`, `deletecollection` or `*` on
@@ -23,23 +24,23 @@ rule! {
     /// `system:serviceaccount:NAMESPACE:NAME`, and in the groups `system:serviceaccounts`,
     /// `system:serviceaccounts:NAMESPACE` and `system:authenticated`. The rule evaluates an UPDATE
     /// only if it sets another account. The rule reads ClusterRoles and ClusterRoleBindings, not
-    /// Roles and RoleBindings. What takes more than 500,000 steps to compare is not evaluated, or
-    /// refused where `rules` says `deny`.
+    /// Roles and RoleBindings. If a comparison needs more than 500,000 steps, the policy skips the
+    /// rule, or denies the request if `rules` sets the rule to `deny`.
     ///
     /// # Why
     ///
-    /// OLM writes CRDs and API services itself, with its own rights. An account that may write them
-    /// lets any Operator of the group change the APIs of the whole cluster (OpenShift 4.12,
-    /// Operators, *Understanding Operator installation policy*).
+    /// OLM writes CRDs and API services itself, with its own permissions. An account with write
+    /// access to them allows any Operator of the group to change the APIs of the whole cluster
+    /// (OpenShift 4.12, Operators, *Understanding Operator installation policy*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the ClusterRoleBinding that the message names, or bind a narrower role. Grant the
-    /// account what it needs by a Role and a RoleBinding in its namespace.
+    /// account the permissions that it needs with a Role and a RoleBinding in its namespace.
     ///
     /// # Accepted
     ///
-    /// The account has all rights in its namespace, by a Role and a RoleBinding.
+    /// The account has all permissions in its namespace, from a Role and a RoleBinding.
     ///
     /// # Rejected
     ///
@@ -53,38 +54,41 @@ rule! {
     /// privileges to write APIService and CustomResourceDefinition resources (ClusterRole
     /// "cluster-admin" through ClusterRoleBinding "installer")`
     OPG_32: Warn {
+        name: "no-crd-write-for-group-service-account",
         on: [GROUP: Create | Update],
         reads: [CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS],
         may_skip: true,
-        source: "OCP 4.12 L7946, L8042-8064; OCP 4.15 L5622-5627; OCP 4.5 L2750-2758",
+        source: ["OCP 4.12 L7946, L8042-8064", "OCP 4.15 L5622-5627", "OCP 4.5 L2750-2758"],
     }
 }
 
 rule! {
-    /// the ServiceAccount of an OperatorGroup may read and write pull secrets where a member uses one
+    /// the ServiceAccount of an OperatorGroup has read and write access to pull secrets that a
+    /// member uses
     ///
-    /// Where a deployment of a CSV in the namespace names `imagePullSecrets`, the ServiceAccount in
+    /// If a deployment of a CSV in the namespace names `imagePullSecrets`, the ServiceAccount in
     /// `spec.serviceAccountName` has `get` on these secrets in the whole cluster, by a
     /// ClusterRoleBinding, and `create`, `update` and `patch` on secrets in the namespace. CSVs
-    /// with the label `olm.copiedFrom` and CSVs that are being deleted do not count. An UPDATE of
-    /// the group is judged where it sets another account; a CSV that comes later is not judged. The
-    /// rule is off until `rules` gives it a level. It reads CSVs, roles and bindings; what takes
-    /// more than 500,000 steps to compare is not evaluated, or refused where that level is `deny`.
+    /// with the label `olm.copiedFrom` and CSVs that are being deleted do not count. The rule
+    /// evaluates an UPDATE of the group only if it sets another account; it does not evaluate a CSV
+    /// that is created later. The rule is off until `rules` sets its level. It reads CSVs, roles
+    /// and bindings. If a comparison needs more than 500,000 steps, the policy skips the rule, or
+    /// denies the request if that level is `deny`.
     ///
     /// # Why
     ///
-    /// OLM fetches the pull secret from its own namespace and writes it to the Operator's
-    /// namespace, both with the rights of that account (OpenShift 4.12, Operators, *Fine-grained
+    /// OLM reads the pull secret from its own namespace and writes it to the Operator's namespace,
+    /// both with the permissions of that account (OpenShift 4.12, Operators, *Fine-grained
     /// permissions*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Bind the account to a ClusterRole with `get` on `secrets` by a ClusterRoleBinding, and to a
     /// Role with `create`, `update` and `patch` on `secrets` in its namespace.
     ///
     /// # Accepted
     ///
-    /// The account `scoped/scoped` has both rights.
+    /// The account `scoped/scoped` has both permissions.
     ///
     /// # Rejected
     ///
@@ -96,15 +100,16 @@ rule! {
     /// `message: service account scoped/scoped needs secrets get (ClusterRole) and create, update,
     /// patch (Role) because an Operator specifies a pull secret`
     OPG_38: Deny {
+        name: "group-service-account-accesses-pull-secrets",
         on: [GROUP: Create | Update],
         reads: [CSVS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS],
-        off_until: [],
+        enabled_by: [],
         may_skip: true,
-        source: "OCP 4.12 L8203-8218; OCP 4.15 L5763-5820",
+        source: ["OCP 4.12 L8203-8218", "OCP 4.15 L5763-5820"],
     }
 }
 
-/// Judges the ServiceAccount of an OperatorGroup.
+/// Checks the ServiceAccount of an OperatorGroup.
 pub(crate) fn group(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let account = object.text_or_empty(ACCOUNT);
     if account.is_empty() || !review.touches(object, ACCOUNT, &Shape::Scalar) {
@@ -129,33 +134,33 @@ pub(crate) fn group(review: &Review<'_>, object: &Document, report: &mut Report<
 }
 
 rule! {
-    /// the ServiceAccount of an OperatorGroup has what a new member asks for
+    /// the ServiceAccount of an OperatorGroup has the permissions that a new member requests
     ///
-    /// Where the only OperatorGroup of a CSV's namespace names a ServiceAccount, that account has
-    /// every right that the CSV asks for: those in `spec.install.spec.permissions` in the
+    /// If the only OperatorGroup of a CSV's namespace names a ServiceAccount, that account has
+    /// every permission that the CSV requests: those in `spec.install.spec.permissions` in the
     /// namespace, those in `clusterPermissions` in the whole cluster. On UPDATE, the rule evaluates
-    /// only the policy rules that the request adds, or by all where it drops or changes a mark of a
-    /// copy (see OPG-20). A copy is exempt only where one of OLM's identities writes it. The rule
-    /// is off until `rules` gives it a level. It reads OperatorGroups, roles and bindings. What
-    /// takes more than 500,000 steps to compare is not evaluated, or refused where that level is
-    /// `deny`.
+    /// only the policy rules that the request adds, or all of them if it drops or changes a mark of
+    /// a copy (see OPG-20). A copy is exempt only if one of OLM's identities writes it. The rule is
+    /// off until `rules` sets its level. It reads OperatorGroups, roles and bindings. If a
+    /// comparison needs more than 500,000 steps, the policy skips the rule, or denies the request
+    /// if that level is `deny`.
     ///
     /// # Why
     ///
-    /// OLM installs the Operator with the rights of that account. Where one is missing, the
+    /// OLM installs the Operator with the permissions of that account. If one is missing, the
     /// installation fails with the reason `InstallComponentFailed` (OpenShift 4.12, Operators,
     /// *Scoping Operator installations* and *Troubleshooting permission failures*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Grant the account what the message names, by a Role for `permissions` and by a ClusterRole
-    /// with a ClusterRoleBinding for `clusterPermissions`. Or install the Operator in a namespace
-    /// whose group names no account.
+    /// Grant the account the permissions that the message names, with a Role for `permissions` and
+    /// a ClusterRole with a ClusterRoleBinding for `clusterPermissions`. Alternatively, install the
+    /// Operator in a namespace whose group names no account.
     ///
     /// # Accepted
     ///
-    /// A Role in the namespace `scoped` grants the account `get` on pods, and the CSV asks for no
-    /// more.
+    /// A Role in the namespace `scoped` grants the account `get` on pods, and the CSV requests
+    /// nothing else.
     ///
     /// # Rejected
     ///
@@ -169,46 +174,47 @@ rule! {
     /// `message: operator group service account scoped/scoped lacks get pods in namespace scoped;
     /// the install fails with reason InstallComponentFailed`
     OPG_37: Deny {
+        name: "group-service-account-has-member-permissions",
         on: [CSV: Create | Update],
         reads: [GROUPS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS],
-        off_until: [],
+        enabled_by: [],
         may_skip: true,
-        source: "OCP 4.12 L7949, L7986-8001, L8135, L8281-8311",
+        source: ["OCP 4.12 L7949, L7986-8001, L8135, L8281-8311"],
     }
 }
 
-/// Judges the permissions that a ClusterServiceVersion asks for.
+/// Checks the permissions that a ClusterServiceVersion requests.
 pub(crate) fn csv(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    let old = review.spares();
+    let old = review.ratchet_base();
     if !report.is_on(&OPG_37) || !rbac::asks_for_permissions(object, old) {
         return;
     }
     let namespace = review.namespace();
-    let found = report.answer(&[&OPG_37], NEEDED, rbac::group_account(namespace));
+    let found = report.or_skip(&[&OPG_37], NEEDED, rbac::group_account(namespace));
     let Some(Some(account)) = found else { return };
     let found = rbac::missing_permissions(namespace, &account, object, old);
     let mut missing = answer(report, &OPG_37, INSTALL_FIELD, found).into_iter();
-    for missing in missing.by_ref().take(Report::ROOM) {
+    for missing in missing.by_ref().take(Report::MAX_VIOLATIONS) {
         let message = format!(
             "operator group service account {namespace}/{account} lacks {}; the install fails with reason InstallComponentFailed",
             missing.permission
         );
         report.add(&OPG_37, missing.field, message);
     }
-    report.add_more(&OPG_37, missing.count());
+    report.add_count(&OPG_37, missing.count());
 }
 
 pub(crate) fn cluster_role_binding(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     if report.is_on(&OPG_33) && changes(review, object, &["/subjects", "/roleRef"]) {
-        widens("subjects", rbac::widening_binding(object, review.spares()), report);
+        widens("subjects", rbac::widening_binding(object, review.ratchet_base()), report);
     }
 }
 
 pub(crate) fn cluster_role(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     if report.is_on(&OPG_33) && changes(review, object, &GRANTED) {
-        widens("rules", rbac::widening_role(object, review.spares()), report);
+        widens("rules", rbac::widening_role(object, review.ratchet_base()), report);
     }
     opens_groups(review, object, report);
 }
@@ -219,26 +225,28 @@ pub(crate) fn role(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// no binding lets the ServiceAccount of an OperatorGroup write CRDs and API services
+    /// no binding gives the ServiceAccount of an OperatorGroup write access to CRDs and API
+    /// services
     ///
-    /// No ClusterRoleBinding, and no ClusterRole that is bound by one, gives the rights of OPG-32
-    /// to a ServiceAccount that some OperatorGroup names in `spec.serviceAccountName`. A
-    /// ClusterRole with an `aggregationRule` counts with the rules of the ClusterRoles that it
-    /// selects. An UPDATE is judged by the accounts that a binding adds and by the rights that a
-    /// ClusterRole adds. The rule reads OperatorGroups, ClusterRoles and ClusterRoleBindings. What
-    /// takes more than 500,000 steps to compare is not evaluated, or refused where `rules` says
-    /// `deny`.
+    /// No ClusterRoleBinding, and no ClusterRole that a ClusterRoleBinding binds, gives the
+    /// permissions of OPG-32 to a ServiceAccount that some OperatorGroup names in
+    /// `spec.serviceAccountName`. A ClusterRole with an `aggregationRule` counts with the rules of
+    /// the ClusterRoles that it selects. On UPDATE, the rule evaluates the accounts that a binding
+    /// adds and the permissions that a ClusterRole adds. The rule reads OperatorGroups,
+    /// ClusterRoles and ClusterRoleBindings. If a comparison needs more than 500,000 steps, the
+    /// policy skips the rule, or denies the request if `rules` sets the rule to `deny`.
     ///
     /// # Why
     ///
-    /// The reason is that of OPG-32, seen from the grant: an account becomes too powerful without a
-    /// change of its group (OpenShift 4.12, Operators, *Understanding Operator installation
-    /// policy*).
+    /// The reason is that of OPG-32, from the side of the grant: an account gets too many
+    /// permissions without a change of its group (OpenShift 4.12, Operators, *Understanding
+    /// Operator installation policy*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Leave the accounts that the message names out of the binding, or leave the rights out of the
-    /// ClusterRole. Use a Role and a RoleBinding for what the account needs in its namespace.
+    /// Remove the accounts that the message names from the binding, or the permissions from the
+    /// ClusterRole. Use a Role and a RoleBinding for the permissions that the account needs in its
+    /// namespace.
     ///
     /// # Accepted
     ///
@@ -258,10 +266,11 @@ rule! {
     /// privileges to write APIService and CustomResourceDefinition resources (ServiceAccount
     /// scoped/scoped through ClusterRole "cluster-admin")`
     OPG_33: Warn {
+        name: "no-crd-write-binding-for-group-service-account",
         on: [CLUSTER_ROLE_BINDING: Create | Update, CLUSTER_ROLE: Create | Update],
         reads: [GROUPS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS],
         may_skip: true,
-        source: "OCP 4.12 L7946; OCP 4.15 L5622-5627",
+        source: ["OCP 4.12 L7946", "OCP 4.15 L5622-5627"],
     }
 }
 
@@ -272,24 +281,25 @@ fn widens(field: &str, found: Found<Option<String>>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// no role lets its subjects write OperatorGroups
+    /// no role allows its subjects to write OperatorGroups
     ///
     /// No Role or ClusterRole allows `create`, `update`, `patch` or `*` on `operatorgroups` of
     /// `operators.coreos.com`, wildcards included. A rule with `resourceNames` counts for `update`
-    /// and `patch`, and what a ClusterRole aggregates counts when the controller writes it into
-    /// `rules`. On UPDATE, the rule evaluates only the rights that the request adds. The rule is
-    /// off until `rules` of the policy gives it a level. A role that takes more than 500,000 steps
-    /// to compare is not evaluated, or refused where that level is `deny`.
+    /// and `patch`. Rules that a ClusterRole aggregates count when the controller writes them into
+    /// `rules`. On UPDATE, the rule evaluates only the permissions that the request adds. The rule
+    /// is off until `rules` of the policy sets its level. If the comparison of a role needs more
+    /// than 500,000 steps, the policy skips the rule, or denies the request if that level is
+    /// `deny`.
     ///
     /// # Why
     ///
-    /// Regular users can create Subscriptions; what keeps them from installing Operators is that
-    /// they cannot write OperatorGroups (OpenShift 4.12, Operators, *Understanding Operator
-    /// installation policy*).
+    /// Regular users can create Subscriptions. They cannot install Operators only because they
+    /// cannot write OperatorGroups (OpenShift 4.12, Operators, *Understanding Operator installation
+    /// policy*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Remove the verbs from the role, or the resource. Users who may install Operators work in
+    /// Remove the verbs from the role, or the resource. Users who need to install Operators work in
     /// namespaces in which an administrator has created the group.
     ///
     /// # Accepted
@@ -311,10 +321,11 @@ rule! {
     /// `message: role grants write access to operatorgroups, which allows its subjects to install
     /// Operators`
     OPG_36: Warn {
+        name: "no-role-writes-operator-groups",
         on: [ROLE: Create | Update, CLUSTER_ROLE: Create | Update],
-        off_until: [],
+        enabled_by: [],
         may_skip: true,
-        source: "OCP 4.12 L7939",
+        source: ["OCP 4.12 L7939"],
     }
 }
 
@@ -322,18 +333,17 @@ fn opens_groups(review: &Review<'_>, object: &Document, report: &mut Report<'_>)
     if !report.is_on(&OPG_36) || !changes(review, object, &GRANTED) {
         return;
     }
-    let found = rbac::opens_groups(object, review.spares());
+    let found = rbac::opens_groups(object, review.ratchet_base());
     if answer(report, &OPG_36, "rules", found) {
         let message = "role grants write access to operatorgroups, which allows its subjects to install Operators";
         report.add(&OPG_36, "rules", message);
     }
 }
 
-/// The fields of a role that grant rights.
+/// The fields of a role that grant permissions.
 const GRANTED: [&str; 2] = ["/rules", "/aggregationRule"];
 
-/// Whether one of the fields changed. An unchanged object needs no look at the cluster, however
-/// large it is.
+/// Whether one of the fields changed. An unchanged object, however large, needs no query.
 fn changes(review: &Review<'_>, object: &Document, pointers: &[&str]) -> bool {
     pointers.iter().any(|pointer| review.touches_json(object, pointer))
 }
@@ -344,15 +354,15 @@ fn privileges(through: &str) -> String {
     )
 }
 
-/// What was found. If the search could not finish, a rule that the configuration sets to deny
-/// refuses the request. Any other rule is skipped.
+/// The result of a search. If the search could not finish, a rule that the configuration sets to
+/// deny denies the request. Any other rule is skipped.
 fn answer<T>(report: &mut Report<'_>, rule: &'static Rule, field: &str, found: Found<T>) -> T {
     match found.short {
         None => {}
         Some(Unanswered::Absent) => {
             report.skip(rule, "", &format!("the cluster's {NEEDED} are not available"));
         }
-        Some(Unanswered::TooLarge(at)) if report.is_set_to_deny(rule) => {
+        Some(Unanswered::TooLarge(at)) if report.is_configured_to_deny(rule) => {
             let message = format!(
                 "{at}: there is more to compare than {STEPS} steps allow, and what cannot be judged is refused; make it smaller"
             );

@@ -1,6 +1,6 @@
-//! An OperatorGroup as the rules see it: what it selects, where it works, what it provides, and how
-//! OLM reconciles the APIs of a member with it (OLM `pkg/controller/operators/olm/groups.go` and
-//! `operatorgroup.go`).
+//! The rules' view of an OperatorGroup: its selection, the namespaces in which it works, its
+//! provided APIs, and OLM's reconciliation of a member's APIs with it (OLM
+//! `pkg/controller/operators/olm/groups.go` and `operatorgroup.go`).
 //!
 //! ```text
 //! spec ───────────▶ Selection ─ names, or Namespaces by label ─┐
@@ -15,23 +15,23 @@ use opgate_sdk::{Document, Kind};
 use crate::apis::ApiSet;
 use crate::namespaces::NamespaceSet;
 
-/// Whether OLM leaves the annotation alone.
+/// Whether OLM does not change the annotation.
 pub const STATIC: &str = "/spec/staticProvidedAPIs";
-/// A group by what it reaches and provides, upstream's `OperatorGroupSurface`.
+/// The targets and provided APIs of a group, upstream's `OperatorGroupSurface`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surface {
     /// Namespace of the group.
     pub namespace: String,
     /// Name of the group.
     pub name: String,
-    /// Where it works.
+    /// The namespaces in which it works.
     pub reach: NamespaceSet,
-    /// What it provides.
+    /// The APIs that it provides.
     pub apis: ApiSet,
 }
 
 impl Surface {
-    /// Upstream's `NewOperatorGroup`: what is not in the status is not known.
+    /// Upstream's `NewOperatorGroup`: targets that are not in the status are unknown.
     #[must_use]
     pub fn of(group: &Document) -> Self {
         let namespace = group.text_or_empty("/metadata/namespace");
@@ -44,7 +44,7 @@ impl Surface {
         }
     }
 
-    /// Upstream's `GroupIntersection`: the others that work where this one does.
+    /// Upstream's `GroupIntersection`: the other groups that work in the same namespaces.
     pub fn meeting<'o>(&self, others: &'o [Self]) -> impl Iterator<Item = &'o Self> {
         others.iter().filter(|other| {
             (&other.name, &other.namespace) != (&self.name, &self.namespace)
@@ -60,21 +60,21 @@ impl Surface {
     }
 }
 
-/// What OLM does with the APIs that a member brings.
+/// OLM's reaction to the APIs that a member adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The group provides them already.
+    /// The group already provides them.
     NoConflict,
-    /// The group provides them from now on.
+    /// OLM adds them to the group.
     Add,
-    /// The group provides them no longer: another one does.
+    /// OLM removes them from the group: another one provides them.
     Remove,
     /// Another group provides them.
     Conflict,
 }
 
-/// The outcome for APIs that a member brings, those of its group, and whether another group that
-/// works in one of its namespaces provides one of them.
+/// The outcome for the APIs of a member and of its group, and for whether another group that works
+/// in one of its namespaces provides one of them.
 #[must_use]
 pub fn reconcile(add: &ApiSet, group: &ApiSet, taken: bool) -> Outcome {
     match (add.is_subset(group), taken) {
@@ -85,7 +85,7 @@ pub fn reconcile(add: &ApiSet, group: &ApiSet, taken: bool) -> Outcome {
     }
 }
 
-/// What a status says about the targets, judged by its start: there can be thousands of names.
+/// The content of a status for the targets, by its start: there can be thousands of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Nothing.

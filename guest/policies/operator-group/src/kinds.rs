@@ -1,11 +1,11 @@
-//! The kinds of objects that the policy judges.
+//! The resources that the policy evaluates.
 
 use opgate_sdk::Target;
 
 pub(crate) const OLM: &str = "operators.coreos.com";
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// `v1alpha2` is judged like `v1`, except where only the CRD of `v1` has a constraint.
+/// The policy evaluates `v1alpha2` like `v1`, except where only the CRD of `v1` has a constraint.
 pub(crate) static GROUP: Target = Target {
     groups: &[OLM],
     versions: &["v1", "v1alpha2"],
@@ -22,8 +22,8 @@ pub(crate) static CSV: Target = Target {
     ..Target::EMPTY
 };
 
-// Roles and bindings are advisory: by default their rules only warn, and the rules about groups
-// check the same grants.
+// Roles and bindings are advisory: by default their rules only warn, and the rules for groups check
+// the same grants.
 
 pub(crate) static CLUSTER_ROLE_BINDING: Target = Target {
     groups: &[RBAC],

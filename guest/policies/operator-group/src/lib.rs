@@ -1,19 +1,19 @@
 //! Policy `operator-group`: OperatorGroups and the ClusterServiceVersions that are their members.
 //!
 //! ```text
-//! OperatorGroup ─────────▶ group ──┬─ access, spec, annotations     what the request itself says
-//!                                  ├─ uniqueness, account, members  what else there is
+//! OperatorGroup ─────────▶ group ──┬─ access, spec, annotations     the request itself
+//!                                  ├─ uniqueness, account, members  other objects
 //!                                  └─ conflict ─────────────────────────────────┐
-//! ClusterServiceVersion ─▶ csv ────┬─ copies         what only claims to be one │
+//! ClusterServiceVersion ─▶ csv ────┬─ copies         is it really a copy?       │
 //!                                  ├─ group          the group of its namespace │
 //!                                  ├─ provided_apis ────────────────────────────┴▶ rivals ─▶ targets
-//!                                  └─ owners         who else owns the same APIs
-//! Role, binding ─────────▶ grants ─── rbac           what they let ServiceAccounts do
+//!                                  └─ owners         other owners of the same APIs
+//! Role, binding ─────────▶ grants ─── rbac           the permissions of ServiceAccounts
 //! ```
 //!
-//! What OLM computes is ported in modules that know nothing of requests: [`namespaces`], [`apis`],
-//! [`install_modes`] and [`groups`]. The kinds that are judged are in `kinds`, what is asked of the
-//! cluster is in `reads`. The texts are upstream's, byte for byte.
+//! Modules that do not depend on requests port OLM's computations: [`namespaces`], [`apis`],
+//! [`install_modes`] and [`groups`]. `kinds` declares the evaluated resources, `reads` the cluster
+//! objects that the policy queries. The messages are upstream's, byte for byte.
 
 pub mod apis;
 mod csv;

@@ -1,7 +1,7 @@
 //! OLM's reasons for failures.
 //!
-//! OLM writes such a reason into the status of a ClusterServiceVersion or an OperatorGroup. Where a
-//! finding denies, the audit annotation `olm-reason` has the same word, so that a search for it
+//! OLM writes such a reason into the status of a ClusterServiceVersion or an OperatorGroup. If a
+//! violation denies, the audit annotation `olm-reason` has the same word, so that a search for it
 //! finds the denial too.
 
 use std::fmt;
@@ -28,7 +28,7 @@ impl fmt::Display for OlmReason {
     }
 }
 
-/// Adds a finding for which OLM has a reason, and notes the reason if the finding denies.
+/// Adds a violation for which OLM has a reason, and annotates the reason if the violation denies.
 pub(crate) fn add(
     report: &mut Report<'_>,
     reason: OlmReason,
@@ -39,6 +39,6 @@ pub(crate) fn add(
     let before = report.denials(rule);
     report.add(rule, field, message);
     if report.denials(rule) > before {
-        report.note("olm-reason", reason.to_string());
+        report.annotate("olm-reason", reason.to_string());
     }
 }

@@ -1,5 +1,5 @@
-//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
-//! nothing is watched for rules that are off.
+//! The cluster objects that the policy reads. Each rule declares which of these it needs, so that
+//! opgate watches nothing for rules that are off.
 
 use opgate_sdk::copies;
 use opgate_sdk::{ClusterRead, Index};
@@ -21,7 +21,7 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
         groups::PROVIDED_APIS,
     ],
     indexes: &[
-        // An item without spaces is the text of an API, so the index decides without a look at the
+        // An item without spaces is the text of an API, so the index decides without reading the
         // annotation.
         Index { name: "provided", field: groups::PROVIDED_APIS, separator: "," },
         Index { name: "targets", field: "/status/namespaces/*", separator: "" },
@@ -33,11 +33,11 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// Namespaces, of which only names and labels count.
+/// Namespaces. The rules read only names and labels.
 pub(crate) static NAMESPACES: ClusterRead =
     ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };
 
-/// ClusterServiceVersions without the label of OLM's copies. Rules about members also look for the
+/// ClusterServiceVersions without the label of OLM's copies. Rules for members also read the
 /// original of a version that claims to be a copy.
 pub(crate) static CSVS: ClusterRead = ClusterRead {
     group: OLM,
@@ -58,7 +58,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
         "/spec/install/spec/deployments/*/spec/template/spec/imagePullSecrets",
         copies::OPERATOR_NAMESPACE,
     ],
-    labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
+    label_selector: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     indexes: &[
         Index { name: "replaces", field: "/spec/replaces", separator: "" },
         Index { name: "crd", field: "/spec/customresourcedefinitions/owned/*/name", separator: "" },
@@ -71,7 +71,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// ServiceAccounts, of which only the names count.
+/// ServiceAccounts. The rules read only their names.
 pub(crate) static SERVICE_ACCOUNTS: ClusterRead =
     ClusterRead { version: "v1", resource: "serviceaccounts", ..ClusterRead::EMPTY };
 

@@ -5,14 +5,14 @@
 //! ```
 //!
 //! A cluster can have thousands of groups, with annotations of hundreds of kilobytes and thousands
-//! of namespaces in each status. The indexes find the few groups that matter and answer most of the
-//! question. Of a candidate, only the name and the start of its status are read. Only the rivals
-//! that a message names are read in full.
+//! of namespaces in each status. The indexes find the few groups that matter and evaluate most of
+//! the condition. The policy reads only the name and the start of the status of a candidate. It
+//! reads in full only the rivals that a message names.
 
 use std::collections::BTreeSet;
 
 use opgate_sdk::Document;
-use opgate_sdk::cluster::{Match, Query, ReadError, VALUES};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError, VALUES};
 
 use crate::apis::{self, Api, ApiSet};
 use crate::groups::{
@@ -23,18 +23,19 @@ use crate::olm_reason::OlmReason;
 use crate::reads::GROUPS;
 use crate::{lists, targets};
 
-/// To hand over more names than this takes longer than to compare the few groups that provide the
-/// same APIs.
+/// Maximum number of names in a query. Passing more names takes longer than comparing the few
+/// groups that provide the same APIs.
 const MANY: usize = 64;
-/// A longer list of namespaces is not read: anybody could store one of a megabyte, and every other
-/// review would have to read it. The indexes find what it has in common with a group.
+/// Maximum length of a list of namespaces. The policy does not read a longer list: any author of a
+/// group could store one of a megabyte, and every other review would have to read it. The indexes
+/// find the names that it shares with a group.
 const LARGE: u32 = 1_024;
-/// Rivals that a message names.
+/// Maximum number of rivals in a message.
 const SHOWN: usize = 3;
-/// APIs, and namespaces, that a message names of each.
+/// Maximum number of APIs, and of namespaces, that a message names for each rival.
 const SHOWN_OF_EACH: usize = 5;
 
-/// Namespace and name, in the order of the host's answers.
+/// Namespace and name, in the order of the host's results.
 type Key = (String, String);
 
 /// The other groups, described for a message.
@@ -49,7 +50,7 @@ impl Rivals {
         self.shown.is_empty()
     }
 
-    /// Which groups, where, and what they provide.
+    /// The groups, their namespaces and their provided APIs.
     pub(crate) fn describe(&self) -> String {
         let list = self.shown.join("; ");
         match self.more {
@@ -59,8 +60,8 @@ impl Rivals {
     }
 }
 
-/// The groups other than `own`, also those on their way out, that reach what `mine` reaches and
-/// provide one of the APIs.
+/// The groups other than `own`, including those that are being deleted, that work in the namespaces
+/// of `mine` and provide one of the APIs.
 pub(crate) fn find(
     own: (&str, &str),
     mine: &NamespaceSet,
@@ -87,16 +88,16 @@ pub(crate) fn message(rivals: &Rivals) -> String {
     )
 }
 
-/// Where the namespaces come from that a question is about.
+/// The source of the namespaces in a query.
 #[derive(Debug, Clone, Copy)]
 enum By {
-    /// The status, of a group in one of the namespaces, or where all namespaces are meant.
+    /// The status of a group in one of the namespaces, or of any group if all namespaces are meant.
     Own,
     Status,
     /// The status, which has one of the names.
     Named,
     Spec,
-    /// The spec, of a group that no index has compared.
+    /// The spec of a group that no index has compared.
     Whole,
 }
 
@@ -104,7 +105,7 @@ struct Search<'s> {
     own: (&'s str, &'s str),
     mine: &'s NamespaceSet,
     found: BTreeSet<Key>,
-    /// Why the targets of a candidate without status are not known.
+    /// The reason why the targets of a candidate without status are unknown.
     undecided: Option<ReadError>,
     /// Some lists were too long to read.
     large: bool,
@@ -113,38 +114,38 @@ struct Search<'s> {
 impl Search<'_> {
     /// Finds the groups that provide one of the APIs with these texts.
     fn providers(&mut self, texts: &[String]) -> Result<(), ReadError> {
-        let provided = Match { index: "provided", values: texts, absent: false };
+        let provided = IndexMatch { index: "provided", values: texts, include_missing: false };
         if self.mine.is_all() {
             self.through(&[provided], By::Own)?;
         } else {
             let names: Vec<String> = self.mine.iter().cloned().collect();
-            let here = Match { index: "namespace", values: &names, absent: false };
+            let here = IndexMatch { index: "namespace", values: &names, include_missing: false };
             self.through(&[provided, here], By::Own)?;
             let is_long = names.len() > MANY;
             let mut names = names;
             let count = names.len();
             names.push(String::new());
-            // By the status and by the spec: either can be out of date, and others than OLM may write
-            // the status.
-            let status = Match { index: "targets", values: &names, absent: true };
+            // By the status and by the spec: either can be outdated, and users other than OLM may
+            // write the status.
+            let status = IndexMatch { index: "targets", values: &names, include_missing: true };
             self.through(&[provided, status], By::Status)?;
             if is_long {
                 self.through(&[provided], By::Whole)?;
             }
             if !is_long || self.large {
-                let spec = Match { index: "named", values: &names, absent: true };
+                let spec = IndexMatch { index: "named", values: &names, include_missing: true };
                 self.through(&[provided, spec], By::Spec)?;
             }
             if self.large {
                 let plain = names.get(..count).unwrap_or_default();
-                let status = Match { index: "targets", values: plain, absent: false };
+                let status = IndexMatch { index: "targets", values: plain, include_missing: false };
                 self.through(&[provided, status], By::Named)?;
             }
         }
         Ok(())
     }
 
-    fn through(&mut self, matches: &[Match<'_>], by: By) -> Result<(), ReadError> {
+    fn through(&mut self, matches: &[IndexMatch<'_>], by: By) -> Result<(), ReadError> {
         GROUPS.each(Query { matches, ..Query::default() }, |group| {
             self.look_at(&group, by);
             true
@@ -165,7 +166,7 @@ impl Search<'_> {
     }
 
     /// Whether a candidate works where this group does. It was found by its own namespace, or by a
-    /// target, so that plain names have been compared by the index already.
+    /// target, so the index has already compared plain names.
     fn meets(&mut self, group: &Document, namespace: &str, by: By) -> Result<bool, ReadError> {
         let is_large = |list: &str| group.length(list).is_some_and(|names| names > LARGE);
         let targets = match by {
@@ -185,7 +186,7 @@ impl Search<'_> {
                 Extent::Unknown => targets::selected(Selection::of(group))?,
             },
             By::Spec if group.length(TARGETS).is_some_and(|names| names > 0) => return Ok(true),
-            // Its status was compared before.
+            // The index has already compared its status.
             By::Spec | By::Whole if targets::only_status(group).is_some() => return Ok(false),
             By::Whole if is_large(TARGETS) => {
                 self.large = true;
@@ -228,7 +229,7 @@ impl Search<'_> {
 }
 
 /// Whether one of the lists of a group is too long to read. Most groups are too small for such a
-/// list, so the size is asked first, once for both.
+/// list, so the policy reads the size first, once for both.
 fn is_one_large(group: &Document) -> bool {
     // An element and its comma.
     let may_be = group.size("").is_some_and(|bytes| bytes > 2 * LARGE);

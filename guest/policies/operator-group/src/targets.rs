@@ -13,7 +13,7 @@ pub(crate) fn of(group: &Document) -> Result<NamespaceSet, ReadError> {
     opgate_sdk::operator_groups::targets(group, &NAMESPACES)
 }
 
-/// What a spec selects now. A selector that is wrong selects nothing.
+/// The current selection of a spec. An invalid selector selects nothing.
 pub(crate) fn selected(selection: Selection) -> Result<NamespaceSet, ReadError> {
     opgate_sdk::operator_groups::selected(selection, &NAMESPACES)
 }

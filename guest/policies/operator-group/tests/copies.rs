@@ -1,8 +1,8 @@
-//! What only claims to be a copy gets nothing past a rule, in however many steps.
+//! An object that only claims to be a copy never bypasses a rule, in any number of steps.
 //!
-//! A tenant writes one ClusterServiceVersion again and again, with and without each mark of OLM's
-//! copies and with sound and unsound content; the status he writes unseen. All that can be reached
-//! that way is walked through.
+//! A tenant writes one ClusterServiceVersion repeatedly, with and without each mark of OLM's copies
+//! and with valid and invalid content. The tenant writes the status without a review. The test
+//! visits all reachable states.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -33,7 +33,7 @@ static ROUTE: LazyLock<u64> = LazyLock::new(|| {
     1 << POLICY.routes.iter().position(is_theirs).expect("a route")
 });
 
-/// What the version under review says. `O` suits the group of its namespace, `S` does not.
+/// The version under review. `O` suits the group of its namespace, `S` does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     label: Option<&'static str>,
@@ -115,7 +115,7 @@ struct Place {
 }
 
 impl Place {
-    /// Runs a test with what is stored, the version under review among it.
+    /// Runs a test with the stored objects, including the version under review.
     fn within<T>(&self, old: Option<&State>, test: impl FnOnce() -> T) -> T {
         let mut cluster = Cluster::new(&POLICY.reads(), &parsed(&json!({})));
         cluster.insert("operatorgroups", &parsed(&group("here/g:[here]{}")));
@@ -143,7 +143,7 @@ impl Place {
         self.within(old, || self.judge(user, object, old))
     }
 
-    /// Those of the states that a tenant can write.
+    /// The states that a tenant can write.
     fn allowed(&self, states: impl Iterator<Item = State>, old: Option<&State>) -> Vec<State> {
         let allows = |object: &State| {
             let found = self.judge(TENANT, object, old).violations;
@@ -152,11 +152,11 @@ impl Place {
         self.within(old, || states.filter(allows).collect())
     }
 
-    /// All that a tenant can bring about, from what is there and from nothing.
+    /// All states that a tenant can reach, from the stored objects and from nothing.
     fn reachable(&self, from: &[State]) -> BTreeSet<State> {
         let all = State::all();
         let mut reached: BTreeSet<State> = from.iter().copied().collect();
-        // An API server takes no status, and no time of deletion, from who creates.
+        // An API server ignores the status and the deletion timestamp in a CREATE.
         let fresh = all.iter().filter(|s| !s.reason && !s.terminating);
         reached.extend(self.allowed(fresh.copied(), None));
         let mut todo: Vec<State> = reached.iter().copied().collect();
@@ -164,7 +164,7 @@ impl Place {
             let mut next =
                 vec![State { reason: !old.reason, ..old }, State { terminating: true, ..old }];
             let updates = all.iter().copied();
-            // Neither do they change with anything else.
+            // An UPDATE does not change them either.
             let updates = updates
                 .filter(|new| (new.reason, new.terminating) == (old.reason, old.terminating));
             next.extend(self.allowed(updates, Some(&old)));
@@ -228,7 +228,7 @@ fn without_a_cluster_a_copy_is_believed_from_olm_only() {
     }
 }
 
-/// A finalizer of a copy whose original is gone, or is another one by now.
+/// A finalizer of a copy whose original is gone, or is now a different one.
 #[test]
 fn what_changes_nothing_passes_whatever_it_claims() {
     for original in originals() {

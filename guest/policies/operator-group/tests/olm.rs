@@ -1,5 +1,6 @@
-//! OLM at work: it installs an Operator, copies it into other namespaces, and upgrades it. Nothing of
-//! that is denied, where OLM is listed and, as far as an original tells, where it is not.
+//! OLM at work: it installs an Operator, copies it into other namespaces, and upgrades it. The
+//! policy denies none of these requests if OLM is listed, nor, as far as an original allows the
+//! decision, if it is not.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -81,7 +82,7 @@ fn version(name: &str, replaces: &str, owned: &str) -> Value {
     version
 }
 
-/// What OLM makes of a version in another namespace.
+/// OLM's copy of a version in another namespace.
 fn copy(original: &Value, namespace: &str) -> Value {
     let mut copy = original.clone();
     copy["metadata"]["namespace"] = json!(namespace);
@@ -115,7 +116,7 @@ fn installs(writer: &mut Writer) {
             });
         }
     }
-    // The one before goes, with what was copied of it.
+    // The previous version is deleted, with its copies.
     writer.update(CSVS, "operators", "etcd.v1", |csv| csv["status"]["phase"] = json!("Replacing"));
     for namespace in ["operators", "team-0"] {
         writer.update(CSVS, namespace, "etcd.v1", |csv| {
@@ -140,7 +141,7 @@ fn olm_installs_copies_and_upgrades() {
     }
 }
 
-/// The originals tell, and so does the log: two annotations of the group, and each copy.
+/// The originals are sufficient. The log contains two annotations of the group, and each copy.
 #[test]
 fn an_olm_that_is_not_listed_installs_as_well_and_is_named() {
     let mut writer = Writer::new(UPSTREAM, json!({}));

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! Runs the cases of the rules, and tests what no case can express.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -26,11 +26,11 @@ fn creations() -> impl Iterator<Item = Case> {
     all_cases().into_iter().filter(|case| case.operation == "CREATE")
 }
 
-/// The same object again.
+/// The unchanged object, sent again.
 fn update(mut case: Case) -> Case {
     case.operation = "UPDATE";
     case.old.clone_from(&case.object);
-    // Who may write is not about what changes.
+    // The rules for users with write access do not depend on the change.
     case.request.groups.push("system:masters".to_owned());
     case
 }
@@ -43,8 +43,8 @@ fn what_does_not_change_is_not_found_again() {
     }
 }
 
-/// Without ratcheting, an UPDATE that changes nothing finds what is wrong, but for the rules that
-/// only look at creation or at a change.
+/// Without ratcheting, an UPDATE that changes nothing reports all violations, except those of rules
+/// that only evaluate creation or changes.
 #[test]
 fn without_ratcheting_it_is_found_again() {
     const OF_A_CHANGE: [&str; 8] =
@@ -75,7 +75,7 @@ fn schema() -> Value {
     serde_json::from_str(&POLICY.describe().settings_schema).expect("JSON")
 }
 
-/// Puts what the schema says about defaults where nothing is set.
+/// Adds the schema's defaults for settings that are not set.
 fn spell_out_defaults(settings: &mut Map<String, Value>, schema: &Value) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         if property.get("properties").is_some() {
@@ -111,19 +111,19 @@ fn the_schema_has_every_setting() {
         assert_allowed_by(&schema(), &case.settings, &case.name);
     }
     for rule in POLICY.all_rules() {
-        for pointer in rule.off_until.unwrap_or(rule.denies_with) {
+        for pointer in rule.enabled_by.unwrap_or(rule.denies_with) {
             let (section, name) = pointer.trim_start_matches('/').split_once('/').expect("two");
             let property = &schema()["properties"][section]["properties"][name];
             assert!(property.is_object(), "{pointer}");
-            // Where a default were spelled out, it would turn the rule on.
-            assert!(rule.off_until.is_none() || property.get("default").is_none(), "{pointer}");
+            // An explicit default would turn the rule on.
+            assert!(rule.enabled_by.is_none() || property.get("default").is_none(), "{pointer}");
         }
     }
 }
 
 // Hostile input.
 
-/// Every way to put `replacement` in the place of one value inside `value`.
+/// Every way to replace one value inside `value` with `replacement`.
 fn mutations(value: &Value, replacement: &Value) -> Vec<Value> {
     let mut all = vec![replacement.clone()];
     match value {
@@ -156,7 +156,7 @@ fn with(mut object: Value, members: Value) -> Value {
     object
 }
 
-/// One object of each kind, of which every member is looked at.
+/// One object of each kind, with every member that the policy reads.
 fn sound() -> Vec<Value> {
     let account = json!([{"kind": "ServiceAccount", "namespace": "ns", "name": "s"}]);
     let to = |kind: &str| json!({"kind": kind, "name": "r"});
@@ -210,7 +210,7 @@ fn sound() -> Vec<Value> {
     ]
 }
 
-/// What stands in the cluster may be as wrong as what is sent, if it has a kind and a name.
+/// An object in the cluster may be as invalid as the request, if it has a kind and a name.
 #[test]
 fn no_object_of_the_cluster_brings_it_down() {
     let replacements = [json!(null), json!(""), json!([[""]]), json!({"": {}})];
@@ -240,7 +240,7 @@ fn no_object_of_the_cluster_brings_it_down() {
     assert!(asked > 400, "{asked} mutations");
 }
 
-/// Thousands of names and APIs are judged one by one, and reported in one message.
+/// Thousands of names and APIs are evaluated one by one, and reported in one message.
 #[test]
 fn very_many_names_and_apis_are_judged() {
     let many = 20_000;
@@ -270,7 +270,7 @@ fn very_many_names_and_apis_are_judged() {
     }
 }
 
-/// A role with very many rules, and one that goes through it.
+/// A role with many rules, and one that iterates over it.
 fn role(kind: &str, key: &str) -> Value {
     with(object(kind, key), json!({"rules": vec![json!({}); 60_000]}))
 }
@@ -280,7 +280,7 @@ fn binding(kind: &str, key: &str, role: &str) -> Value {
     with(object(kind, key), json!({"roleRef": {"kind": role, "name": "r"}, "subjects": subjects}))
 }
 
-/// A call has a fixed time: what would take longer is left out, unless nothing changes.
+/// A call has a fixed time: the policy skips a rule that would take longer, unless nothing changes.
 #[test]
 fn what_is_too_large_is_left_out_or_refused() {
     let group = group("ns/g:[ns]{} as a");
@@ -318,7 +318,8 @@ fn what_is_too_large_is_left_out_or_refused() {
         assert_eq!(verdict(&update(case.clone())), nothing(), "{rule} {too_large}");
         case.settings["rules"][rule] = json!("off");
         assert_eq!(verdict(&case), nothing(), "{rule} {too_large}");
-        // What denies does not pass what nobody can judge, and says what that is.
+        // A denying rule does not accept a request that it cannot evaluate, and the message names
+        // the cause.
         case.settings["rules"][rule] = json!("deny");
         let found = verdict(&case);
         let [violation] = found.violations.as_slice() else { panic!("{rule}: {found:?}") };
@@ -329,7 +330,7 @@ fn what_is_too_large_is_left_out_or_refused() {
     }
 }
 
-/// What is found before the budget is used up is reported beside what used it up.
+/// Violations found before the budget is exceeded are reported together with the cause.
 #[test]
 fn what_is_found_in_something_too_large_is_reported() {
     let mut rules = vec![json!({"verbs": ["*"], "resources": ["*"], "apiGroups": ["*"]})];
@@ -348,7 +349,7 @@ fn what_is_found_in_something_too_large_is_reported() {
     }
 }
 
-/// A verdict has room for what the other rules find.
+/// A verdict has space for the violations of the other rules.
 #[test]
 fn very_many_missing_permissions_are_reported_in_part() {
     let rule = |i| json!({"apiGroups": [""], "resources": [format!("r{i}")], "verbs": ["get"]});

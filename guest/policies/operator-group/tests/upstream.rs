@@ -1,4 +1,5 @@
-//! What OLM computes, as upstream's own tables have it (`upstream.json`), and what holds for all of it.
+//! OLM's computations, as in upstream's own tables (`upstream.json`), and properties that hold for
+//! all of them.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -99,7 +100,8 @@ fn apis_are_read_and_written_as_upstream() {
     }
 }
 
-/// Each case once as upstream computes it, and once as what is said to who creates the member.
+/// Each case once as upstream computes it, and once as the verdict for the user who creates the
+/// member.
 #[test]
 fn apis_are_reconciled_as_upstream() {
     let rows = table("reconcile");
@@ -187,7 +189,7 @@ fn namespaces() -> Vec<Value> {
     (0..names.len()).map(namespace).collect()
 }
 
-/// Where a group of the property test works, told without the policy.
+/// The namespaces in which a group of the property test works, computed without the policy.
 fn targets_of(group: &Value) -> Vec<String> {
     let spec = &group["spec"];
     if let Some(key) = spec.pointer("/selector/matchExpressions/0/key") {
@@ -233,8 +235,7 @@ proptest! {
         prop_assert_eq!(reach.is_all(), targets.is_all());
     }
 
-    /// Whatever is created in whatever order, what got in never conflicts; and what was refused
-    /// would have.
+    /// Objects created in any order: accepted ones never conflict, and each denied one would have.
     #[test]
     fn groups_that_got_in_do_not_conflict(groups in proptest::collection::vec(any_group(), 0..12)) {
         let namespaces = namespaces();

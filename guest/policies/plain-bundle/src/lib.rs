@@ -13,7 +13,7 @@ mod objects;
 
 use opgate_sdk::Target;
 
-static BUNDLE: Target = Target::of_files("PlainBundle", &["plainbundles"]);
+static BUNDLE: Target = Target::for_files("PlainBundle", &["plainbundles"]);
 
 opgate_sdk::policy! {
     name: "plain-bundle",

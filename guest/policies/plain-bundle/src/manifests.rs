@@ -24,7 +24,7 @@ rule! {
     /// install, and the provisioner does not unpack the bundle; see OpenShift 4.12, Operators,
     /// *Plain bundle spec*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put the manifests into a directory `manifests` at the top level of the bundle. Replace a
     /// symbolic link by the directory itself.
@@ -48,8 +48,9 @@ rule! {
     /// If `manifests` exists but cannot be read, the message contains the reason instead of `file
     /// does not exist`.
     PBF_01: Deny {
+        name: "plain-bundle-manifests-directory",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1195-1213; OCP 4.15 L1048-1062, L21761-21772; OKD L441-455; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+        source: ["OCP 4.12 L1195-1213", "OCP 4.15 L1048-1062, L21761-21772", "OKD L441-455", "rukpak v0.16.0 internal/provisioner/plain/plain.go"],
     }
 }
 
@@ -66,7 +67,7 @@ rule! {
     /// A bundle without objects installs nothing. The plain provisioner rejects it; see OpenShift
     /// 4.12, Operators, *Plain bundle spec*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add a manifest with at least one object, or remove the bundle.
     ///
@@ -88,8 +89,9 @@ rule! {
     /// `message: invalid bundle: found zero objects: plain+v0 bundles are required to contain at
     /// least one object`
     PBF_02: Deny {
+        name: "plain-bundle-has-objects",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1213; OCP 4.15 L1062; OKD L453-456; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+        source: ["OCP 4.12 L1213", "OCP 4.15 L1062", "OKD L453-456", "rukpak v0.16.0 internal/provisioner/plain/plain.go"],
     }
 }
 
@@ -149,7 +151,7 @@ rule! {
     /// The plain provisioner expects all manifests in one directory and does not unpack a bundle
     /// with subdirectories; see OpenShift 4.12, Operators, *Plain bundle spec*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Move the manifests from the subdirectory up into `manifests/`, and remove the subdirectory.
     ///
@@ -170,8 +172,9 @@ rule! {
     /// `message: get objects from bundle manifests: subdirectories are not allowed within the
     /// "manifests" directory of the bundle image filesystem: found "manifests/sub"`
     PBF_03: Deny {
+        name: "plain-bundle-no-subdirectories",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1213; OCP 4.15 L1062; OKD L456; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+        source: ["OCP 4.12 L1213", "OCP 4.15 L1062", "OKD L456", "rukpak v0.16.0 internal/provisioner/plain/plain.go"],
     }
 }
 

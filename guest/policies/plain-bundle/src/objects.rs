@@ -24,7 +24,7 @@ rule! {
     /// content of the bundle on the cluster fails. OpenShift 4.12, Operators, *Plain bundle spec*,
     /// states this for all content that is not a static manifest.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Move other files, such as a README, out of `manifests/`. Render templates before you build
     /// the bundle. Correct the location that the message names in a file that cannot be parsed, and
@@ -59,7 +59,7 @@ rule! {
     /// reason.
     pub(crate) PBF_04: Deny {
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1215-1217; OCP 4.15 L1066-1068; OKD L457; rukpak v0.16.0 internal/provisioner/plain/plain.go",
+        source: ["OCP 4.12 L1215-1217", "OCP 4.15 L1066-1068", "OKD L457", "rukpak v0.16.0 internal/provisioner/plain/plain.go"],
     }
 }
 
@@ -124,7 +124,7 @@ rule! {
     /// An object without these fields cannot be applied, and one file that cannot be applied makes
     /// the installation of the bundle fail; see OpenShift 4.12, Operators, *Plain bundle spec*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the field that the message names. Write a name instead of `metadata.generateName`.
     ///
@@ -153,7 +153,7 @@ rule! {
     /// Objects of a file are counted from 0, through all of its documents and lists.
     PBF_05: Deny {
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1217; OCP 4.15 L1068; OKD L457",
+        source: ["OCP 4.12 L1217", "OCP 4.15 L1068", "OKD L457"],
     }
 }
 

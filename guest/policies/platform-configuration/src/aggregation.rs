@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Document, Report, Review, rule, rules};
 
@@ -30,7 +30,7 @@ rule! {
     /// Operators, *Creating cluster roles for custom resource definitions*). Editors of a project
     /// would not see objects that its viewers see.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the role for `admin` and `edit` first, and grant the verb in it.
     ///
@@ -46,10 +46,11 @@ rule! {
     /// `message: verb "get" on crontabs.stable.example.com granted to role view must also be
     /// granted to role edit`
     MSC_01: Warn {
+        name: "aggregated-verbs-granted-to-higher-roles",
         on: [CLUSTER_ROLE: Create | Update],
         reads: [CLUSTER_ROLES],
         may_skip: true,
-        source: "OCP 4.12 L4961-5005, L3560-3611; OCP 4.15 L3112-3114; OCP 4.5 L1557-1562",
+        source: ["OCP 4.12 L4961-5005, L3560-3611", "OCP 4.15 L3112-3114", "OCP 4.5 L1557-1562"],
     }
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let mut room = Room::of_others();
     for role in above.skip(1) {
         let found = missing_in(review, object, role, (&grants, &wanted), &mut room);
-        let Some(found) = report.answer(&[&MSC_01], "ClusterRoles", found) else { return };
+        let Some(found) = report.or_skip(&[&MSC_01], "ClusterRoles", found) else { return };
         let Some(found) = found else { return report.skip(&MSC_01, "rules", TOO_MUCH) };
         missing.insert(*role, found);
     }
@@ -122,8 +123,8 @@ fn missing_in<'w>(
     let resources = coverage.resources();
     let labels =
         format!(r#"{{"matchLabels":{{"rbac.authorization.k8s.io/aggregate-to-{role}":"true"}}}}"#);
-    let matches = [Match { index: "resource", values: &resources, absent: false }];
-    let query = Query { labels: Some(&labels), matches: &matches, ..Query::default() };
+    let matches = [IndexMatch { index: "resource", values: &resources, include_missing: false }];
+    let query = Query { label_selector: Some(&labels), matches: &matches, ..Query::default() };
     let name = review.name(object);
     CLUSTER_ROLES.each(query, |other| {
         // The role itself counts, with the rules of the request.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! files ───────────────▶ in_files ────┬▶ reconcile period, artifacts, verbosity
-//! requests, where a ──▶ in_requests ──┘
+//! requests, if a ─────▶ in_requests ──┘
 //! setting names kinds   in_files ──────▶ values of annotations and labels
 //! ```
 
@@ -95,7 +95,7 @@ rule! {
     /// An Ansible Operator that cannot parse the period reports an error and does not reconcile the
     /// object (OpenShift 4.12, Operators, *Custom resource files* of Ansible-based Operators).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write a number with a unit: `ns`, `us`, `ms`, `s`, `m` or `h`. Quote it, because the value
     /// of an annotation is a string.
@@ -114,8 +114,9 @@ rule! {
     ///
     /// `message: annotation ansible.operator-sdk/reconcile-period "soon" is not a duration`
     MSC_10: Warn {
+        name: "valid-reconcile-period-annotation",
         on: [MANIFEST: Create | Update, CUSTOM_RESOURCE: Create | Update],
-        source: "OCP 4.12 L14207-14227, L14368-14376, L14802-14822; OCP 4.15 L10739-10805",
+        source: ["OCP 4.12 L14207-14227, L14368-14376, L14802-14822", "OCP 4.15 L10739-10805"],
     }
 }
 
@@ -143,7 +144,7 @@ rule! {
     /// An Ansible Operator ignores another value, and uses that of `watches.yaml` or the default
     /// (OpenShift 4.12, Operators, *Advanced options* and *Enabling verbose debugging in logs*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write a number. Quote it, because the value of an annotation is a string.
     ///
@@ -162,8 +163,9 @@ rule! {
     /// `message: annotation ansible.operator-sdk/max-runner-artifacts "-1" is not a non-negative
     /// integer`
     MSC_11: Warn {
+        name: "numeric-ansible-operator-annotations",
         on: [MANIFEST: Create | Update, CUSTOM_RESOURCE: Create | Update],
-        source: "OCP 4.12 L14432-14448, L15099-15108",
+        source: ["OCP 4.12 L14432-14448, L15099-15108"],
     }
 }
 
@@ -181,7 +183,7 @@ rule! {
     /// editions (OpenShift 4.15, Operators, *Operator metadata annotations*), and YAML reads `true`
     /// and `1` as a boolean and a number.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put the value in quotes.
     ///
@@ -200,9 +202,10 @@ rule! {
     /// `message: metadata.annotations[operators.openshift.io/infrastructure-features] must be a
     /// string`
     MSC_20: Warn {
+        name: "string-annotation-and-label-values",
         on: [MANIFEST: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L19465-19490, L20803, L21715; OCP 4.15 L14344, L14394, L14420, L15843",
+        source: ["OCP 4.12 L19465-19490, L20803, L21715", "OCP 4.15 L14344, L14394, L14420, L15843"],
     }
 }
 
@@ -228,7 +231,7 @@ fn values(review: &Review<'_>, object: &Document, map: &str, report: &mut Report
         let Some(key) = value.key.filter(|_| !matches!(value.kind, Kind::Text | Kind::Null)) else {
             return;
         };
-        if wrong.len() < Report::ROOM {
+        if wrong.len() < Report::MAX_VIOLATIONS {
             wrong.push(shortened(&json::decoded(key), SHOWN));
         } else {
             more = more.saturating_add(1);
@@ -238,5 +241,5 @@ fn values(review: &Review<'_>, object: &Document, map: &str, report: &mut Report
         let field = format!("{field}[{key}]");
         report.add(&MSC_20, &field, format!("{field} must be a string"));
     }
-    report.add_more(&MSC_20, more);
+    report.add_count(&MSC_20, more);
 }

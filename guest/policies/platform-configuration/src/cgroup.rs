@@ -25,7 +25,7 @@ rule! {
     /// With cgroup v2, CPU load balancing cannot be disabled, so a profile does not have the effect
     /// that its author expects (OpenShift 4.12, Operators, *Node Tuning Operator*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `spec.cgroupMode` to `v1`, or remove the profile.
     ///
@@ -39,20 +39,21 @@ rule! {
     ///
     /// `message: Enabling cgroup v2 is not recommended if you are using performance profiles.`
     MSC_17: Warn {
+        name: "no-cgroup-v2-with-performance-profile",
         on: [PERFORMANCE_PROFILE: Create | Update, NODE_CONFIG: Create | Update],
         reads: [PERFORMANCE_PROFILES, NODE_CONFIGS],
-        off_until: [],
-        source: "OCP 4.12 L25656",
+        enabled_by: [],
+        source: ["OCP 4.12 L25656"],
     }
 }
 
 pub(crate) fn of_profile(review: &Review<'_>, report: &mut Report<'_>) {
     // Only the existence of a profile matters.
-    if review.subject().is_none() || review.spares().is_some() || !report.is_on(&MSC_17) {
+    if review.subject().is_none() || review.ratchet_base().is_some() || !report.is_on(&MSC_17) {
         return;
     }
     let mode = NODE_CONFIGS.get("", "cluster");
-    let Some(config) = report.answer(&[&MSC_17], "Node configurations", mode) else { return };
+    let Some(config) = report.or_skip(&[&MSC_17], "Node configurations", mode) else { return };
     if config.is_some_and(|config| config.text(MODE).as_deref() == Some("v2")) {
         report.add(&MSC_17, "metadata.name", MESSAGE);
     }
@@ -67,7 +68,7 @@ pub(crate) fn of_nodes(review: &Review<'_>, report: &mut Report<'_>) {
         return;
     }
     let any = PERFORMANCE_PROFILES.any(Query::default());
-    if report.answer(&[&MSC_17], "PerformanceProfiles", any) == Some(true) {
+    if report.or_skip(&[&MSC_17], "PerformanceProfiles", any) == Some(true) {
         report.add(&MSC_17, "spec.cgroupMode", MESSAGE);
     }
 }

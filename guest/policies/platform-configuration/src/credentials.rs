@@ -14,7 +14,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     // The namespace of an object does not change. A file may have none: the user who applies it
     // chooses the namespace.
     let namespace = review.namespace();
-    if review.spares().is_none() && !namespace.is_empty() && namespace != NAMESPACE {
+    if review.ratchet_base().is_none() && !namespace.is_empty() && namespace != NAMESPACE {
         let message =
             "create CredentialsRequest objects in namespace openshift-cloud-credential-operator";
         report.add(&MSC_14, "metadata.namespace", message);
@@ -35,7 +35,7 @@ rule! {
     /// the tool `ccoctl` and administrators search this namespace for them. The Secret for the
     /// Operator is created in the namespace of `spec.secretRef`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Change `metadata.namespace`, and name the namespace of the Operator in `spec.secretRef`.
     ///
@@ -54,8 +54,9 @@ rule! {
     /// `message: create CredentialsRequest objects in namespace
     /// openshift-cloud-credential-operator`
     MSC_14: Warn {
+        name: "credentials-request-namespace",
         on: [CREDENTIALS_REQUEST: Create | Update],
-        source: "OCP 4.15 L16311-16327",
+        source: ["OCP 4.15 L16311-16327"],
     }
 }
 
@@ -76,7 +77,7 @@ rule! {
     /// for a request that has these fields (OpenShift 4.15, Operators, *Token authentication*).
     /// Without them, the Operator waits for a Secret that never appears.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the missing fields. Operators get the values as environment variables from their
     /// Subscription, such as `ROLEARN`.
@@ -96,10 +97,11 @@ rule! {
     /// `message: CredentialsRequest "my-operator" lacks spec.cloudTokenPath required for token
     /// authentication`
     MSC_15: Warn {
+        name: "credentials-request-supports-token-auth",
         on: [CREDENTIALS_REQUEST: Create | Update],
-        off_until: ["/cluster/tokenAuth"],
+        enabled_by: ["/cluster/tokenAuth"],
         may_skip: true,
-        source: "OCP 4.15 L16170, L16182, L16286-16365, L16411-16419, L16778-16788",
+        source: ["OCP 4.15 L16170, L16182, L16286-16365, L16411-16419, L16778-16788"],
     }
 }
 

@@ -26,7 +26,7 @@ rule! {
     /// documented values (OpenShift 4.12, Operators, *High-availability or single-node cluster
     /// detection and support*). Newer platforms have more values, such as `External`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// If the platform has other topologies, list them in `misc.topologies`, and make sure that the
     /// Operators on the cluster support them.
@@ -46,8 +46,9 @@ rule! {
     /// `message: status.controlPlaneTopology "DualReplica" is not one of HighlyAvailable,
     /// SingleReplica`
     MSC_09: Warn {
+        name: "known-cluster-topology",
         on: [INFRASTRUCTURE_STATUS: Update],
-        source: "OCP 4.12 L22858-22861; OCP 4.15 L17454-17458",
+        source: ["OCP 4.12 L22858-22861", "OCP 4.15 L17454-17458"],
     }
 }
 

@@ -4,9 +4,9 @@
 //! ```text
 //! kinds of OpenShift ────────▶ one module for each ─▶ report
 //! ClusterRole, ConfigMap,
-//! Secret, StorageClass ──────▶ one module for each; conditions keep nearly all away
-//! any object in files ───────▶ annotations   what Ansible Operators read, values that are no strings
-//! custom resources, by name ─▶ annotations   the same for requests, where a setting names kinds
+//! Secret, StorageClass ──────▶ one module for each; conditions exclude nearly all
+//! any object in files ───────▶ annotations   those of Ansible Operators, and values that are not strings
+//! custom resources, by name ─▶ annotations   those in requests, if a setting names kinds
 //! OperatorProject ───────────▶ watches       watches.yaml of a project
 //! ```
 //!

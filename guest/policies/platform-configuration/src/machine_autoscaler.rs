@@ -20,7 +20,7 @@ rule! {
     /// The Cluster Autoscaler Operator supports no other target: it does not scale the group of
     /// machines (OpenShift 4.12, Operators, *Cluster Autoscaler Operator*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the name of a MachineSet of the namespace `openshift-machine-api`.
     ///
@@ -39,8 +39,9 @@ rule! {
     ///
     /// `message: currently only MachineSet objects can be targeted, got "MachineDeployment"`
     MSC_05: Deny {
+        name: "machine-autoscaler-targets-machine-set",
         on: [MACHINE_AUTOSCALER: Create | Update],
-        source: "OCP 4.12 L24757; OCP 4.15 L18885; OCP 4.5 L8472-8478",
+        source: ["OCP 4.12 L24757", "OCP 4.15 L18885", "OCP 4.5 L8472-8478"],
     }
 }
 

@@ -41,7 +41,7 @@ rule! {
     /// credentials. All clients that reach the server can read it (OpenShift 4.12, Operators,
     /// *Machine Config Operator*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put keys into Secrets. Configure certificates that nodes must trust in the platform, for
     /// example in `spec.trustedCA` of the Proxy `cluster`.
@@ -61,9 +61,10 @@ rule! {
     /// `message: machine configs should not be used to distribute sensitive information, such as
     /// secrets and certificates: /etc/x.key`
     MSC_08: Warn {
+        name: "no-private-keys-in-machine-config",
         on: [MACHINE_CONFIG: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L25585",
+        source: ["OCP 4.12 L25585"],
     }
 }
 
@@ -75,7 +76,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let is_much = |document: &Document| {
         document.length(FILES) > Some(ENTRIES) || document.size(FILES) > Some(SIZE)
     };
-    let old = review.spares();
+    let old = review.ratchet_base();
     if is_much(object) || old.is_some_and(is_much) {
         return report.skip(&MSC_08, FIELD, "the files are too large to be evaluated");
     }

@@ -22,7 +22,7 @@ rule! {
     /// Operators, *Exposing custom metrics for Go-based Operators*). It collects no metrics of
     /// other namespaces.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Label the namespace: `oc label namespace my-operator
     /// openshift.io/cluster-monitoring="true"`.
@@ -37,11 +37,12 @@ rule! {
     ///
     /// `message: namespace "my-operator" is not labelled openshift.io/cluster-monitoring="true"`
     MSC_18: Warn {
+        name: "service-monitor-in-monitored-namespace",
         on: [SERVICE_MONITOR: Create],
         reads: [NAMESPACES],
-        off_until: [],
+        enabled_by: [],
         may_skip: true,
-        source: "OCP 4.12 L9281, L23072-23074",
+        source: ["OCP 4.12 L9281, L23072-23074"],
     }
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
     let name = review.namespace();
     let namespace = NAMESPACES.get("", name);
-    let Some(namespace) = report.answer(&[&MSC_18], "Namespaces", namespace) else { return };
+    let Some(namespace) = report.or_skip(&[&MSC_18], "Namespaces", namespace) else { return };
     let Some(namespace) = namespace else {
         report.skip(&MSC_18, "metadata.namespace", "the namespace is not known");
         return;

@@ -20,7 +20,7 @@ rule! {
     /// supports no other data store (OpenShift 4.5, Operators, *OperatorSource CRD*). It creates no
     /// catalog from another object.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the missing fields. On OpenShift 4.6 and later, use a CatalogSource.
     ///
@@ -41,9 +41,10 @@ rule! {
     ///
     /// `message: OperatorSource community-operators: spec.type must be appregistry`
     MSC_16: Warn {
+        name: "operator-source-registry-namespace-required",
         on: [OPERATOR_SOURCE: Create | Update],
-        off_until: ["/profile"],
-        source: "OCP 4.5 L1395-1431",
+        enabled_by: ["/profile"],
+        source: ["OCP 4.5 L1395-1431"],
     }
 }
 

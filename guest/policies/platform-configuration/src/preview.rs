@@ -20,7 +20,7 @@ rule! {
     /// (OpenShift 4.12, Operators, *RukPak* and *Managing platform Operators*; OpenShift 4.15,
     /// Operators, *OLM 1.0*). They can change or disappear with an upgrade.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Install the Operator with a Subscription, or try the feature on another cluster.
     ///
@@ -34,6 +34,7 @@ rule! {
     ///
     /// `message: Technology Preview features are not recommended in production: Bundle`
     MSC_19: Warn {
+        name: "no-tech-preview-in-production",
         on: [
             BUNDLE: Create,
             BUNDLE_DEPLOYMENT: Create,
@@ -41,8 +42,8 @@ rule! {
             OPERATOR: Create,
             CATALOG: Create,
         ],
-        off_until: ["/cluster/production"],
-        source: "OCP 4.12 L1045, L10236-10241; OCP 4.15 L19859-19861, L20162-20164, L21723-21725; OKD L355",
+        enabled_by: ["/cluster/production"],
+        source: ["OCP 4.12 L1045, L10236-10241", "OCP 4.15 L19859-19861, L20162-20164, L21723-21725", "OKD L355"],
     }
 }
 

@@ -19,7 +19,7 @@ rule! {
     /// the usability of the cluster during that time (OpenShift 4.12, Operators, *Accessing images
     /// for Operators from private registries*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Change it in a maintenance window. If only some namespaces need the credentials, put a
     /// Secret into each of them, and name it in `imagePullSecrets` of their service accounts.
@@ -35,13 +35,14 @@ rule! {
     /// `message: Cluster resources must adjust to the new global pull secret, which can temporarily
     /// limit the usability of the cluster.`
     MSC_03: Warn {
+        name: "global-pull-secret-unchanged",
         on: [SECRET: Update],
-        source: "OCP 4.12 L9643-9673",
+        source: ["OCP 4.12 L9643-9673"],
     }
 }
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    let (Some(object), Some(old)) = (review.subject(), review.updates_from()) else { return };
+    let (Some(object), Some(old)) = (review.subject(), review.old_of_update()) else { return };
     if review.namespace() != "openshift-config" || review.name(object) != "pull-secret" {
         return;
     }

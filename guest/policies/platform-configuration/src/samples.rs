@@ -28,7 +28,7 @@ rule! {
     /// The Operator compares the annotation with its own version. It replaces a sample with another
     /// version, or stops updating it (OpenShift 4.12, Operators, *Cluster Samples Operator*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Keep the annotation unchanged: the rule allows other changes. To keep changes over an
     /// upgrade, list the sample in `spec.skippedImagestreams` or `spec.skippedTemplates` of the
@@ -45,13 +45,14 @@ rule! {
     /// `message: modifications to managed samples are allowed as long as the version annotation is
     /// not modified or deleted`
     MSC_06: Warn {
+        name: "managed-sample-version-unset",
         on: [IMAGE_STREAM: Update, TEMPLATE: Update],
-        source: "OCP 4.12 L25076-25079",
+        source: ["OCP 4.12 L25076-25079"],
     }
 }
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    let (Some(object), Some(old)) = (review.subject(), review.updates_from()) else { return };
+    let (Some(object), Some(old)) = (review.subject(), review.old_of_update()) else { return };
     if review.namespace() != "openshift" || review.request.user().username == OPERATOR {
         return;
     }

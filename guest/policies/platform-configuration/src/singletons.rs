@@ -28,7 +28,7 @@ rule! {
     /// The Operators read one object and ignore all others (OpenShift 4.12, Operators, *Cluster
     /// Operators reference*). Another object has no effect, and no error reports this.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Change the name. If the object with this name exists already, change it instead.
     ///
@@ -49,13 +49,14 @@ rule! {
     /// `message: ClusterAutoscaler "my-scaler" has no effect: the Operator only responds to
     /// "default"`
     MSC_04: Warn {
+        name: "platform-singleton-name",
         on: [
             CLUSTER_AUTOSCALER: Create,
             SAMPLES_CONFIG: Create,
             ETCD: Create,
             CLUSTER_INGRESS: Create,
         ],
-        source: "OCP 4.12 L24754, L25067, L25298, L25332-25343; OCP 4.15 L18884; OCP 4.5 L8472-8478",
+        source: ["OCP 4.12 L24754, L25067, L25298, L25332-25343", "OCP 4.15 L18884", "OCP 4.5 L8472-8478"],
     }
 }
 

@@ -19,7 +19,7 @@ rule! {
     /// While the Operator runs, it creates the storage class again (OpenShift 4.12, Operators,
     /// *Cluster Storage Operator*). Until then, claims without a class find no default.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the annotation `storageclass.kubernetes.io/is-default-class` of the class to `"false"`,
     /// and that of another one to `"true"`.
@@ -34,9 +34,10 @@ rule! {
     ///
     /// `message: storage class "gp3-csi" cannot be deleted as long as the Operator runs`
     MSC_07: Deny {
+        name: "managed-storage-class-not-deleted",
         on: [STORAGE_CLASS: Delete],
-        off_until: ["/misc/operatorStorageClasses"],
-        source: "OCP 4.12 L25135; OCP 4.15 L19116",
+        enabled_by: ["/misc/operatorStorageClasses"],
+        source: ["OCP 4.12 L25135", "OCP 4.15 L19116"],
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) static CONFIG_MAP: Target = Target {
 /// The policy matches no Secret unless a setting enables it, and then only the one with this name.
 pub(crate) static SECRET: Target = Target {
     conditions: &[("pull-secret", "request.name == 'pull-secret'")],
-    namespace_labels: r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["openshift-config"]}]}"#,
+    namespace_selector: r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["openshift-config"]}]}"#,
     enabled_by: &["/files", "/misc/globalPullSecret"],
     ..advised(CORE, V1, &["secrets"], "Secret")
 };
@@ -84,13 +84,13 @@ const ANNOTATED: &[(&str, &str)] = &[(
 )];
 
 pub(crate) static IMAGE_STREAM: Target = Target {
-    namespace_labels: SAMPLES,
+    namespace_selector: SAMPLES,
     conditions: ANNOTATED,
     ..advised(&["image.openshift.io"], V1, &["imagestreams"], "ImageStream")
 };
 
 pub(crate) static TEMPLATE: Target = Target {
-    namespace_labels: SAMPLES,
+    namespace_selector: SAMPLES,
     conditions: ANNOTATED,
     ..advised(&["template.openshift.io"], V1, &["templates"], "Template")
 };
@@ -128,7 +128,7 @@ pub(crate) static CUSTOM_RESOURCE: Target = Target {
 };
 
 /// A project of an Ansible or Helm Operator.
-pub(crate) static PROJECT: Target = Target::of_files("OperatorProject", &["operatorprojects"]);
+pub(crate) static PROJECT: Target = Target::for_files("OperatorProject", &["operatorprojects"]);
 
 pub(crate) static CREDENTIALS_REQUEST: Target =
     advised(&["cloudcredential.openshift.io"], V1, &["credentialsrequests"], "CredentialsRequest");

@@ -21,7 +21,7 @@ rule! {
     /// The Operator replaces the content with the merged bundle (OpenShift 4.12, Operators,
     /// *Injecting a custom CA certificate*). Certificates that the author put there are lost.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the ConfigMap without data. Put your own certificates into the ConfigMap to which
     /// `spec.trustedCA` of the Proxy `cluster` refers: they become part of the bundle.
@@ -41,8 +41,9 @@ rule! {
     ///
     /// `message: create an empty config map: its content is replaced by the merged CA bundle`
     MSC_02: Warn {
+        name: "trusted-ca-config-map-created-empty",
         on: [CONFIG_MAP: Create],
-        source: "OCP 4.12 L7441-7462; OCP 4.15 L5279-5333; OCP 4.5 L2595-2612",
+        source: ["OCP 4.12 L7441-7462", "OCP 4.15 L5279-5333", "OCP 4.5 L2595-2612"],
     }
 }
 

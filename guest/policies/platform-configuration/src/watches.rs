@@ -42,7 +42,7 @@ rule! {
     /// The fields are mutually exclusive (OpenShift 4.12, Operators, *watches.yaml file*). The
     /// Operator runs the playbook and ignores the role, without an error.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove one of them. A playbook can call roles.
     ///
@@ -64,9 +64,10 @@ rule! {
     ///
     /// `message: role and playbook are mutually exclusive for test1.example.com/v1alpha1 Test1`
     MSC_12: Deny {
+        name: "watches-entry-role-or-playbook-required",
         on: [PROJECT: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L14269-14282; OCP 4.15 L10739-10805",
+        source: ["OCP 4.12 L14269-14282", "OCP 4.15 L10739-10805"],
     }
 }
 
@@ -91,7 +92,7 @@ rule! {
     /// `pkg/watches` of helm-operator-plugins). It reports no error only for a missing group, but
     /// then it watches a kind of the core group.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// The message names the entry, the member and the required value. Add a missing `group`,
     /// `version` or `kind` from the CRD that the Operator watches, and one of `role`, `playbook`
@@ -112,9 +113,10 @@ rule! {
     ///
     /// `message: watches.yaml entry 0: group must not be empty`
     MSC_13: Warn {
+        name: "valid-watches-file",
         on: [PROJECT: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L14237-14466, L15169-15173, L15636-15743, L16738-16744, L19661-19678; operator-framework/ansible-operator-plugins internal/ansible/watches/watches.go; operator-framework/helm-operator-plugins pkg/watches/watches.go",
+        source: ["OCP 4.12 L14237-14466, L15169-15173, L15636-15743, L16738-16744, L19661-19678", "operator-framework/ansible-operator-plugins internal/ansible/watches/watches.go", "operator-framework/helm-operator-plugins pkg/watches/watches.go"],
     }
 }
 
@@ -132,7 +134,7 @@ rule! {
     /// helm-operator-plugins). The paths are those of its image, into which the `Dockerfile` of the
     /// project copies `helm-charts` (OpenShift 4.12, Operators, *Helm-based Operators*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the path, or add the chart. If the chart has another path in the image than in the
     /// project, write the absolute path in the image.
@@ -152,9 +154,10 @@ rule! {
     ///
     /// `message: watches.yaml[0]: chart "helm-charts/missing" does not exist`
     MSC_21: Warn {
+        name: "watches-chart-exists",
         on: [PROJECT: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L15636; operator-framework/helm-operator-plugins pkg/watches/watches.go",
+        source: ["OCP 4.12 L15636", "operator-framework/helm-operator-plugins pkg/watches/watches.go"],
     }
 }
 
@@ -296,7 +299,7 @@ impl File<'_, '_> {
     /// have many.
     fn wrong(&mut self, index: usize, member: &str, what: impl FnOnce() -> String) {
         if self.report.is_full(&MSC_13) {
-            return self.report.add_more(&MSC_13, 1);
+            return self.report.add_count(&MSC_13, 1);
         }
         let dot = if member.is_empty() { "" } else { "." };
         let field = format!("{}[{index}]{dot}{member}", self.field);
@@ -321,7 +324,7 @@ impl File<'_, '_> {
         self.path(index, &members, [&role, &playbook, &chart]);
         if role.is_empty() || playbook.is_empty() {
         } else if self.report.is_full(&MSC_12) {
-            self.report.add_more(&MSC_12, 1);
+            self.report.add_count(&MSC_12, 1);
         } else {
             let [group, version, kind] = [&group, &version, &kind].map(|t| shortened(t, SHOWN));
             let message =
@@ -360,7 +363,7 @@ impl File<'_, '_> {
             return self.report.skip_part(&MSC_21, &field, why);
         }
         if self.report.is_full(&MSC_21) {
-            return self.report.add_more(&MSC_21, 1);
+            return self.report.add_count(&MSC_21, 1);
         }
         let chart = quote(&shortened(chart, SHOWN));
         let message = format!("watches.yaml[{index}]: chart {chart} does not exist");

@@ -26,7 +26,7 @@ rule! {
     /// `redhat-operators` is enabled while platform Operators are in Technology Preview. Other
     /// pages of the same document add other catalogs; therefore the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Disable the other default sources in the OperatorHub `cluster`, and move your own catalogs
     /// to the namespaces of their Subscriptions.
@@ -42,9 +42,10 @@ rule! {
     /// `message: only the redhat-operators catalog source may be enabled while platform Operators
     /// are used; found [certified-operators redhat-operators]`
     PLT_08: Warn {
+        name: "platform-operator-single-catalog-source",
         on: [OPERATOR: Create],
         reads: [CATALOG_SOURCES],
-        source: "OCP 4.12 L10442; OCP 4.15 L7374; openshift/platform-operators internal/sourcer/registry_sourcer.go",
+        source: ["OCP 4.12 L10442", "OCP 4.15 L7374", "openshift/platform-operators internal/sourcer/registry_sourcer.go"],
     }
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn besides(review: &Review<'_>, report: &mut Report<'_>) {
         return;
     }
     let names = names(&hub::global_namespaces(review.settings));
-    let Some(names) = report.answer(&[&PLT_08], "CatalogSources", names) else { return };
+    let Some(names) = report.or_skip(&[&PLT_08], "CatalogSources", names) else { return };
     if names.iter().any(|name| name != SOURCE) {
         let names = names.into_iter().collect::<Vec<_>>().join(" ");
         let message = format!(
@@ -93,7 +94,7 @@ rule! {
     /// The restriction that PLT-08 explains applies as long as platform Operators are in use, not
     /// only when they are created.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the CatalogSource in the namespace of the Subscriptions that use it, and leave the
     /// other default sources disabled.
@@ -109,10 +110,11 @@ rule! {
     /// `message: platform Operators are in use: only the redhat-operators catalog source may be
     /// enabled`
     PLT_09: Warn {
+        name: "no-other-catalog-with-platform-operators",
         on: [CATALOG_SOURCE: Create | Update, OPERATOR_HUB: Create | Update],
         reads: [OPERATORS],
         may_skip: true,
-        source: "OCP 4.12 L10442; OCP 4.15 L7374",
+        source: ["OCP 4.12 L10442", "OCP 4.15 L7374"],
     }
 }
 
@@ -122,7 +124,7 @@ pub(crate) fn catalog_source(review: &Review<'_>, report: &mut Report<'_>) {
         hub::global_namespaces(review.settings).iter().any(|global| global == review.namespace())
     };
     // The name and the namespace of an object never change.
-    if review.spares().is_none() && review.name(source) != SOURCE && is_global() {
+    if review.ratchet_base().is_none() && review.name(source) != SOURCE && is_global() {
         in_use(&["metadata.name".to_owned()], report);
     }
 }
@@ -138,7 +140,7 @@ pub(crate) fn operator_hub(review: &Review<'_>, report: &mut Report<'_>) {
     let too_many = |report: &mut Report<'_>| report.skip(&PLT_09, "spec.sources", hub::TOO_MANY);
     let Some(after) = Enabled::of(hub, &defaults) else { return too_many(report) };
     let mut before = None;
-    if let Some(old) = review.spares() {
+    if let Some(old) = review.ratchet_base() {
         before = Enabled::of(old, &defaults);
         if before.is_none() {
             return too_many(report);
@@ -161,7 +163,7 @@ fn in_use(fields: &[String], report: &mut Report<'_>) {
         return;
     }
     let answer = OPERATORS.any(Query::default());
-    if report.answer(&[&PLT_09], "PlatformOperators", answer) == Some(true) {
+    if report.or_skip(&[&PLT_09], "PlatformOperators", answer) == Some(true) {
         for field in fields {
             let message = "platform Operators are in use: only the redhat-operators catalog source may be enabled";
             report.add(&PLT_09, field.as_str(), message);

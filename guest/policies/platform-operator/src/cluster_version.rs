@@ -36,7 +36,7 @@ rule! {
     /// platform Operators*): the Cluster Version Operator does not start the update, and the
     /// request remains pending.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose a version with the same first two numbers. For a newer minor version, install a new
     /// cluster.
@@ -60,19 +60,20 @@ rule! {
     /// `message: the TechPreviewNoUpgrade feature set prevents minor version updates: 4.12.10 ->
     /// 4.13.1`
     PLT_12: Deny {
+        name: "no-minor-update-with-tech-preview",
         on: [CLUSTER_VERSION: Update],
         reads: [FEATURE_GATES],
         may_skip: true,
-        source: "OCP 4.12 L10437; OCP 4.15 L7372",
+        source: ["OCP 4.12 L10437", "OCP 4.15 L7372"],
     }
 }
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    let (Some(version), Some(old)) = (review.subject(), review.updates_from()) else { return };
+    let (Some(version), Some(old)) = (review.subject(), review.old_of_update()) else { return };
     if !version.has(UPDATE) || !review.touches_json(version, UPDATE) || !report.is_on(&PLT_12) {
         return;
     }
-    let feature_set = report.answer(&[&PLT_12], "FeatureGates", feature_set::of_cluster());
+    let feature_set = report.or_skip(&[&PLT_12], "FeatureGates", feature_set::of_cluster());
     if feature_set.as_deref() != Some(TECH_PREVIEW) {
         return;
     }

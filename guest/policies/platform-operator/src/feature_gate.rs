@@ -37,7 +37,7 @@ rule! {
     /// gets no more minor version updates, whatever value the object has later (OpenShift 4.12,
     /// Operators, *Managing platform Operators*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Keep the object unchanged. To get a cluster without the feature set, install a new one.
     ///
@@ -52,8 +52,9 @@ rule! {
     /// `message: Enabling the TechPreviewNoUpgrade feature set cannot be undone and prevents minor
     /// version updates.`
     PLT_10: Deny {
+        name: "tech-preview-feature-set-unchanged",
         on: [FEATURE_GATE: Update | Delete],
-        source: "OCP 4.12 L10437; OCP 4.15 L7370-7372, L20295-20297, L21753-21755",
+        source: ["OCP 4.12 L10437", "OCP 4.15 L7370-7372, L20295-20297, L21753-21755"],
     }
 }
 
@@ -78,7 +79,7 @@ rule! {
     /// undone, and the cluster gets no more minor version updates (OpenShift 4.12, Operators,
     /// *Managing platform Operators*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Leave the field empty. On a cluster for testing such features, accept the warning or set the
     /// rule to `off`.
@@ -97,8 +98,9 @@ rule! {
     ///
     /// `message: These feature sets are not recommended on production clusters.`
     PLT_11: Warn {
+        name: "no-tech-preview-feature-set-in-production",
         on: [FEATURE_GATE: Create | Update],
-        source: "OCP 4.12 L10437, L10492-10501; OCP 4.15 L7372, L20297, L21755",
+        source: ["OCP 4.12 L10437, L10492-10501", "OCP 4.15 L7372, L20297, L21755"],
     }
 }
 

@@ -43,7 +43,7 @@ const PACKAGES: [&str; 25] = [
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(operator) = review.subject() else { return };
-    if review.creates() {
+    if !review.is_update() {
         feature_set(report);
         catalogs::besides(review, report);
     }
@@ -68,7 +68,7 @@ rule! {
     /// object (OpenShift 4.12, Operators, *Managing platform Operators*). The text there also
     /// spells it `TechPreviewNoUpgrades`; the manifests do not.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Install the Operator with a Subscription. On a cluster for testing new features, set
     /// `featureSet: TechPreviewNoUpgrade` in the FeatureGate `cluster`. You cannot undo this.
@@ -92,7 +92,7 @@ rule! {
     PLT_01: Deny {
         on: [OPERATOR: Create],
         reads: [FEATURE_GATES],
-        source: "OCP 4.12 L10255, L10433, L10464, L10486-10501, L10620, L10648-10653; OCP 4.15 L7365-7372, L7534-7538",
+        source: ["OCP 4.12 L10255, L10433, L10464, L10486-10501, L10620, L10648-10653", "OCP 4.15 L7365-7372, L7534-7538"],
     }
 }
 
@@ -101,7 +101,7 @@ fn feature_set(report: &mut Report<'_>) {
         return;
     }
     let answer = feature_set::of_cluster();
-    if let Some(found) = report.answer(&[&PLT_01], "FeatureGates", answer)
+    if let Some(found) = report.or_skip(&[&PLT_01], "FeatureGates", answer)
         && found != TECH_PREVIEW
     {
         let found = quote(&found);
@@ -124,7 +124,7 @@ rule! {
     /// Operators, *Installing platform Operators*). The CRD requires the field, but accepts an
     /// empty name, which matches no package.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the name of the package, as `oc get packagemanifests -n openshift-marketplace` shows
     /// it.
@@ -145,7 +145,7 @@ rule! {
     /// `message: spec.package.name: Required value`
     PLT_02: Deny {
         on: [OPERATOR: Create | Update],
-        source: "OCP 4.12 L10255, L10520-10526, L10633-10639; OCP 4.15 L7427-7433",
+        source: ["OCP 4.12 L10255, L10520-10526, L10633-10639", "OCP 4.15 L7427-7433"],
     }
 }
 
@@ -171,7 +171,7 @@ rule! {
     /// Operators*). The list becomes outdated while catalogs change, so the rule only warns; PLT-04
     /// to PLT-07 evaluate the package itself.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose a package of the table, or install the Operator with a Subscription. If you know that
     /// a package works, add it to `platform.packages`.
@@ -192,7 +192,7 @@ rule! {
     /// platform Operators`
     PLT_03: Warn {
         on: [OPERATOR: Create | Update],
-        source: "OCP 4.12 L10291-10406, L10468, L10624; OCP 4.15 L7326-7374",
+        source: ["OCP 4.12 L10291-10406, L10468, L10624", "OCP 4.15 L7326-7374"],
     }
 }
 

@@ -1,7 +1,7 @@
 //! The package of a PlatformOperator, as its PackageManifest describes it.
 //!
 //! ```text
-//! PackageManifests of the name ─▶ the one of redhat-operators ─▶ head of the default channel
+//! PackageManifests of the name ─▶ that of redhat-operators ─▶ head of the default channel
 //!                                   (PLT-04)                       (PLT-05, PLT-06, PLT-07)
 //! ```
 //!
@@ -31,7 +31,7 @@ pub(crate) fn judge(name: &str, report: &mut Report<'_>) {
         return;
     }
     let manifest = package_manifests::find(&MANIFESTS, name, SOURCE, NAMESPACE);
-    let Some(manifest) = report.answer(&rules, "PackageManifests", manifest) else { return };
+    let Some(manifest) = report.or_skip(&rules, "PackageManifests", manifest) else { return };
     let name = quote(name);
     let Some(manifest) = manifest else {
         let message = format!("package {name} is not in the {SOURCE} catalog source");
@@ -78,7 +78,7 @@ rule! {
     /// Operators, *Technology Preview restrictions for platform Operators*; platform-operators
     /// `internal/sourcer/registry_sourcer.go`). A package of another catalog is never installed.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the name, or install the Operator with a Subscription. To list the packages of the
     /// catalog, run `oc get packagemanifests -n openshift-marketplace -l catalog=redhat-operators`.
@@ -99,9 +99,10 @@ rule! {
     ///
     /// `message: package "etcd" is not in the redhat-operators catalog source`
     PLT_04: Deny {
+        name: "platform-operator-package-in-redhat-operators",
         on: [OPERATOR: Create | Update],
         reads: [MANIFESTS],
-        source: "OCP 4.12 L10286; OCP 4.15 L7326-7374; openshift/platform-operators internal/sourcer/registry_sourcer.go",
+        source: ["OCP 4.12 L10286", "OCP 4.15 L7326-7374", "openshift/platform-operators internal/sourcer/registry_sourcer.go"],
     }
 }
 
@@ -119,7 +120,7 @@ rule! {
     /// A platform Operator belongs to the cluster and is installed for all namespaces (OpenShift
     /// 4.12, Operators, *Technology Preview restrictions for platform Operators*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose another package, or install this one with a Subscription and an OperatorGroup. As the
     /// author of the package, set `supported: false` for the other install modes.
@@ -143,10 +144,11 @@ rule! {
     /// `message: platform Operators cannot specify install modes other than AllNamespaces: package
     /// "etcd" supports [OwnNamespace AllNamespaces]`
     PLT_05: Deny {
+        name: "platform-operator-all-namespaces-only",
         on: [OPERATOR: Create | Update],
         reads: [MANIFESTS],
         may_skip: true,
-        source: "OCP 4.12 L10280, L20120-20128; OCP 4.15 L7326-7374",
+        source: ["OCP 4.12 L10280, L20120-20128", "OCP 4.15 L7326-7374"],
     }
 }
 
@@ -182,7 +184,7 @@ rule! {
     /// Operators, *Technology Preview restrictions for platform Operators*). The installation of
     /// such a package fails.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose another package, or install this one with a Subscription. If the rule reports no
     /// violation, still search the bundle for webhooks.
@@ -202,10 +204,11 @@ rule! {
     /// `message: platform Operators cannot specify any Webhook or APIService definitions: package
     /// "etcd"`
     PLT_06: Deny {
+        name: "platform-operator-no-api-services-or-webhooks",
         on: [OPERATOR: Create | Update],
         reads: [MANIFESTS],
         may_skip: true,
-        source: "OCP 4.12 L10283; OCP 4.15 L7326-7374",
+        source: ["OCP 4.12 L10283", "OCP 4.15 L7326-7374"],
     }
 }
 
@@ -239,7 +242,7 @@ rule! {
     /// Nothing resolves dependencies for platform Operators (OpenShift 4.12, Operators, *Technology
     /// Preview restrictions for platform Operators*): the Operator starts without its dependencies.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose another package, or install this one with a Subscription, for which OLM resolves
     /// dependencies. If the rule reports no violation, still check `metadata/dependencies.yaml` of
@@ -262,10 +265,11 @@ rule! {
     /// `message: platform Operators cannot declare package or group/version/kind (GVK)
     /// dependencies: package "vault"`
     PLT_07: Deny {
+        name: "platform-operator-no-dependencies",
         on: [OPERATOR: Create | Update],
         reads: [MANIFESTS],
         may_skip: true,
-        source: "OCP 4.12 L10277; OCP 4.15 L7326-7374",
+        source: ["OCP 4.12 L10277", "OCP 4.15 L7326-7374"],
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
         "/status/channels/*/currentCSVDesc/apiservicedefinitions/required/*/name",
         "/status/channels/*/currentCSVDesc/customresourcedefinitions/required/*/name",
     ],
-    labels: r#"{"matchExpressions":[{"key":"catalog","operator":"NotIn","values":["certified-operators","redhat-marketplace","community-operators"]}]}"#,
+    label_selector: r#"{"matchExpressions":[{"key":"catalog","operator":"NotIn","values":["certified-operators","redhat-marketplace","community-operators"]}]}"#,
     indexes: &[package_manifests::NAME],
     ..ClusterRead::EMPTY
 };

@@ -1,4 +1,4 @@
-//! `ClusterServiceVersion`s, wherever they were found.
+//! `ClusterServiceVersion`s in requests, bundles and catalogs.
 //!
 //! ```text
 //! request, manifest ─▶ copy? ─▶ Subject ─▶ restricted (namespace), escalated, affinity
@@ -12,8 +12,8 @@ use crate::reads::CSVS;
 use crate::subject::Subject;
 use crate::{affinity, escalated, restricted};
 
-/// Copies are exempt from all rules of the policy: OLM makes no pods for them, and nobody can repair
-/// them but in the original.
+/// Copies are exempt from all rules of the policy: OLM creates no pods for them, and users can fix
+/// them only in the original.
 static COPIES: Comparison = Comparison {
     read: &CSVS,
     kept: &[
@@ -43,7 +43,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     of_any(&mut subject);
 }
 
-/// The rules about what the object itself says.
+/// The rules that read only the object itself.
 pub(crate) fn of_any(subject: &mut Subject<'_, '_>) {
     escalated::judge(subject);
     affinity::platforms::labelled_ones(subject);

@@ -1,4 +1,4 @@
-//! Operators that need more than the level `restricted` allows, and may use it.
+//! Operators that need more than the level `restricted` allows, and the permission for it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ rules![PSA_13];
 const GROUP: &str = "security.openshift.io";
 const RESOURCE: &str = "securitycontextconstraints";
 const VERB: &str = "use";
-/// The one capability that the level `restricted` lets containers add.
+/// The only capability that containers may add at the level `restricted`.
 const ALLOWED: &str = "NET_BIND_SERVICE";
 
 rule! {
@@ -28,20 +28,20 @@ rule! {
     /// `allowPrivilegeEscalation: true`, `runAsUser: 0`, or `capabilities.add` with anything but
     /// `NET_BIND_SERVICE`. Then a rule of `permissions` or `clusterPermissions` for its
     /// `serviceAccountName` (`default` if it names none) grants the verb `use` on
-    /// `securitycontextconstraints` of `security.openshift.io`; wildcards count. The field is the
-    /// first one that needs more. That `spec.description` says why is asked for by CSV-10. Copies
-    /// that OLM made are exempt. The rule does not evaluate On UPDATE, a deployment that was so
-    /// before.
+    /// `securitycontextconstraints` of `security.openshift.io`; wildcards count. The field of the
+    /// violation is the first one that needs more. CSV-10 requires that `spec.description` explains
+    /// the reason. The rule exempts copies that OLM created. On UPDATE, it does not evaluate a
+    /// deployment that violated the rule before.
     ///
     /// # Why
     ///
-    /// Pods of a service account that may not use such a constraint are not admitted (OpenShift
-    /// 4.12, Operators, *Managing pod security admission for Operator workloads that require
-    /// escalated permissions*).
+    /// OpenShift does not admit pods of a service account without permission to use such a
+    /// constraint (OpenShift 4.12, Operators, *Managing pod security admission for Operator
+    /// workloads that require escalated permissions*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add the rule for the service account, or do without the escalated permissions.
+    /// Add the rule for the service account, or remove the escalated permissions.
     ///
     /// # Accepted
     ///
@@ -61,23 +61,24 @@ rule! {
     /// `message: deployment "my-operator" requires escalated permissions but no rule grants use of
     /// a security context constraint to service account "default"`
     PSA_13: Warn {
+        name: "escalated-permissions-require-scc-use",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L21819-21825, L21957-22017; OCP 4.15 L15896-15897, L15998-16135",
+        source: ["OCP 4.12 L21819-21825, L21957-22017", "OCP 4.15 L15896-15897, L15998-16135"],
     }
 }
 
-/// A deployment that needs more than it may use.
+/// A deployment that needs more permissions than it has.
 #[derive(Debug)]
 struct Escalated {
     /// Index of the deployment.
     number: usize,
     account: String,
-    /// What needs more, relative to the spec of the pod.
+    /// The field that needs more, relative to the spec of the pod.
     cause: String,
 }
 
 impl Escalated {
-    /// What makes it the same one. Another cause is no other fault.
+    /// The identity of the violation. Another cause in the same deployment is not a new violation.
     fn key(&self) -> (usize, &str) {
         (self.number, &self.account)
     }
@@ -141,7 +142,7 @@ const CONTAINER: [&str; 5] = [
     "/securityContext/capabilities/add/0",
 ];
 
-/// The deployments that need more than they may use.
+/// The deployments that need more permissions than they have.
 fn escalated(csv: &Document, specs: &[PodSpec]) -> Faults<Escalated> {
     let mut pods: Vec<(String, Option<String>)> = Vec::new();
     pods::each(csv, specs, &POD, |spec, row| {
@@ -196,7 +197,7 @@ fn of_pod(csv: &Document, spec: &PodSpec, row: Row<'_>) -> Option<String> {
     index.map(|index| format!("volumes[{index}].hostPath"))
 }
 
-/// The same for a container.
+/// The first such field of a container.
 fn of_container(csv: &Document, container: &Container<'_>) -> Option<String> {
     let row = container.row;
     let pointer = || format!("{}/securityContext", container.pointer());
@@ -223,7 +224,7 @@ fn adds_more(csv: &Document, list: &str) -> bool {
     csv.rows(list, &[""]).iter().filter_map(|row| row.text(0)).any(|name| name != ALLOWED)
 }
 
-/// Takes away the service accounts that may use a constraint.
+/// Removes the service accounts that may use a constraint.
 fn without_grants(csv: &Document, accounts: &mut BTreeSet<String>) {
     for list in [Permissions::Namespaced, Permissions::Cluster] {
         rbac::each(csv, list, |rule| {

@@ -1,4 +1,4 @@
-//! Documents that are made from files.
+//! Documents created from files.
 
 use opgate_sdk::{Document, Report, Review, bundle_objects, pods};
 
@@ -6,15 +6,15 @@ use crate::csv;
 use crate::seccomp;
 use crate::subject::Subject;
 
-/// The files of a bundle. The manifest of its `ClusterServiceVersion` is a request of its own.
+/// The files of a bundle. The manifest of its `ClusterServiceVersion` is a separate request.
 pub(crate) fn bundle(review: &Review<'_>, report: &mut Report<'_>) {
     if let Some(object) = review.object {
         seccomp::judge(object, report);
     }
 }
 
-/// The blobs of a package in a catalog. Bundles that were published before are judged, too: they
-/// are no earlier state of the same object.
+/// The blobs of a package in a catalog. The policy also evaluates bundles that were published
+/// before: they are not earlier states of the same object.
 pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(catalog) = review.subject() else { return };
     report.explain_with(opgate_sdk::catalog::about);
@@ -33,7 +33,7 @@ pub(crate) fn catalog(review: &Review<'_>, report: &mut Report<'_>) {
     });
 }
 
-/// Bytes of YAML that are parsed at once.
+/// Maximum bytes of YAML to parse at once.
 const LARGEST: usize = 4_000_000;
 
 fn from_yaml(text: &str) -> Option<Document> {

@@ -1,4 +1,4 @@
-//! The level of pod security that a namespace enforces, by its labels.
+//! The pod security level that a namespace enforces by its labels.
 
 use opgate_sdk::cluster::ReadError;
 use opgate_sdk::{Document, escape};
@@ -15,19 +15,19 @@ pub(crate) const RESTRICTED: &str = "restricted";
 pub(crate) struct Restricted {
     /// `N` of `v1.N`; none for the latest.
     minor: Option<u32>,
-    /// The namespace, where the users count that OpenShift assigns to its pods.
+    /// The namespace, if the users count that OpenShift assigns to its pods.
     namespace: Option<Document>,
 }
 
 /// Annotation with the users that OpenShift assigns to the pods of a namespace: the first one, and
-/// how many.
+/// the count.
 const USERS: &str = "/metadata/annotations/openshift.io~1sa.scc.uid-range";
 
 impl Restricted {
-    /// None if the namespace enforces another level, or is not there (yet).
+    /// None if the namespace enforces another level, or does not exist (yet).
     ///
     /// # Errors
-    /// If there is no cluster to ask.
+    /// Without a cluster to query.
     pub(crate) fn of(namespace: &str) -> Result<Option<Self>, ReadError> {
         let Some(namespace) = NAMESPACES.get("", namespace)? else { return Ok(None) };
         if label(&namespace, ENFORCE).as_deref() != Some(RESTRICTED) {
@@ -37,19 +37,19 @@ impl Restricted {
         Ok(Some(Self { minor, namespace: Some(namespace) }))
     }
 
-    /// The same for templates, in which OpenShift assigns no users.
+    /// The level for templates, in which OpenShift assigns no users.
     pub(crate) fn of_templates(self) -> Self {
         Self { namespace: None, ..self }
     }
 
-    /// Whether OpenShift assigns this user to pods of the namespace. It does so before this policy
-    /// sees them.
+    /// Whether OpenShift assigns this user to pods of the namespace. It does so before the policy
+    /// evaluates them.
     pub(crate) fn assigns(&self, user: i64) -> bool {
         let range = self.namespace.as_ref().and_then(|namespace| namespace.text(USERS));
         range.and_then(|range| is_in(&range, user)).unwrap_or_default()
     }
 
-    /// Whether a check that the level has since Kubernetes 1.`minor` is part of it.
+    /// Whether the level includes a check that exists since Kubernetes 1.`minor`.
     pub(crate) fn has_since(&self, minor: u32) -> bool {
         self.minor.is_none_or(|own| own >= minor)
     }
@@ -72,12 +72,12 @@ fn is_in(range: &str, number: i64) -> Option<bool> {
     Some((first..=last).contains(&number))
 }
 
-/// Whether Kubernetes reads a text as a version of the levels.
+/// Whether Kubernetes accepts a text as a version of the levels.
 pub(crate) fn is_version(text: &str) -> bool {
     text == "latest" || minor(text).is_some()
 }
 
-/// `N` of `v1.N`. What is no version counts as the latest, as in Kubernetes.
+/// `N` of `v1.N`. An invalid version counts as the latest, as in Kubernetes.
 fn minor(version: &str) -> Option<u32> {
     let digits = version.strip_prefix("v1.")?;
     let is_number = digits == "0" || !digits.starts_with('0');

@@ -1,16 +1,16 @@
-//! Policy `pod-security`: namespaces, Operators and workloads get along with pod security admission.
+//! Policy `pod-security`: namespaces, Operators and workloads are compatible with pod security admission.
 //!
 //! ```text
 //! Namespace ───────────────▶ namespaces   labels, and the catalogs in it
 //! workloads, OLM's objects ▶ projects     default projects
-//! ClusterServiceVersion ───▶ csv ───────┬─▶ restricted   what the level restricted forbids
-//! FileBasedCatalog ────────▶ files ─────┤─▶ escalated    what needs more than it, and may use it
+//! ClusterServiceVersion ───▶ csv ───────┬─▶ restricted   fields that the level restricted forbids
+//! FileBasedCatalog ────────▶ files ─────┤─▶ escalated    permissions that exceed it
 //! Pod, workloads ──────────▶ workloads ─┴─▶ affinity     node affinity
 //! RegistryBundle ──────────▶ files ───────▶ seccomp      profiles that 4.10 does not support
 //! ```
 //!
-//! Pods and workloads are the kinds that a cluster writes most of. The targets say with conditions
-//! and labels of namespaces which of them matter to the rules that are on.
+//! Pods and workloads are the most frequently written kinds of a cluster. The targets select, with
+//! conditions and labels of namespaces, the requests that matter to the enabled rules.
 
 mod affinity;
 mod csv;
@@ -33,7 +33,7 @@ use targets::{
 
 opgate_sdk::policy! {
     name: "pod-security",
-    title: "namespaces, Operators and workloads get along with pod security admission",
+    title: "namespaces, Operators and workloads are compatible with pod security admission",
     rules: [
         affinity::platforms::RULES,
         affinity::terms::RULES,

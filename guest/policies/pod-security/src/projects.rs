@@ -28,12 +28,12 @@ rule! {
     ///
     /// These projects are for components of the cluster, and pod security admission, security
     /// context constraints and quotas do not work there (OpenShift 4.15, Operators, *About pod
-    /// security admission*). An edition of the documents installs a sample in `default`, so this is
-    /// a warning.
+    /// security admission*). An edition of the documents installs a sample in `default`, so the
+    /// rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Create the object in a project of its own.
+    /// Create the object in a separate project.
     ///
     /// # Accepted
     ///
@@ -51,6 +51,7 @@ rule! {
     ///
     /// `message: do not run workloads in or share access to default project "default"`
     PSA_08: Warn {
+        name: "no-workloads-in-default-projects",
         on: [
             by_name::POD: Create,
             by_name::DEPLOYMENT: Create,
@@ -70,7 +71,7 @@ rule! {
             by_run_level::OPERATOR_GROUP: Create,
         ],
         reads: [NAMESPACES],
-        source: "OCP 4.15 L15911-15915; OCP 4.5 L4739-4749",
+        source: ["OCP 4.15 L15911-15915", "OCP 4.5 L4739-4749"],
     }
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn by_run_level(review: &Review<'_>, report: &mut Report<'_>) {
     {
         return;
     }
-    let found = report.answer(&[&PSA_08], "Namespaces", NAMESPACES.get("", name)).flatten();
+    let found = report.or_skip(&[&PSA_08], "Namespaces", NAMESPACES.get("", name)).flatten();
     let level = found.and_then(|namespace| label(&namespace, RUN_LEVEL));
     if level.is_some_and(|level| level == "0" || level == "1") {
         add(review, report);

@@ -1,8 +1,9 @@
-//! What the policy reads of the cluster.
+//! The cluster objects that the policy reads.
 
 use opgate_sdk::{ClusterRead, copies};
 
-/// Namespaces: their labels, which are always kept, and the users that OpenShift gives their pods.
+/// Namespaces: their labels, which a query always returns, and the users that OpenShift assigns to
+/// their pods.
 pub(crate) static NAMESPACES: ClusterRead = ClusterRead {
     version: "v1",
     resource: "namespaces",
@@ -10,7 +11,7 @@ pub(crate) static NAMESPACES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// `CatalogSource`s: whether and how they run a pod.
+/// `CatalogSource`s: whether they run a pod, and its configuration.
 pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
     group: "operators.coreos.com",
     version: "v1alpha1",
@@ -36,6 +37,6 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
         "/spec/displayName",
         "/status/reason",
     ],
-    labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
+    label_selector: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     ..ClusterRead::EMPTY
 };

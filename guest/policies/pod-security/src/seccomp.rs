@@ -18,15 +18,15 @@ rule! {
     /// or an earlier version (`v4.9`, which means that version and later ones, `=v4.10`,
     /// `v4.9-v4.12` or a list), the pod templates of the CSV in `manifests/` have no
     /// `seccompProfile`, neither in the security context of the pod nor in that of a container. The
-    /// rule does not evaluate Bundles without the annotation, or with one that cannot be read
-    /// (RBF-21),. Each template is reported once.
+    /// rule does not evaluate bundles without the annotation, or with an invalid one (RBF-21). It
+    /// reports each template once.
     ///
     /// # Why
     ///
     /// OpenShift 4.10 does not support setting the profile (OpenShift 4.12, Operators, *Ensuring
     /// Operator workloads run in namespaces set to the restricted pod security level*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the profile, or publish the bundle for v4.11 and later only.
     ///
@@ -45,8 +45,9 @@ rule! {
     ///
     /// `message: setting the seccomp profile is not supported in OpenShift Container Platform 4.10`
     PSA_12: Warn {
+        name: "no-seccomp-profile-for-openshift-4-10",
         on: [REGISTRY_BUNDLE: Create | Update],
-        source: "OCP 4.12 L21875, L21911-21934",
+        source: ["OCP 4.12 L21875, L21911-21934"],
     }
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn judge(bundle: &Document, report: &mut Report<'_>) {
     let is_in = |path: &str, folder: &str| {
         path.strip_prefix(folder).is_some_and(|name| !name.contains('/'))
     };
-    // The registry takes the first file with annotations, in the order of their paths.
+    // The registry reads the first file with annotations, in the order of their paths.
     let metadata = files
         .iter()
         .filter(|row| row.kind(2) == Kind::Object && is_in(row.text_or_empty(0), "metadata/"))

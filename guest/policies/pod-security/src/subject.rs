@@ -1,13 +1,14 @@
-//! What the rules about pods look at: an object with specs of pods, and what of their faults is new.
+//! The subject of the rules that evaluate pods: an object with specs of pods, and its new
+//! violations.
 
 use opgate_sdk::pods::{self, PodSpec};
 use opgate_sdk::{Document, Report, Review, Rule};
 
-/// More faults than this are no accident. They are not kept one by one, and an UPDATE of an object
-/// with so many is judged like a new one.
+/// More violations than this are not accidental. The policy does not store them one by one, and
+/// evaluates an UPDATE of such an object like a new one.
 const MANY: usize = 16_384;
 
-/// What one rule finds in an object: the first ones, and how many there are.
+/// The violations of one rule in an object: the first ones, and their number.
 #[derive(Debug)]
 pub(crate) struct Faults<T> {
     first: Vec<T>,
@@ -26,12 +27,12 @@ impl<T: Ord> Faults<T> {
         }
     }
 
-    /// Whether it depends on the old object what of them is reported.
+    /// Whether the old object determines which of them are reported.
     pub(crate) fn may_be_old(&self) -> bool {
         (1..=MANY).contains(&self.count)
     }
 
-    /// Those that are new, and how many more there are.
+    /// The new ones, and the number of others.
     pub(crate) fn since(mut self, mut before: Self) -> (Vec<T>, usize) {
         if self.may_be_old() {
             before.first.sort_unstable();
@@ -43,7 +44,7 @@ impl<T: Ord> Faults<T> {
 
 /// An object with specs of pods, and the report about it.
 pub(crate) struct Subject<'a, 'r> {
-    /// The request. Its old object is one that was evaluated before.
+    /// The request. Its old object was evaluated before.
     pub(crate) review: &'a Review<'a>,
     pub(crate) object: &'a Document,
     /// The specs in it.
@@ -51,24 +52,24 @@ pub(crate) struct Subject<'a, 'r> {
     /// The kind of a Pod or workload; empty for a `ClusterServiceVersion`.
     pub(crate) kind: &'a str,
     pub(crate) report: &'a mut Report<'r>,
-    /// What precedes its fields: empty, or its place in a catalog with a dot.
+    /// The prefix of its fields: empty, or its path in a catalog with a dot.
     pub(crate) place: &'a str,
 }
 
 impl Subject<'_, '_> {
-    /// Adds a finding. An object can have a hundred thousand: texts are made only for those that a
-    /// verdict has room for.
+    /// Adds a violation. An object can have a hundred thousand: the policy creates texts only for
+    /// those that fit into a verdict.
     pub(crate) fn add(&mut self, rule: &'static Rule, texts: impl FnOnce() -> (String, String)) {
         if self.report.is_full(rule) {
-            self.report.add_more(rule, 1);
+            self.report.add_count(rule, 1);
         } else {
             let (field, message) = texts();
             self.report.add(rule, format!("{}{field}", self.place), message);
         }
     }
 
-    /// Adds a finding for each fault that the old object does not have. `search` finds the faults
-    /// of an object, `texts` gives field and message.
+    /// Adds a violation for each problem that the old object does not have. `search` finds the
+    /// problems of an object, `texts` returns field and message.
     pub(crate) fn add_new<T: Ord>(
         &mut self,
         rule: &'static Rule,
@@ -77,7 +78,7 @@ impl Subject<'_, '_> {
         spec_of: impl Fn(&T) -> usize,
     ) {
         let found = search(self.object, self.specs);
-        let old = self.review.spares().filter(|_| found.may_be_old());
+        let old = self.review.ratchet_base().filter(|_| found.may_be_old());
         let before = old.map_or_else(Faults::new, |old| search(old, &self.specs_of(old)));
         let (object, specs) = (self.object, self.specs);
         let (new, more) = found.since(before);
@@ -86,7 +87,7 @@ impl Subject<'_, '_> {
                 self.add(rule, || texts(object, spec, &fault));
             }
         }
-        self.report.add_more(rule, more);
+        self.report.add_count(rule, more);
     }
 
     /// The specs in another object of this kind.

@@ -1,8 +1,8 @@
 //! The kinds of objects that the policy evaluates.
 //!
-//! Pods and workloads are in it several times, for rules that concern different ones. Each target
-//! says with labels of namespaces or with conditions which requests matter to its rules, and its
-//! function judges by those rules only.
+//! Pods and workloads occur several times, for rules that match different ones. Each target
+//! selects, with labels of namespaces or with conditions, the requests that matter to its rules,
+//! and its function evaluates only those rules.
 
 use opgate_sdk::Target;
 
@@ -12,8 +12,8 @@ const APPS: &[&str] = &["apps"];
 const BATCH: &[&str] = &["batch"];
 const V1: &[&str] = &["v1"];
 
-/// Those that the rules look at, by name: the time that an API server takes to go through labels grows
-/// with the square of their number.
+/// The labels that the rules read, by name: the time that an API server needs to iterate over
+/// labels grows with the square of their number.
 const LABELLED: &str = "object != null && has(object.metadata.labels) && ('pod-security.kubernetes.io/enforce' in object.metadata.labels || 'pod-security.kubernetes.io/audit' in object.metadata.labels || 'pod-security.kubernetes.io/warn' in object.metadata.labels || 'pod-security.kubernetes.io/enforce-version' in object.metadata.labels || 'pod-security.kubernetes.io/audit-version' in object.metadata.labels || 'pod-security.kubernetes.io/warn-version' in object.metadata.labels || 'security.openshift.io/scc.podSecurityLabelSync' in object.metadata.labels)";
 
 pub(crate) static NAMESPACE: Target = Target {
@@ -25,10 +25,10 @@ pub(crate) static NAMESPACE: Target = Target {
     ..Target::EMPTY
 };
 
-/// `/status` and `/finalize` of a Namespace: the API server takes over the labels of such an UPDATE, and
-/// its own pod security admission does not look at it (kubernetes
-/// `staging/src/k8s.io/pod-security-admission/admission/admission.go`). The namespace controller writes
-/// both of each Namespace that is deleted: only a change of the labels matters.
+/// `/status` and `/finalize` of a Namespace: the API server stores the labels of such an UPDATE,
+/// and its own pod security admission does not evaluate it (kubernetes
+/// `staging/src/k8s.io/pod-security-admission/admission/admission.go`). The namespace controller
+/// writes both of each Namespace that is deleted: only a change of the labels matters.
 pub(crate) static NAMESPACE_PARTS: Target = Target {
     resources: &["namespaces/status", "namespaces/finalize"],
     conditions: &[("pod-security-labels-change", RELABELLED)],
@@ -47,9 +47,9 @@ pub(crate) static CSV: Target = Target {
 };
 
 pub(crate) static REGISTRY_BUNDLE: Target =
-    Target::of_files("RegistryBundle", &["registrybundles"]);
+    Target::for_files("RegistryBundle", &["registrybundles"]);
 
-pub(crate) static CATALOG: Target = Target::of_files("FileBasedCatalog", &["filebasedcatalogs"]);
+pub(crate) static CATALOG: Target = Target::for_files("FileBasedCatalog", &["filebasedcatalogs"]);
 
 /// The projects that are default by their names.
 const BY_NAME: &str = r#"{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["default","kube-public","kube-system","openshift","openshift-infra","openshift-node"]}]}"#;
@@ -63,9 +63,17 @@ const fn in_project(
     versions: &'static [&'static str],
     resources: &'static [&'static str],
     kind: &'static str,
-    namespace_labels: &'static str,
+    namespace_selector: &'static str,
 ) -> Target {
-    Target { groups, versions, resources, kind, namespace_labels, advisory: true, ..Target::EMPTY }
+    Target {
+        groups,
+        versions,
+        resources,
+        kind,
+        namespace_selector,
+        advisory: true,
+        ..Target::EMPTY
+    }
 }
 
 /// Targets of the same kinds, in one module for each way to be a default project.
@@ -110,8 +118,8 @@ const IN_TEMPLATE: &[(&str, &str)] = &[(
     "object != null && has(object.spec.template.spec) && has(object.spec.template.spec.affinity) && has(object.spec.template.spec.affinity.nodeAffinity)",
 )];
 
-/// The API server checks what PSA-16 checks, and the other rules are advice for clusters that ask for
-/// it: no pod waits for this server.
+/// The API server checks the same fields as PSA-16, and the other rules are advice for clusters
+/// that enable them: no pod waits for this server.
 const fn workload(
     groups: &'static [&'static str],
     versions: &'static [&'static str],
@@ -155,7 +163,7 @@ pub(crate) mod restricted {
 
     const fn checked(target: &Target) -> Target {
         let enabled_by = &["/psa/checkWorkloads"];
-        Target { namespace_labels: RESTRICTED, enabled_by, ..*target }
+        Target { namespace_selector: RESTRICTED, enabled_by, ..*target }
     }
 
     pub(crate) static POD: Target = checked(&super::POD);

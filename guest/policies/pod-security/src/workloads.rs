@@ -1,4 +1,4 @@
-//! Pods and workloads. Each function judges by the rules of its targets.
+//! Pods and workloads. Each function evaluates the rules of its targets.
 
 use opgate_sdk::{Report, Review, pods};
 
@@ -17,7 +17,7 @@ pub(crate) fn all(review: &Review<'_>, report: &mut Report<'_>) {
     });
 }
 
-/// PSA-09. The setting `psa.checkWorkloads` decides whether there are such requests.
+/// PSA-09. The setting `psa.checkWorkloads` determines whether there are such requests.
 pub(crate) fn restricted(review: &Review<'_>, report: &mut Report<'_>) {
     judge(review, report, |subject, kind| restricted::workload(subject, kind == "Pod"));
 }

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules.
+//! Runs the cases of the rules.
 
 use opgate_pod_security::POLICY;
 

@@ -1,7 +1,7 @@
 //! `metadata/annotations.yaml`.
 //!
-//! The registry takes the first file in `metadata/` that has annotations, whatever its name; so does
-//! [`find`]. The module `dockerfile` compares them with the labels of `bundle.Dockerfile`.
+//! The registry uses the first file in `metadata/` that has annotations, regardless of its name; so
+//! does [`find`]. The module `dockerfile` compares them with the labels of `bundle.Dockerfile`.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const NOT_FOUND: &str = "Could not find annotations file";
 /// The annotations of a bundle.
 pub(crate) struct Annotations<'f> {
     file: &'f File,
-    /// By key, as upstream's decoder reads them, see [`text`].
+    /// The values by key, as upstream's decoder reads them; see [`text`].
     values: BTreeMap<String, String>,
 }
 
@@ -49,27 +49,27 @@ impl Annotations<'_> {
 }
 
 rule! {
-    /// metadata/ holds a file with annotations
+    /// metadata/ contains a file with annotations
     ///
     /// A file directly in `metadata/` has the mapping `annotations` at the top level of its first
-    /// document. Its usual name is `annotations.yaml`, but any name will do: the first such file in
-    /// the order of paths counts. Every value in the mapping is a string. A number or a boolean
-    /// counts as its text (`4.10` is `4.1`), and null as an empty string. A key that is in a mapping twice
-    /// is a warning, because the registry reads the last one. Nothing but the mapping stands above a line
-    /// `---` in the file, not even a comment (RBF-12). A bundle without `metadata/` breaks
-    /// RBF-01 only.
+    /// document. Its usual name is `annotations.yaml`, but any name is allowed: the first such file
+    /// in the order of paths counts. Every value in the mapping is a string. A number or a boolean
+    /// counts as its text (`4.10` is `4.1`), and null as an empty string. A duplicate key in a
+    /// mapping is a warning, because the registry reads the last one. No other content precedes the
+    /// mapping, not even a comment above a line `---` (RBF-12). A bundle without `metadata/`
+    /// violates only RBF-01.
     ///
     /// # Why
     ///
-    /// The registry learns the package and the channels of the bundle from this file. With a list or
-    /// a mapping as a value it does not recognize the file at all. See OpenShift 4.12, Operators,
-    /// *Bundle format*, Annotations.
+    /// The registry reads the package and the channels of the bundle from this file. If a value is
+    /// a list or a mapping, the registry does not recognize the file. See OpenShift 4.12,
+    /// Operators, *Bundle format*, Annotations.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add `metadata/annotations.yaml` with the mapping `annotations`, and correct a file that
-    /// cannot be parsed. Write several channels in one string, with commas, and remove all but one of
-    /// the values of a key.
+    /// cannot be parsed. Write several channels in one string, separated by commas, and remove all
+    /// but one of the values of a key.
     ///
     /// # Accepted
     ///
@@ -80,7 +80,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// A directory `metadata/` that contains nothing but `dependencies.yaml`.
+    /// A directory `metadata/` that contains only `dependencies.yaml`.
     ///
     /// `message: Could not find annotations file`
     ///
@@ -92,14 +92,15 @@ rule! {
     /// `message: Could not find annotations file: the value of
     /// "operators.operatorframework.io.bundle.channels.v1" is not a text`
     pub(crate) RBF_02: Deny {
+        name: "bundle-annotations-file",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L415-432; OCP 4.15 L336-366; OKD L60-70; operator-registry pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L415-432", "OCP 4.15 L336-366", "OKD L60-70", "operator-registry pkg/lib/bundle/validate.go"],
     }
 }
 
 /// The annotations, if there is a file that has them.
 pub(crate) fn find<'f>(folder: &'f Folder<'_>, report: &mut Report<'_>) -> Option<Annotations<'f>> {
-    // The registry finds nothing where an empty document comes first.
+    // The registry finds no annotations if the first document is empty.
     let (unread, files): (Vec<_>, Vec<_>) =
         folder.files_in(METADATA).partition(|file| file.starts_empty);
     for file in files.into_iter().chain(unread) {
@@ -119,14 +120,14 @@ pub(crate) fn find<'f>(folder: &'f Folder<'_>, report: &mut Report<'_>) -> Optio
             let why = if let Content::Failed(why) = &file.content { why } else { "" };
             report.add(&RBF_02, file.error_field(), format!("{NOT_FOUND}: {why}"));
         }
-        // Without metadata/ there is nothing to find it in, RBF-01.
+        // Without metadata/ there is no file to search (RBF-01).
         None if folder.has_directory(METADATA) => report.add(&RBF_02, "spec.files", NOT_FOUND),
         None => {}
     }
     None
 }
 
-/// The registry sees no file at all where a value is a list or an object.
+/// The registry does not recognize the file if a value is a list or an object.
 fn read<'f>(file: &'f File, map: &Document, report: &mut Report<'_>) -> Annotations<'f> {
     let mut annotations = Annotations { file, values: BTreeMap::new() };
     for key in map.keys("") {
@@ -141,7 +142,7 @@ fn read<'f>(file: &'f File, map: &Document, report: &mut Report<'_>) -> Annotati
 }
 
 /// A value as `sigs.k8s.io/yaml` decodes it into a string: numbers and booleans become their texts,
-/// null an empty one.
+/// and null becomes an empty text.
 fn text(map: &Document, value: &str) -> Option<String> {
     match map.kind(value) {
         Kind::Text => map.text(value),
@@ -160,16 +161,16 @@ rule! {
     ///
     /// The annotations of the bundle (RBF-02) have five keys with the prefix
     /// `operators.operatorframework.io.bundle.`: `mediatype.v1`, `manifests.v1`, `metadata.v1`,
-    /// `package.v1` and `channels.v1`. The key `channel.default.v1` and keys of others, such as
-    /// `com.redhat.openshift.versions`, are optional. The values of `manifests.v1` and
-    /// `metadata.v1` are not compared with the directories.
+    /// `package.v1` and `channels.v1`. The key `channel.default.v1` and keys of other
+    /// organizations, such as `com.redhat.openshift.versions`, are optional. The values of
+    /// `manifests.v1` and `metadata.v1` are not compared with the directories.
     ///
     /// # Why
     ///
     /// operator-registry rejects a bundle that lacks one of the five. The keys are explained in
     /// OpenShift 4.12, Operators, *Bundle format*, Annotations.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the key that the message names to `metadata/annotations.yaml`.
     ///
@@ -194,25 +195,26 @@ rule! {
     /// Among others: `message: Missing annotation
     /// "operators.operatorframework.io.bundle.package.v1"`
     RBF_03: Deny {
+        name: "bundle-required-annotations",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L420-463; OCP 4.15 L336-366; OCP 4.5 L252-264; OKD L60-76; operator-registry pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L420-463", "OCP 4.15 L336-366", "OCP 4.5 L252-264", "OKD L60-76", "operator-registry pkg/lib/bundle/validate.go"],
     }
 }
 
 rule! {
     /// the media type of a bundle with a ClusterServiceVersion is registry+v1
     ///
-    /// Where `manifests/` contains a ClusterServiceVersion, the annotation
+    /// If `manifests/` contains a ClusterServiceVersion, the annotation
     /// `operators.operatorframework.io.bundle.mediatype.v1` is `registry+v1`. A bundle without a
-    /// ClusterServiceVersion breaks RBF-06, a missing annotation RBF-03.
+    /// ClusterServiceVersion violates RBF-06, and a missing annotation violates RBF-03.
     ///
     /// # Why
     ///
-    /// The media type says how to read the bundle: `registry+v1` means a ClusterServiceVersion with
-    /// its objects. operator-registry rejects any other value here. See OpenShift 4.12, Operators,
-    /// *Bundle format*, Annotations.
+    /// The media type defines how to read the bundle: `registry+v1` means a ClusterServiceVersion
+    /// with its objects. operator-registry rejects any other value here. See OpenShift 4.12,
+    /// Operators, *Bundle format*, Annotations.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the annotation to `registry+v1`.
     ///
@@ -233,8 +235,9 @@ rule! {
     /// `message: Expecting annotation "operators.operatorframework.io.bundle.mediatype.v1" to have
     /// value "registry+v1" instead of "plain"`
     RBF_04: Deny {
+        name: "bundle-media-type",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L427, L437-438; OCP 4.15 L336-366; OKD L65, L71; operator-registry pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L427, L437-438", "OCP 4.15 L336-366", "OKD L65, L71", "operator-registry pkg/lib/bundle/validate.go"],
     }
 }
 
@@ -243,19 +246,19 @@ rule! {
     ///
     /// The annotation `operators.operatorframework.io.bundle.channels.v1` is a comma-separated list
     /// of at least one channel, and no element of it is empty or blank. The annotation
-    /// `operators.operatorframework.io.bundle.channel.default.v1` is optional, but not empty where
-    /// it is there. Whether the default channel is in the list is not checked. A missing list
-    /// breaks RBF-03.
+    /// `operators.operatorframework.io.bundle.channel.default.v1` is optional, but not empty if it
+    /// is set. The rule does not check whether the default channel is in the list. A missing list
+    /// violates RBF-03.
     ///
     /// # Why
     ///
     /// Users subscribe to a channel: a bundle in no channel cannot be installed from the catalog.
     /// The registry requires at least one channel, see OpenShift 4.12, Operators, *Bundle format*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Name the channels without empty elements. Remove `channel.default.v1` where there is no
-    /// default channel.
+    /// Name the channels without empty elements. Remove `channel.default.v1` if there is no default
+    /// channel.
     ///
     /// # Accepted
     ///
@@ -275,8 +278,9 @@ rule! {
     /// `message: Expecting annotation "operators.operatorframework.io.bundle.channels.v1" to have
     /// non-empty value`
     RBF_05: Deny {
+        name: "bundle-channels-annotation-not-empty",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L296-299, L431-463; OCP 4.15 L274-278; OCP 4.5 L218; OKD L21, L69-70, L75-76; operator-registry pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L296-299, L431-463", "OCP 4.15 L274-278", "OCP 4.5 L218", "OKD L21, L69-70, L75-76", "operator-registry pkg/lib/bundle/validate.go"],
     }
 }
 
@@ -314,22 +318,22 @@ pub(crate) fn judge(annotations: &Annotations<'_>, has_csv: bool, report: &mut R
 rule! {
     /// com.redhat.openshift.versions is a version or an ordered range
     ///
-    /// Where the setting `bundle.redHatCatalog` is `true`, the annotation
+    /// If the setting `bundle.redHatCatalog` is `true`, the annotation
     /// `com.redhat.openshift.versions` of the bundle is a version (`v4.7` or `=v4.7`), a range in
-    /// ascending order (`v4.7-v4.9`), or a list of versions with commas (`v4.5,v4.6`). Versions
-    /// have a `v` and two numbers. A bundle without the annotation passes. Without the setting, the
-    /// rule finds nothing.
+    /// ascending order (`v4.7-v4.9`), or a comma-separated list of versions (`v4.5,v4.6`). Versions
+    /// have a `v` and two numbers. A bundle without the annotation is accepted. Without the
+    /// setting, the rule reports nothing.
     ///
     /// # Why
     ///
-    /// The catalogs of Red Hat carry the bundle for the versions of OpenShift that the annotation
-    /// names. One that cannot be read may bring the Operator to clusters where it does not work.
-    /// See OpenShift 4.12, Operators, *Controlling Operator compatibility with OpenShift Container
-    /// Platform versions*.
+    /// The catalogs of Red Hat offer the bundle for the versions of OpenShift that the annotation
+    /// names. An unreadable annotation can offer the Operator to clusters on which it does not
+    /// work. See OpenShift 4.12, Operators, *Controlling Operator compatibility with OpenShift
+    /// Container Platform versions*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Set the annotation to a version or a range, the lower version first.
+    /// Set the annotation to a version or to a range with the lower version first.
     ///
     /// # Accepted
     ///
@@ -347,8 +351,9 @@ rule! {
     ///
     /// `message: com.redhat.openshift.versions "v4.9-v4.7" is not a version or a range of versions`
     RBF_21: Warn {
+        name: "openshift-versions-range",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L21728-21767; OCP 4.15 L15828-15874",
+        source: ["OCP 4.12 L21728-21767", "OCP 4.15 L15828-15874"],
     }
 }
 
@@ -375,17 +380,18 @@ rule! {
     ///
     /// The name of each channel in `operators.operatorframework.io.bundle.channels.v1` and
     /// `operators.operatorframework.io.bundle.channel.default.v1` starts with `candidate`, `fast`
-    /// or `stable`. The rule is off by default. It runs where the setting `bundle.optional`
-    /// contains `good-practices`, `name=good-practices` or `suite=operatorframework`, or where
-    /// `rules` gives it a level; `operatorhub` and `name=operatorhub` do not turn it on.
+    /// or `stable`. The rule is off by default. It is on if the setting `bundle.optional` contains
+    /// `good-practices`, `name=good-practices` or `suite=operatorframework`, or if `rules` sets a
+    /// level for it; `operatorhub` and `name=operatorhub` do not turn it on.
     ///
     /// # Why
     ///
-    /// Users choose a channel by its name, and a common convention tells them what to expect.
-    /// OpenShift 4.12, Operators, recommends a convention within an Operator but prescribes no
-    /// names; these three are those of the good-practices validator of operator-framework/api.
+    /// Users choose a channel by its name, and a common convention makes the meaning of names
+    /// predictable. OpenShift 4.12, Operators, recommends a convention within an Operator but
+    /// prescribes no names; these three are those of the good-practices validator of
+    /// operator-framework/api.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Rename the channels, for example to `stable-v1`. Keep the old channels that users are
     /// subscribed to.
@@ -407,9 +413,10 @@ rule! {
     /// `message: channel(s) ["beta"] are not following the recommended naming convention:
     /// https://olm.operatorframework.io/docs/best-practices/channel-naming`
     RBF_27: Warn {
+        name: "recommended-channel-names",
         on: [BUNDLE: Create | Update],
-        off_until: ["/bundle/optional"],
-        source: "OCP 4.12 L1911, L6881, L22740; api pkg/validation/internal/good_practices.go",
+        enabled_by: ["/bundle/optional"],
+        source: ["OCP 4.12 L1911, L6881, L22740", "api pkg/validation/internal/good_practices.go"],
     }
 }
 

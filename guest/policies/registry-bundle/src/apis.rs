@@ -1,5 +1,5 @@
-//! CRDs of a bundle, and what its `ClusterServiceVersion` owns.
-//! After api `pkg/validation/internal/bundle.go`.
+//! CRDs of a bundle, and the APIs that its `ClusterServiceVersion` owns. After api
+//! `pkg/validation/internal/bundle.go`.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ impl Key {
     }
 }
 
-/// A key and where it stands.
+/// A key and its field.
 struct Found {
     key: Key,
     field: String,
@@ -39,11 +39,11 @@ rule! {
     /// every CRD that the ClusterServiceVersion owns is in manifests/
     ///
     /// For each entry of `spec.customresourcedefinitions.owned` in the ClusterServiceVersion, a CRD
-    /// in `manifests/` defines the same group, version and kind. The group of the entry is what
-    /// follows the first dot of its `name`. Versions of the CRD are those in `spec.versions`, or
+    /// in `manifests/` defines the same group, version and kind. The group of the entry is the part
+    /// of its `name` after the first dot. Versions of the CRD are those in `spec.versions`, or
     /// `spec.version` of a `v1beta1` CRD without that list. Only the first document of a file
-    /// counts (RBF-32). Where a CRD is missing and a file that cannot be parsed has the kind in its name,
-    /// the rule is reported as not evaluated: that file may hold the CRD. In the legacy format (RBF-28) the rule
+    /// counts (RBF-32). If a CRD is missing and an unreadable file has the kind in its name, the
+    /// rule is skipped: that file can contain the CRD. In the legacy format (RBF-28) the rule
     /// applies to each version directory.
     ///
     /// # Why
@@ -52,11 +52,11 @@ rule! {
     /// it claims to own. The registry rejects such a bundle, see OpenShift 4.12, Operators, *Bundle
     /// format*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the CRD, correct `name`, `version` and `kind` of the entry, or remove the entry if the
-    /// Operator does not own the API. Put a CRD that is a later document of a file into a file of its
-    /// own.
+    /// Operator does not own the API. Move a CRD that is a later document of a file to a separate
+    /// file.
     ///
     /// # Accepted
     ///
@@ -79,14 +79,15 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same ClusterServiceVersion without that CRD, or with one that has only the version `v1`.
+    /// This ClusterServiceVersion without that CRD, or with a CRD that has only the version `v1`.
     ///
     /// `message: owned CRD "etcd.database.coreos.com/v1beta2, Kind=EtcdCluster" not found in bundle
     /// "etcdoperator.v0.9.4"`
     RBF_07: Deny {
+        name: "owned-crds-in-bundle",
         on: [BUNDLE: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L305; OCP 4.15 L274-278; OCP 4.5 L201, L220; OKD L23; api pkg/validation/internal/bundle.go; operator-registry pkg/lib/validation/bundle.go",
+        source: ["OCP 4.12 L305", "OCP 4.15 L274-278", "OCP 4.5 L201, L220", "OKD L23", "api pkg/validation/internal/bundle.go", "operator-registry pkg/lib/validation/bundle.go"],
     }
 }
 
@@ -95,16 +96,16 @@ rule! {
     ///
     /// For every CRD in `manifests/`, `spec.customresourcedefinitions.owned` of the
     /// ClusterServiceVersion has an entry with its group and kind. Further versions of a CRD need
-    /// no entry, as long as the entry for one version finds that version in `manifests/` (RBF-07).
-    /// A bundle without a ClusterServiceVersion breaks RBF-06 only.
+    /// no entry if the version of one entry exists in `manifests/` (RBF-07). A bundle without a
+    /// ClusterServiceVersion violates only RBF-06.
     ///
     /// # Why
     ///
-    /// What an Operator provides is in its ClusterServiceVersion: an API that it brings and does
-    /// not name has no owner. `operator-sdk bundle validate` reports an error, see OpenShift 4.12,
-    /// Operators, *Validating Operator bundles*.
+    /// The ClusterServiceVersion lists the APIs that an Operator provides. An API in the bundle
+    /// that it does not list has no owner. `operator-sdk bundle validate` reports an error, see
+    /// OpenShift 4.12, Operators, *Validating Operator bundles*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add an entry to `spec.customresourcedefinitions.owned`, or remove the CRD from the bundle.
     ///
@@ -119,7 +120,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// Where the ClusterServiceVersion `etcdoperator.v0.9.4` has no such entry:
+    /// If the ClusterServiceVersion `etcdoperator.v0.9.4` has no such entry:
     ///
     /// ```yaml
     /// kind: CustomResourceDefinition
@@ -132,23 +133,24 @@ rule! {
     /// `message: CRD "cache.example.com/v1alpha1, Kind=Memcached" is present in bundle
     /// "etcdoperator.v0.9.4" but not defined in CSV`
     RBF_08: Deny {
+        name: "bundle-crds-owned-by-csv",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L22661-22667; OCP 4.15 L17241-17400; api pkg/validation/internal/bundle.go",
+        source: ["OCP 4.12 L22661-22667", "OCP 4.15 L17241-17400", "api pkg/validation/internal/bundle.go"],
     }
 }
 
 rule! {
-    /// no version of a CRD is in manifests/ twice
+    /// manifests/ contains each version of a CRD only once
     ///
     /// The CRDs in `manifests/` define each group, version and kind once: neither two files nor two
     /// entries of `spec.versions` define the same one.
     ///
     /// # Why
     ///
-    /// The cluster can have only one definition of an API version, and nothing says which of two is
-    /// meant. The validators of operator-framework/api reject such a bundle.
+    /// The cluster can have only one definition of an API version, and two definitions are
+    /// ambiguous. The validators of operator-framework/api reject such a bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the duplicate. Define several versions of a kind in `spec.versions` of one CRD.
     ///
@@ -175,23 +177,27 @@ rule! {
     /// `message: duplicate CRD "etcd.database.coreos.com/v1beta2, Kind=EtcdCluster" in bundle
     /// "etcdoperator.v0.9.4"`
     RBF_09: Deny {
+        name: "unique-crd-versions-in-bundle",
         on: [BUNDLE: Create | Update],
-        source: "api pkg/validation/internal/bundle.go",
+        source: ["api pkg/validation/internal/bundle.go"],
     }
 }
 
-/// Files that cannot be read and are compared with each missing CRD. A bundle has a few at most.
+/// The maximum number of unreadable files that are compared with each missing CRD. A bundle has at
+/// most a few.
 const MAX_FAILED: usize = 16;
 
-/// Whether the name of a file contains a kind, as that of a CRD does: `etcdclusters.crd.yaml`.
+/// Whether the name of a file contains a kind, like the usual name of the file of a CRD:
+/// `etcdclusters.crd.yaml`.
 fn is_named_in(files: &[&File], kind: &str) -> bool {
     let kind = kind.to_lowercase();
     !kind.is_empty()
         && files.iter().take(MAX_FAILED).any(|file| file.name().to_lowercase().contains(&kind))
 }
 
-/// Judges one directory. That of a package's version (`is_bundle` is false) may hold other CRDs. `failed` are
-/// its files that cannot be read: RBF-12 reports these, and the CRD may be in one.
+/// Evaluates one directory. The directory of a version of a package (`is_bundle` is false) can
+/// contain other CRDs. `failed` are its unreadable files: RBF-12 reports these, and one of them can
+/// contain the CRD.
 pub(crate) fn judge(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
@@ -236,7 +242,7 @@ pub(crate) fn judge(
         if !seen.insert(key) {
             let message = format!("duplicate CRD {} in bundle {name}", key.quoted());
             report.add(&RBF_09, field.as_str(), message);
-        // Without a ClusterServiceVersion (RBF-06) nothing is owned, and nothing is superfluous.
+        // Without a ClusterServiceVersion (RBF-06) no CRD is owned, and no CRD is superfluous.
         } else if bundle.is_some() && !owned_kinds.contains(&key.group_kind()) {
             let message =
                 format!("CRD {} is present in bundle {name} but not defined in CSV", key.quoted());
@@ -245,7 +251,7 @@ pub(crate) fn judge(
     }
 }
 
-/// The versions that a CRD defines. `v1beta1` may have one version and no list.
+/// The versions that a CRD defines. A `v1beta1` CRD can have one version and no list.
 fn versions(crd: &Document, manifest: &Manifest<'_>, found: &mut Vec<Found>) {
     let group = crd.text_or_empty("/spec/group");
     let kind = crd.text_or_empty("/spec/names/kind");
@@ -264,7 +270,7 @@ fn versions(crd: &Document, manifest: &Manifest<'_>, found: &mut Vec<Found>) {
     }
 }
 
-/// What a `ClusterServiceVersion` owns. The name is `<plural>.<group>`.
+/// The APIs that a `ClusterServiceVersion` owns. The name is `<plural>.<group>`.
 fn owned(csv: &Document, manifest: &Manifest<'_>) -> Vec<Found> {
     let list = "spec.customresourcedefinitions.owned";
     let entries = csv.items("/spec/customresourcedefinitions/owned").enumerate();

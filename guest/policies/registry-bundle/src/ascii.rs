@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use opgate_sdk::go::quote;
 
-/// One text. What `%q` leaves as it is beyond ASCII becomes an escape.
+/// One text. Characters outside ASCII that `%q` does not escape are escaped.
 fn quoted(text: &str) -> String {
     let mut ascii = String::with_capacity(text.len() + 2);
     for c in quote(text).chars() {

@@ -1,4 +1,4 @@
-//! The one `ClusterServiceVersion` of a bundle, and what belongs to it: its accounts and its release.
+//! The `ClusterServiceVersion` of a bundle, its service accounts and its release.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,13 @@ use crate::manifests::{self, CSV, Manifest};
 rules![RBF_06, RBF_13, RBF_16];
 
 rule! {
-    /// manifests/ holds exactly one ClusterServiceVersion
+    /// manifests/ contains exactly one ClusterServiceVersion
     ///
     /// Exactly one file in `manifests/` is of kind ClusterServiceVersion. Only the first document
-    /// of a file counts (RBF-32). Where no ClusterServiceVersion is found, and a file in `manifests/`
-    /// cannot be read or has a ClusterServiceVersion without `kind` (CSV-27), the rule is reported as
-    /// not evaluated: that file may be the one. A bundle without `manifests/` breaks RBF-01 only.
+    /// of a file counts (RBF-32). If there is no ClusterServiceVersion, and a file in `manifests/`
+    /// is unreadable or has a ClusterServiceVersion without `kind` (CSV-27), the rule is skipped:
+    /// that file can contain the ClusterServiceVersion. A bundle without `manifests/` violates only
+    /// RBF-01.
     ///
     /// # Why
     ///
@@ -24,7 +25,7 @@ rule! {
     /// version. The registry rejects a bundle with none or several, see OpenShift 4.12, Operators,
     /// *Bundle format*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the ClusterServiceVersion, or make a separate bundle for each version of the Operator.
     ///
@@ -43,16 +44,18 @@ rule! {
     ///
     /// `message: no ClusterServiceVersion object found in manifests`
     ///
-    /// For each one after the first: `message: more than one ClusterServiceVersion is found in
-    /// bundle`
+    /// For each ClusterServiceVersion after the first: `message: more than one
+    /// ClusterServiceVersion is found in bundle`
     RBF_06: Deny {
+        name: "one-csv-per-bundle",
         on: [BUNDLE: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L302, L317; OCP 4.15 L274-278; OCP 4.5 L219, L225; OKD L22, L25; operator-registry pkg/registry/csv.go",
+        source: ["OCP 4.12 L302, L317", "OCP 4.15 L274-278", "OCP 4.5 L219, L225", "OKD L22, L25", "operator-registry pkg/registry/csv.go"],
     }
 }
 
-/// A file that cannot be read may hold the ClusterServiceVersion, and one without a kind is CSV-27's.
+/// An unreadable file can contain the ClusterServiceVersion, and CSV-27 reports a
+/// ClusterServiceVersion without a kind.
 pub(crate) fn exactly_one(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
@@ -76,7 +79,7 @@ pub(crate) fn exactly_one(
 }
 
 rule! {
-    /// no ServiceAccount has the name of one that the deployments use
+    /// no ServiceAccount has the name of a service account of the deployments
     ///
     /// No ServiceAccount of `apiVersion: v1` in `manifests/` has the name of a `serviceAccountName`
     /// in the pod templates of `spec.install.spec.deployments` of the ClusterServiceVersion. Other
@@ -87,7 +90,7 @@ rule! {
     /// OLM creates the ServiceAccounts that the deployments use. A second definition in the bundle
     /// conflicts with it. The validators of operator-framework/api reject such a bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the ServiceAccount from `manifests/`. To keep a separate one, rename it there or in
     /// the ClusterServiceVersion.
@@ -102,7 +105,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// Where a deployment of the ClusterServiceVersion has `serviceAccountName: etcd-operator`:
+    /// If a deployment of the ClusterServiceVersion has `serviceAccountName: etcd-operator`:
     ///
     /// ```yaml
     /// apiVersion: v1
@@ -116,8 +119,9 @@ rule! {
     /// bundle. If it was intentional to specify a separate service account, please rename the SA in
     /// either the bundle manifest or the CSV.`
     RBF_13: Deny {
+        name: "no-service-account-of-deployments",
         on: [BUNDLE: Create | Update],
-        source: "api pkg/validation/internal/bundle.go",
+        source: ["api pkg/validation/internal/bundle.go"],
     }
 }
 
@@ -142,21 +146,21 @@ pub(crate) fn accounts(folder: &Folder<'_>, manifests: &[Manifest<'_>], report: 
 }
 
 rule! {
-    /// a bundle with a release is named after package, version and release, and substitutes for none
+    /// a bundle with a release is named after package, version and release, and has no olm.substitutesFor
     ///
-    /// Where `spec.release` of the ClusterServiceVersion is set, its name is
+    /// If `spec.release` of the ClusterServiceVersion is set, its name is
     /// `<package>-v<version>-<release>`, and it has no annotation `olm.substitutesFor`. The package
     /// is the annotation `operators.operatorframework.io.bundle.package.v1` of the bundle; without
-    /// it (RBF-03) the name is not checked. The version is `spec.version`. A ClusterServiceVersion
-    /// without `spec.release` is not looked at.
+    /// it (RBF-03) the name is not checked. The version is `spec.version`. The rule does not apply
+    /// to a ClusterServiceVersion without `spec.release`.
     ///
     /// # Why
     ///
-    /// The catalog expects this name of a bundle with a release, and rejects another. A release
-    /// cannot be combined with `olm.substitutesFor`, which replaces a bundle in another way. The
-    /// validators of operator-framework/api and operator-registry reject such a bundle.
+    /// The catalog requires this name for a bundle with a release, and rejects any other name. A
+    /// release cannot be combined with `olm.substitutesFor`, which replaces a bundle in another
+    /// way. The validators of operator-framework/api and operator-registry reject such a bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Rename the ClusterServiceVersion to the name that the message expects, and remove
     /// `olm.substitutesFor`. Otherwise remove `spec.release`.
@@ -183,8 +187,9 @@ rule! {
     /// For the annotation: `message: bundle "test-operator-v0.9.4-1" cannot have both a release
     /// version ("1") and olm.substitutesFor annotation ("etcdoperator.v0.9.2")`
     RBF_16: Deny {
+        name: "bundle-release-name",
         on: [BUNDLE: Create | Update],
-        source: "api pkg/validation/internal/bundle.go; operator-registry pkg/lib/validation/bundle.go",
+        source: ["api pkg/validation/internal/bundle.go", "operator-registry pkg/lib/validation/bundle.go"],
     }
 }
 

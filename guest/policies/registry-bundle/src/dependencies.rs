@@ -1,8 +1,8 @@
 //! `metadata/dependencies.yaml`.
 //!
-//! Whether an item can be read at all is asked here; what a readable constraint may say is the matter
-//! of other rules. The registry looks for `dependencies` in every file of `metadata/`; a file of that
-//! name is also looked at where it has none.
+//! These rules check whether an item is readable; other rules evaluate the content of a readable
+//! constraint. The registry searches every file of `metadata/` for `dependencies`; a file of that
+//! name is also evaluated if it has none.
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
@@ -11,25 +11,27 @@ use crate::folder::{BUNDLE, Content, Folder, METADATA};
 rules![RBF_17, RBF_18];
 
 rule! {
-    /// metadata/dependencies.yaml lists dependencies that can be read
+    /// metadata/dependencies.yaml lists readable dependencies
     ///
     /// `dependencies`, in any file directly in `metadata/`, is a list of items with a non-empty
-    /// string `type` and an object `value`. These fields of `value` are strings where they are set:
+    /// string `type` and an object `value`. These fields of `value` are strings if they are set:
     /// `group`, `version` and `kind` of `olm.gvk`, `packageName` and `version` of `olm.package`,
     /// `failureMessage` of `olm.constraint`, `label` of `olm.label`. A file `dependencies.*` can be
-    /// parsed and has the key `dependencies`, or lists `properties`; null, an empty file and no file
-    /// at all are allowed. A key that is in a mapping twice is a warning, because the registry reads the
-    /// last one. Unknown types break RBF-18, and the rules CON judge what a constraint says.
+    /// parsed and has the key `dependencies`, or lists `properties`; null, an empty file and no
+    /// file at all are allowed. A duplicate key in a mapping is a warning, because the registry
+    /// reads the last one. Unknown types violate RBF-18, and the rules CON evaluate the content of
+    /// a constraint.
     ///
     /// # Why
     ///
-    /// OLM installs what the bundle depends on, and can do so only where the registry can read it. The
-    /// registry passes over a file that it cannot read, and the bundle loses its dependencies. See OpenShift 4.12, Operators, *Bundle format*, Dependencies.
+    /// OLM installs the dependencies of the bundle only if the registry can read them. The registry
+    /// skips an unreadable file, and the bundle loses its dependencies. See OpenShift 4.12,
+    /// Operators, *Bundle format*, Dependencies.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write each dependency as an item with `type` and `value`, and put versions in quotes. Write each
-    /// key of a mapping once. Remove the file where the bundle depends on nothing.
+    /// Write each dependency as an item with `type` and `value`, and put versions in quotes. Write
+    /// each key of a mapping once. Remove the file if the bundle has no dependencies.
     ///
     /// # Accepted
     ///
@@ -49,11 +51,12 @@ rule! {
     ///
     /// `message: couldn't parse dependency of type olm.package`
     ///
-    /// Where the type is not known, the reason follows: `message: couldn't parse dependency of type
+    /// If the type is not known, the reason follows: `message: couldn't parse dependency of type
     /// unknown: type is missing`
     pub(crate) RBF_17: Deny {
+        name: "readable-bundle-dependencies",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L474-514, L2685-2720; OCP 4.15 L368-401, L1927-1960; OCP 4.5 L297-320; OKD L78-102; operator-registry pkg/registry/types.go, pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L474-514, L2685-2720", "OCP 4.15 L368-401, L1927-1960", "OCP 4.5 L297-320", "OKD L78-102", "operator-registry pkg/registry/types.go, pkg/lib/bundle/validate.go"],
     }
 }
 
@@ -72,7 +75,7 @@ pub(crate) fn judge(folder: &Folder<'_>, settings: &Document, report: &mut Repor
                     dependency(&item, field, allows_labels, report);
                 }
             }
-            // What stands there may be an item without the list.
+            // The value can be an item without the list.
             Kind::Object if object.kind("/dependencies/type") == Kind::Text => {
                 let message = unreadable(&object.text_or_empty("/dependencies/type"));
                 report.add(&RBF_17, file.within("dependencies"), message);
@@ -94,12 +97,12 @@ fn unreadable(kind: &str) -> String {
     format!("couldn't parse dependency of type {kind}")
 }
 
-/// Where nothing says what type it is, upstream's text would end there.
+/// If no field has the type, upstream's message would end there.
 fn untyped(why: &str) -> String {
     unreadable(&format!("unknown: {why}"))
 }
 
-/// Why an item has no type, and where that shows.
+/// The reason why an item has no type, and the field of that error.
 fn without_type(item: &Document) -> (&'static str, &'static str) {
     match (item.kind(""), item.kind("/type")) {
         (Kind::Object, Kind::Missing) => ("", "type is missing"),
@@ -114,15 +117,15 @@ rule! {
     ///
     /// The `type` of each dependency in `metadata/` is `olm.package`, `olm.gvk` or
     /// `olm.constraint`, in every profile. The setting `bundle.allowLabelDependency` also allows
-    /// `olm.label`, whose `value.label` must not be empty. A missing or empty type breaks RBF-17.
+    /// `olm.label`, whose `value.label` must not be empty. A missing or empty type violates RBF-17.
     ///
     /// # Why
     ///
-    /// OLM resolves dependencies of known types only. OpenShift 4.12, Operators, *Bundle format*,
+    /// OLM resolves only dependencies of known types. OpenShift 4.12, Operators, *Bundle format*,
     /// Dependencies, lists the three; operator-registry also reads `olm.label`, which the documents
     /// do not mention.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use one of the three types: `olm.gvk` for an API, `olm.package` for an Operator, and
     /// `olm.constraint` for anything else.
@@ -145,8 +148,9 @@ rule! {
     ///
     /// `message: couldn't parse dependency of type olm.crd`
     RBF_18: Deny {
+        name: "known-bundle-dependency-types",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L482-494, L2688-2700; OCP 4.15 L368-401; OCP 4.5 L300-308; OKD L81-90; operator-registry pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L482-494, L2688-2700", "OCP 4.15 L368-401", "OCP 4.5 L300-308", "OKD L81-90", "operator-registry pkg/lib/bundle/validate.go"],
     }
 }
 

@@ -15,24 +15,25 @@ use crate::folder::{BUNDLE, Folder};
 rules![RBF_22];
 
 const DOCKERFILE: &str = "bundle.Dockerfile";
-/// The labels about the tool that made the bundle.
+/// The labels that describe the tool that generated the bundle.
 const METRICS: &str = "operators.operatorframework.io.metrics.";
 
 rule! {
     /// labels of bundle.Dockerfile agree with annotations.yaml
     ///
-    /// A `LABEL` in `bundle.Dockerfile` at the top of the bundle has the value of the annotation
-    /// with the same key. Labels without such an annotation, values with a variable (`$`), and the
-    /// labels `operators.operatorframework.io.metrics.*` are not compared. Of several labels with the same key the last one counts. A file of more than
-    /// 64 KiB is not looked at.
+    /// A `LABEL` in `bundle.Dockerfile` at the top level of the bundle has the value of the
+    /// annotation with the same key. Labels without such an annotation, values with a variable
+    /// (`$`), and the labels `operators.operatorframework.io.metrics.*` are not compared. If
+    /// several labels have the same key, the last one counts. A file of more than 64 KiB is not
+    /// evaluated.
     ///
     /// # Why
     ///
     /// The registry on the cluster reads the annotations and not the labels of the image, so a
-    /// label that differs misleads whoever looks at it. The annotations are authoritative, see
+    /// different label misleads users who inspect the image. The annotations are authoritative, see
     /// OpenShift 4.12, Operators, *Bundle format*, Annotations.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the label to the value of the annotation, or generate both again with `make bundle`.
     ///
@@ -53,8 +54,9 @@ rule! {
     /// `message: label operators.operatorframework.io.bundle.channels.v1 is "alpha" in
     /// bundle.Dockerfile but "beta,stable" in annotations.yaml, which is authoritative`
     RBF_22: Warn {
+        name: "dockerfile-labels-match-annotations",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L470, L21755-21767; OCP 4.15 L336-366; OCP 4.5 L295-296; OKD L77",
+        source: ["OCP 4.12 L470, L21755-21767", "OCP 4.15 L336-366", "OCP 4.5 L295-296", "OKD L77"],
     }
 }
 
@@ -79,7 +81,7 @@ pub(crate) fn judge(folder: &Folder<'_>, annotations: &Annotations<'_>, report: 
     }
 }
 
-/// What a label says, and in which line its key stands, from 0.
+/// The value of a label, and the line of its key, counted from 0.
 #[derive(Debug, PartialEq)]
 struct Label {
     value: String,
@@ -99,7 +101,7 @@ fn labels(text: &str) -> BTreeMap<String, Label> {
         let line = |word: &Word| instruction.line(before + word.start);
         let words = words(rest);
         match words.as_slice() {
-            // The old form, `LABEL key the rest of the line`.
+            // The old syntax, `LABEL key the rest of the line`.
             [first, others @ ..] if !others.is_empty() && !first.text.contains('=') => {
                 let value = rest.trim_start().split_once(char::is_whitespace);
                 let value = value.map_or("", |(_, value)| value).trim();
@@ -121,7 +123,8 @@ fn labels(text: &str) -> BTreeMap<String, Label> {
 #[derive(Default)]
 struct Instruction {
     text: String,
-    /// Where in the text a line of the file starts, and which, from 0; in order.
+    /// The offsets in the text at which lines of the file start, and the numbers of the lines from
+    /// 0, in order.
     starts: Vec<(usize, usize)>,
 }
 
@@ -131,15 +134,15 @@ impl Instruction {
         self.text.push_str(text);
     }
 
-    /// The line of the file that an offset is in.
+    /// The line of the file that contains an offset.
     fn line(&self, offset: usize) -> usize {
         let after = self.starts.partition_point(|(start, _)| *start <= offset);
         self.starts.get(after.saturating_sub(1)).map_or(0, |(_, line)| *line)
     }
 }
 
-/// Instructions: a line that ends in a backslash goes on in the next one, comments between them do not
-/// count.
+/// Instructions: a line that ends in a backslash continues in the next line, and comments between
+/// them do not count.
 fn instructions(text: &str) -> Vec<Instruction> {
     let mut instructions = Vec::new();
     let mut open = Instruction::default();
@@ -160,13 +163,13 @@ fn instructions(text: &str) -> Vec<Instruction> {
     instructions
 }
 
-/// A word, and where in the text it starts.
+/// A word, and its offset in the text.
 struct Word {
     text: String,
     start: usize,
 }
 
-/// Words as a shell cuts them, without quotes.
+/// Words, split like in a shell, without quotes.
 fn words(text: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let mut word: Option<Word> = None;

@@ -1,10 +1,10 @@
-//! Fields that no API has, in every manifest of a kind that the table of types holds.
+//! Unknown fields, in every manifest of a kind in the table of types.
 //!
 //! ```text
 //! manifest in a file or a bundle ─▶ walk along its type ─▶ Unknown: by type and name, with the first place
 //! ```
 //!
-//! Files only: an API server drops what it does not know before it asks anybody.
+//! Files only: an API server drops unknown fields before it calls webhooks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -79,20 +79,21 @@ pub(crate) static MANIFEST: Target = Target {
 };
 
 rule! {
-    /// fields are those that the API of the kind knows
+    /// every field is defined in the API of the kind
     ///
-    /// Each field of a manifest is one that its API has, down to pod templates, probes and the schemas of
-    /// CRDs. Evaluated are ClusterServiceVersion, CustomResourceDefinition and the other kinds of Kubernetes
-    /// that a bundle may hold, Deployment, DaemonSet, StatefulSet, Job, CronJob, Pod, Namespace and
-    /// PersistentVolumeClaim, and OLM's kinds, such as Subscription, CatalogSource, OperatorGroup,
-    /// OperatorCondition and ClusterExtension. The fields are those of Kubernetes 1.33 to 1.37, with those
-    /// that versions from 1.11 on had before. Letters matter: `Replicas` is not `replicas`. What an API
-    /// does not look into is not evaluated: the data of a ConfigMap, defaults in a schema, examples. A field
-    /// that is wrong in several places of one kind, such as in all containers, is reported once, at the
-    /// first one, and so are annotations or labels that stand a level too high.
+    /// The API of a manifest defines each of its fields, down to pod templates, probes and the
+    /// schemas of CRDs. The rule evaluates ClusterServiceVersion, CustomResourceDefinition and the
+    /// other kinds of Kubernetes that a bundle can contain, Deployment, DaemonSet, StatefulSet,
+    /// Job, CronJob, Pod, Namespace and PersistentVolumeClaim, and OLM's kinds, such as
+    /// Subscription, CatalogSource, OperatorGroup, OperatorCondition and ClusterExtension. The
+    /// fields are those of Kubernetes 1.33 to 1.37, and earlier fields of versions since 1.11.
+    /// Names are case-sensitive: `Replicas` is not `replicas`. Data that an API does not interpret
+    /// is not evaluated: the data of a ConfigMap, defaults in a schema, examples. If an unknown
+    /// field occurs several times in one kind, such as in all containers, the rule reports it once,
+    /// at the first location. It also reports annotations or labels at a too high level once.
     ///
-    /// Only manifests in files are evaluated, in bundles and alone: an API server drops unknown fields before
-    /// admission.
+    /// The rule evaluates only manifests in files, in bundles and separate: an API server drops
+    /// unknown fields before admission.
     ///
     /// # Why
     ///
@@ -100,10 +101,10 @@ rule! {
     /// default channel, and a container with `livenesProbe` has no probe. `kubectl
     /// --validate=strict` rejects such an object.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the name as the message suggests. Without a suggestion, look the field up in the reference of
-    /// the API: it may belong to another level. Remove what no API has.
+    /// Write the name as the message suggests. Without a suggestion, look up the field in the
+    /// reference of the API: it can belong to another level. Remove unknown fields.
     ///
     /// # Accepted
     ///
@@ -123,22 +124,23 @@ rule! {
     ///
     /// `message: unknown field "chanel", did you mean "channel"?`
     ///
-    /// Where no name is near: `message: unknown field "replicasCount"`
+    /// If no name is similar: `message: unknown field "replicasCount"`
     RBF_34: Warn {
+        name: "no-unknown-manifest-fields",
         on: [MANIFEST: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L20798; kubernetes OpenAPI",
+        source: ["OCP 4.12 L20798", "kubernetes OpenAPI"],
     }
 }
 
 /// Longest name that a message shows, in bytes.
 const SHOWN: usize = 128;
 
-/// Unknown fields, by the type that does not have them and their name, in the order of their first places.
+/// Unknown fields, by type and name, in the order of their first locations.
 #[derive(Default)]
 struct Unknown {
     known: BTreeMap<(TypeId, String), usize>,
-    /// The first ones: the field, the message, and the number of places.
+    /// The first unknown fields: the field, the message, and the number of locations.
     first: Vec<(String, String, usize)>,
     more: usize,
 }
@@ -153,7 +155,7 @@ impl Findings for Unknown {
             *count = count.saturating_add(1);
             return;
         }
-        if self.first.len() >= Report::ROOM {
+        if self.first.len() >= Report::MAX_VIOLATIONS {
             self.more = self.more.saturating_add(1);
             return;
         }
@@ -184,5 +186,5 @@ pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
         }
         report.add(&RBF_34, field, message);
     }
-    report.add_more(&RBF_34, unknown.more);
+    report.add_count(&RBF_34, unknown.more);
 }

@@ -1,27 +1,28 @@
-//! The folder as the host describes it: files in byte order of their paths, and directories. A link that
-//! leads to no file of the folder is among the files, as one that cannot be read.
+//! The directory as the host describes it: files in byte order of their paths, and directories. A
+//! link that leads to no file of the directory is listed as an unreadable file.
 //!
-//! [`Folder::read`] asks once for everything that the rules ask about a file as a whole. Documents
-//! inside the files stay with the host; [`Folder::first`] gives a handle for one. Handles are kept no
-//! longer than a rule needs them: a call has room for a thousand, and a folder may have more files.
+//! [`Folder::read`] makes one host call for all data that the rules need of a whole file. Documents
+//! inside the files stay in the host; [`Folder::first`] returns a handle for one. Handles are
+//! dropped when a rule no longer needs them: a call can have a thousand, and a directory can have
+//! more files.
 
 use std::collections::BTreeSet;
 
 use opgate_sdk::{Document, Kind, Level, Report, Rule, Target};
 
-/// Folder of the manifests.
+/// The directory of the manifests.
 pub(crate) const MANIFESTS: &str = "manifests";
-/// Folder of the metadata.
+/// The directory of the metadata.
 pub(crate) const METADATA: &str = "metadata";
 
-pub(crate) static BUNDLE: Target = Target::of_files("RegistryBundle", &["registrybundles"]);
+pub(crate) static BUNDLE: Target = Target::for_files("RegistryBundle", &["registrybundles"]);
 
-/// What is known of a file's content.
+/// The type of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// So many YAML or JSON documents.
+    /// The number of YAML or JSON documents.
     Documents(u32),
-    /// YAML or JSON that cannot be parsed, and why.
+    /// YAML or JSON that cannot be parsed, and the reason.
     Failed(String),
     /// Neither YAML nor JSON.
     Other,
@@ -30,41 +31,41 @@ pub(crate) enum Content {
 /// A file.
 #[derive(Debug)]
 pub(crate) struct File {
-    /// Relative to the folder, with `/`.
+    /// Relative to the directory, with `/`.
     pub(crate) path: String,
     /// Bytes.
     pub(crate) size: u64,
     pub(crate) content: Content,
-    /// A name that stands twice in a map, in a file that is read nonetheless.
+    /// A duplicate key of a mapping, in a file that is readable nonetheless.
     pub(crate) twice: Option<String>,
-    /// Whether an empty document stands before the first one.
+    /// Whether an empty document precedes the first one.
     pub(crate) starts_empty: bool,
     index: u32,
 }
 
 impl File {
-    /// The folder that it is in, empty for the root.
+    /// The directory of the file, empty for the root.
     pub(crate) fn directory(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(directory, _)| directory)
     }
 
-    /// The name without the folder.
+    /// The name without the directory.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit_once('/').map_or(&self.path, |(_, name)| name)
     }
 
-    /// Whether it is YAML or JSON by its name.
+    /// Whether the name is that of a YAML or JSON file.
     pub(crate) fn is_named_document(&self) -> bool {
         let ending = self.name().rsplit_once('.').map_or("", |(_, ending)| ending);
         ["json", "yaml", "yml"].iter().any(|known| ending.eq_ignore_ascii_case(known))
     }
 
-    /// Whether the registry passes over it.
+    /// Whether the registry ignores the file.
     pub(crate) fn is_hidden(&self) -> bool {
         self.name().starts_with('.')
     }
 
-    /// Reports a key that is in a mapping twice: upstream reads the last one.
+    /// Reports a duplicate key in a mapping: upstream reads the last one.
     pub(crate) fn report_repeated_key(&self, rule: &'static Rule, report: &mut Report<'_>) {
         if let Some(why) = &self.twice {
             let message = format!("{}: {why}: the last one counts", self.path);
@@ -83,12 +84,12 @@ impl File {
         format!("spec.files[{}].documents[0]{dot}{rest}", self.index)
     }
 
-    /// Where its parser stopped.
+    /// The field of the parser's error.
     pub(crate) fn error_field(&self) -> String {
         format!("spec.files[{}].error", self.index)
     }
 
-    /// Where the name is that stands twice.
+    /// The field of the duplicate key.
     pub(crate) fn twice_field(&self) -> String {
         format!("spec.files[{}].twice", self.index)
     }
@@ -103,7 +104,7 @@ impl File {
         format!("spec.files[{}].text[{line}]", self.index)
     }
 
-    /// Whether it cannot be read.
+    /// Whether the file is unreadable.
     pub(crate) fn is_failed(&self) -> bool {
         matches!(self.content, Content::Failed(_))
     }
@@ -113,7 +114,7 @@ impl File {
     }
 }
 
-/// The folder under review.
+/// The directory under review.
 pub(crate) struct Folder<'d> {
     document: &'d Document,
     pub(crate) files: Vec<File>,
@@ -124,7 +125,7 @@ impl<'d> Folder<'d> {
     pub(crate) fn read(document: &'d Document) -> Self {
         let mut files = Vec::new();
         for (index, file) in (0..).zip(document.items("/spec/files")) {
-            // A file without a path is nothing that a host writes; its index still counts.
+            // No host writes a file without a path; its index still counts.
             let Some(path) = file.text("/path") else { continue };
             let content = if file.kind("/error") == Kind::Object {
                 Content::Failed(file.text_or_empty("/error/message"))
@@ -141,7 +142,7 @@ impl<'d> Folder<'d> {
         }
         let mut directories: BTreeSet<_> =
             document.texts("/spec/directories").into_iter().collect();
-        // A folder that holds a file is there, whether it is listed or not.
+        // A directory that contains a file exists, whether it is listed or not.
         for file in &files {
             if let Some((top, _)) = file.path.split_once('/') {
                 if !directories.contains(top) {
@@ -195,8 +196,8 @@ impl<'d> Folder<'d> {
         files.fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
-    /// Bytes of those files compressed one by one, where the host says so; and whether it says only that
-    /// there are more.
+    /// The size of those files, each compressed separately, if the host provides it; and whether
+    /// that size is only a lower bound.
     pub(crate) fn compressed_size(&self) -> Option<(u64, bool)> {
         let size = self.document.integer("/spec/compressedSize")?;
         let is_more = self.document.boolean("/spec/compressedSizeIsMore") == Some(true);

@@ -1,7 +1,7 @@
-//! The folder as a whole: its directories and its size.
+//! The whole bundle: its directories and its size.
 //!
-//! Only the host can know the compressed size (`spec.compressedSize`): what gzip and base64 make of
-//! every file of `manifests/` and `metadata/`. It is missing where a file cannot be read.
+//! Only the host knows the compressed size (`spec.compressedSize`): the size of every file of
+//! `manifests/` and `metadata/` after gzip and base64. It is missing if a file is unreadable.
 
 use opgate_sdk::{Report, rule, rules};
 
@@ -9,19 +9,19 @@ use crate::folder::{BUNDLE, Content, Folder, MANIFESTS, METADATA};
 
 rules![RBF_01, RBF_14, RBF_15];
 
-/// So much fits into one ConfigMap, into which OLM unpacks a bundle.
+/// The maximum size of a ConfigMap, into which OLM unpacks a bundle.
 const LIMIT: u64 = 1 << 20;
-/// 85 percent of it.
+/// The size of a warning: 85 percent of [`LIMIT`].
 const NEAR: u64 = LIMIT * 85 / 100;
 
 rule! {
     /// a bundle has the directories manifests/ and metadata/
     ///
-    /// The top of the bundle contains the directories `manifests/` and `metadata/`; other entries
-    /// are allowed. A link in the place of a directory does not count, nor does a directory that
-    /// cannot be read. A folder in the legacy format (RBF-28) is not looked at. An UPDATE, which is
-    /// a comparison with a published bundle, is judged like a CREATE by this and every other rule
-    /// RBF: the new folder as a whole.
+    /// The top level of the bundle contains the directories `manifests/` and `metadata/`; other
+    /// entries are allowed. A link instead of a directory does not count, nor does an unreadable
+    /// directory. The rule does not apply to a directory in the legacy format (RBF-28). An UPDATE
+    /// is a comparison with a published bundle. This and every other rule RBF evaluate it like a
+    /// CREATE: the whole new bundle.
     ///
     /// # Why
     ///
@@ -29,10 +29,10 @@ rule! {
     /// `metadata/`. Without one of them the bundle cannot be added to the catalog. See OpenShift
     /// 4.12, Operators, *Bundle format* and *Validating Operator bundles*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Run `make bundle`, which generates both directories, or create the missing one. Put the
-    /// directory itself in the place of a link.
+    /// Run `make bundle`, which generates both directories, or create the missing one. Replace a
+    /// link with the directory itself.
     ///
     /// # Accepted
     ///
@@ -49,11 +49,12 @@ rule! {
     ///
     /// `message: Unable to locate metadata directory`
     ///
-    /// For a link, or a directory that cannot be read, the reason follows: `message: Unable to
-    /// locate manifests directory: a symbolic link to a folder: put the folder itself there`
+    /// For a link, or for an unreadable directory, the reason follows: `message: Unable to locate
+    /// manifests directory: a symbolic link to a folder: put the folder itself there`
     RBF_01: Deny {
+        name: "bundle-required-directories",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L317-331, L12105-12122, L19123-19135, L22634-22645, L23638-23660; OCP 4.15 L274-325, L17241-17400; OCP 4.5 L225-237; OKD L25-35; operator-registry pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L317-331, L12105-12122, L19123-19135, L22634-22645, L23638-23660", "OCP 4.15 L274-325, L17241-17400", "OCP 4.5 L225-237", "OKD L25-35", "operator-registry pkg/lib/bundle/validate.go"],
     }
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn directories(folder: &Folder<'_>, report: &mut Report<'_>) {
             continue;
         }
         let message = format!("Unable to locate {directory} directory");
-        // A link, or a folder that may not be read.
+        // A link, or an unreadable directory.
         match folder.file(directory).map(|file| (file, &file.content)) {
             Some((file, Content::Failed(why))) => {
                 report.add(&RBF_01, file.error_field(), format!("{message}: {why}"));
@@ -77,19 +78,19 @@ rule! {
     /// a compressed bundle is no larger than 1 MiB
     ///
     /// The files directly in `manifests/` and `metadata/`, each compressed with gzip and encoded in
-    /// base64, have together at most 1 MiB (1,048,576 bytes). Of a bundle that is far too large,
-    /// the message gives a lower bound, such as `size=~more than 8.4 MB`. Where the compressed size
-    /// is not known because one of the files cannot be read, and they have more than 668,466 bytes
-    /// uncompressed, the rule is reported as not evaluated. Smaller bundles fit even if nothing in
-    /// them can be compressed.
+    /// base64, have a total size of at most 1 MiB (1,048,576 bytes). For a bundle that is far too
+    /// large, the message has a lower bound, such as `size=~more than 8.4 MB`. If the compressed
+    /// size is not known because one of the files is unreadable, and the files have more than
+    /// 668,466 bytes uncompressed, the rule is skipped. Smaller bundles fit even without
+    /// compression.
     ///
     /// # Why
     ///
-    /// OLM unpacks the bundle into a ConfigMap, which holds no more than 1 MiB. A larger bundle
+    /// OLM unpacks the bundle into a ConfigMap, which has a maximum size of 1 MiB. A larger bundle
     /// cannot be unpacked, and the Operator is not installed. The validators of
     /// operator-framework/api have the same limit.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Make the files smaller: shorten descriptions in CRDs, use a smaller icon, or remove versions
     /// of CRDs that are no longer served. Remove files that do not belong to the bundle.
@@ -105,26 +106,27 @@ rule! {
     /// `message: maximum bundle compressed size with gzip size exceeded: size=~1.2 MB , max=1.0 MB.
     /// Bundle uncompressed size is 5.0 MB`
     RBF_14: Deny {
+        name: "bundle-size-limit",
         on: [BUNDLE: Create | Update],
         may_skip: true,
-        source: "api pkg/validation/internal/bundle.go",
+        source: ["api pkg/validation/internal/bundle.go"],
     }
 }
 
 rule! {
     /// a compressed bundle stays below 85 percent of the limit
     ///
-    /// The compressed size of the bundle, counted as in RBF-14, is at most 85 percent of the limit:
-    /// 891,289 bytes. Above the limit only RBF-14 applies. Where RBF-14 is reported as not
-    /// evaluated, so is this rule.
+    /// The compressed size of the bundle, calculated as in RBF-14, is at most 85 percent of the
+    /// limit: 891,289 bytes. Above the limit only RBF-14 applies. If RBF-14 is skipped, so is this
+    /// rule.
     ///
     /// # Why
     ///
-    /// A bundle near the limit may pass it with its next version, and then OLM cannot unpack it.
-    /// Other implementations of gzip also come to sizes that differ by some percent. The validators
-    /// of operator-framework/api warn at the same size.
+    /// The next version of a bundle near the limit can exceed it, and then OLM cannot unpack the
+    /// bundle. Other implementations of gzip also produce sizes that differ by some percent. The
+    /// validators of operator-framework/api warn at the same size.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Reduce the size before the next version, see RBF-14.
     ///
@@ -139,14 +141,15 @@ rule! {
     /// `message: nearing maximum bundle compressed size with gzip: size=~950.0 kB , max=1.0 MB.
     /// Bundle uncompressed size is 5.0 MB`
     RBF_15: Warn {
+        name: "bundle-size-near-limit",
         on: [BUNDLE: Create | Update],
         may_skip: true,
-        source: "api pkg/validation/internal/bundle.go",
+        source: ["api pkg/validation/internal/bundle.go"],
     }
 }
 
-/// Where the compressed size is not known, a bundle still fits if it does so without compression:
-/// base64 makes four bytes of three. Of a larger one nothing can be said.
+/// If the compressed size is not known, a bundle still fits if it fits without compression: base64
+/// encodes three bytes as four. For a larger bundle the result is unknown.
 pub(crate) fn size(folder: &Folder<'_>, report: &mut Report<'_>) {
     let whole = folder.size();
     let Some((compressed, is_more)) = folder.compressed_size() else {
@@ -187,7 +190,7 @@ fn bytes(count: u64) -> String {
     if letter.is_empty() {
         return format!("{count} B");
     }
-    // Rounded in whole numbers: a tenth of a unit is what is printed.
+    // Rounded with integers, to a tenth of a unit.
     let tenth = unit / 10;
     let tenths = count / tenth + u64::from(count % tenth >= tenth / 2);
     format!("{}.{} {letter}B", tenths / 10, tenths % 10)

@@ -12,8 +12,8 @@
 //! manifest ─▶ fields   each object by itself, in a bundle or alone
 //! ```
 //!
-//! The host builds the document from a folder; fields are paths into it, which the host turns into
-//! places in files. The texts are upstream's, byte for byte.
+//! The host builds the document from a directory. Fields are paths in the document, which the host
+//! maps to locations in files. The messages are upstream's, byte for byte.
 
 mod annotations;
 mod apis;
@@ -60,7 +60,7 @@ opgate_sdk::policy! {
     settings: include_str!("settings.json"),
 }
 
-/// A folder is judged as it is, whether it is new or was published before.
+/// Evaluates the whole directory, whether it is new or was published before.
 fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.object else { return };
     let folder = Folder::read(object);
@@ -73,7 +73,7 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Keys that are in a mapping of `metadata/` twice, by the rule about the file.
+/// Reports duplicate keys in mappings of `metadata/`, each by the rule of the file.
 fn repeated_keys(folder: &Folder<'_>, report: &mut Report<'_>) {
     for file in folder.files_in(METADATA).filter(|file| file.twice.is_some()) {
         let Some(object) = folder.first(file) else { continue };
@@ -90,7 +90,7 @@ fn repeated_keys(folder: &Folder<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A folder that is a bundle.
+/// Evaluates a directory that is a bundle.
 fn bundle(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
     layout::directories(folder, report);
     layout::size(folder, report);
@@ -110,7 +110,7 @@ fn bundle(folder: &Folder<'_>, settings: &Document, report: &mut Report<'_>) {
     properties::judge(folder, report);
 
     manifests::judge_files(folder, &objects, settings, report);
-    // Without the directory (RBF-01) there is nothing that could be in it.
+    // Without the directory (RBF-01) there are no files in it.
     if folder.has_directory(MANIFESTS) {
         csv::exactly_one(folder, &objects, report);
     }

@@ -1,4 +1,4 @@
-//! The manifests of a bundle: what each file holds.
+//! The manifests of a bundle: the contents of each file.
 //!
 //! ```text
 //! files of a directory ─▶ Manifest (file, apiVersion, kind, name) ─▶ csv, apis, objects, removed
@@ -24,11 +24,11 @@ pub(crate) const CSV: &str = "ClusterServiceVersion";
 pub(crate) const CRD: &str = "CustomResourceDefinition";
 const CSV_API_VERSION: &str = "operators.coreos.com/v1alpha1";
 
-/// A comment above `---` is a document of its own to the registry.
+/// The registry reads a comment above `---` as a separate document.
 pub(crate) const FIRST_IS_EMPTY: &str =
     "the first document is empty, and the registry reads no other one";
 
-/// What no other kind of its group has in its spec.
+/// The fields of the spec that no other kind of the group has.
 const CSV_MEMBERS: [&str; 5] = [
     "/spec/install",
     "/spec/installModes",
@@ -37,8 +37,8 @@ const CSV_MEMBERS: [&str; 5] = [
     "/spec/webhookdefinitions",
 ];
 
-/// The documented optional kinds together with those that the registry added later. One page of the documents
-/// prints `ConsoleYamlSample`, so both spellings pass.
+/// The documented optional kinds together with those that the registry added later. One page of the
+/// documentation has `ConsoleYamlSample`, so both spellings are accepted.
 const SUPPORTED: [&str; 23] = [
     CSV,
     CRD,
@@ -101,20 +101,20 @@ pub(crate) fn of<'f>(
 }
 
 rule! {
-    /// a file in manifests/ holds one document
+    /// a file in manifests/ contains one document
     ///
-    /// A YAML or JSON file in `manifests/` holds one document. Empty documents do not count. All
-    /// other rules RBF look at the first document of a file only.
+    /// A YAML or JSON file in `manifests/` contains one document. Empty documents do not count. All
+    /// other rules RBF evaluate only the first document of a file.
     ///
     /// # Why
     ///
     /// The registry reads the first document of a file and ignores the others without an error:
-    /// what they define is not part of the bundle. The layout in OpenShift 4.12, Operators, *Bundle
-    /// format*, has a file for each object.
+    /// objects in other documents are not part of the bundle. The layout in OpenShift 4.12,
+    /// Operators, *Bundle format*, has a file for each object.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Put each document into a file of its own.
+    /// Put each document into a separate file.
     ///
     /// # Accepted
     ///
@@ -141,12 +141,13 @@ rule! {
     /// `message: found more than one document inside manifests/configmap.yaml, using only the first
     /// one`
     RBF_32: Warn {
+        name: "one-document-per-bundle-manifest",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L317-331; operator-registry pkg/registry/decode.go",
+        source: ["OCP 4.12 L317-331", "operator-registry pkg/registry/decode.go"],
     }
 }
 
-/// Every file of `manifests/`, then the object in each.
+/// Evaluates every file of `manifests/`, then the object in each.
 pub(crate) fn judge_files(
     folder: &Folder<'_>,
     manifests: &[Manifest<'_>],
@@ -188,8 +189,8 @@ pub(crate) fn judge_files(
     }
 }
 
-/// The registry and OLM go by the kind of a ClusterServiceVersion, so another version is installed
-/// nonetheless. CSV-27 reports a missing one.
+/// The registry and OLM only use the kind of a ClusterServiceVersion, so they also install another
+/// version. CSV-27 reports a missing one.
 fn check_csv_version(manifest: &Manifest<'_>, report: &mut Report<'_>) {
     let Manifest { file, api_version, .. } = manifest;
     if api_version.is_empty() || api_version == CSV_API_VERSION {
@@ -205,14 +206,14 @@ fn check_csv_version(manifest: &Manifest<'_>, report: &mut Report<'_>) {
 
 /// Whether upstream can decode a ClusterServiceVersion.
 fn decodes(csv: &Document, file: &File, report: &mut Report<'_>) {
-    let Some(mismatches) = types::mismatches(csv, Report::ROOM) else {
+    let Some(mismatches) = types::mismatches(csv, Report::MAX_VIOLATIONS) else {
         let why = "the ClusterServiceVersion is too large for its types to be evaluated";
         return report.skip_part(&RBF_12, &file.within(""), why);
     };
     for (field, why) in &mismatches.first {
         report.add(&RBF_12, file.within(field), cannot_parse(&file.path, why));
     }
-    report.add_more(&RBF_12, mismatches.more);
+    report.add_count(&RBF_12, mismatches.more);
 }
 
 fn cannot_parse(path: &str, why: &str) -> String {
@@ -222,34 +223,35 @@ fn cannot_parse(path: &str, why: &str) -> String {
 rule! {
     /// every file in manifests/ is a Kubernetes object with valid metadata
     ///
-    /// Every file in `manifests/`, whatever its name, is YAML or JSON, and its first document is an
-    /// object with `kind`. CRDs have an `apiVersion` as well; of other objects OLM takes it from the
-    /// kind. A ClusterServiceVersion without `apiVersion` or `kind` breaks CSV-27 only, and one whose
-    /// `apiVersion` is not `operators.coreos.com/v1alpha1` is a warning. There are no hidden files and no
-    /// subdirectories. A key that is in a mapping twice is a warning, because the registry reads the
-    /// last one. Nothing stands above the line `---` before the object, not even a comment: the
-    /// registry reads that as an empty document, and no other one.
+    /// Every file in `manifests/`, regardless of its name, is YAML or JSON, and its first document
+    /// is an object with `kind`. CRDs also have an `apiVersion`; OLM determines that of other
+    /// objects from the kind. A ClusterServiceVersion without `apiVersion` or `kind` violates only
+    /// CSV-27, and an `apiVersion` of a ClusterServiceVersion other than
+    /// `operators.coreos.com/v1alpha1` is a warning. There are no hidden files and no
+    /// subdirectories. A duplicate key in a mapping is a warning, because the registry reads the
+    /// last one. No content precedes the object above a line `---`, not even a comment: the
+    /// registry reads that content as an empty document, and does not read the next document.
     ///
-    /// Each object has a `name`, and only a ClusterServiceVersion may have a `namespace`. Keys of labels
-    /// and annotations, values of labels, finalizers and `metadata.ownerReferences` follow the syntax of
-    /// Kubernetes. The values of a ClusterServiceVersion have the types of its API, down to the pod
-    /// templates of its deployments and its webhooks: a list is a list, a string is no number, and
-    /// quantities and times have their syntax. `null` fits every type.
+    /// Each object has a `name`, and only a ClusterServiceVersion can have a `namespace`. Keys of
+    /// labels and annotations, values of labels, finalizers and `metadata.ownerReferences` follow
+    /// the syntax of Kubernetes. The values of a ClusterServiceVersion have the types of its API,
+    /// down to the pod templates of its deployments and its webhooks: a list is a list, a string is
+    /// not a number, and quantities and times have valid syntax. `null` is valid for every type.
     ///
-    /// In the legacy format (RBF-28) the rule reports only package manifests and files of versions that
-    /// cannot be read or parsed, or in which a key is twice.
+    /// In the legacy format (RBF-28) the rule reports only package manifests and files of versions
+    /// that cannot be read or parsed, or that have a duplicate key.
     ///
     /// # Why
     ///
-    /// operator-registry decodes every file in `manifests/` as an object, and rejects what it
-    /// cannot decode. The Kubernetes API server rejects objects with invalid metadata when OLM
+    /// operator-registry decodes every file in `manifests/` as an object, and rejects a file that
+    /// it cannot decode. The Kubernetes API server rejects objects with invalid metadata when OLM
     /// creates them. See OpenShift 4.12, Operators, *Bundle format*, Manifests.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Correct the place that the message names, and remove a namespace and all but one of the values
-    /// of a key. Move other files and subdirectories out of `manifests/`, and render templates before
-    /// you check.
+    /// Correct the place that the message names, and remove a namespace and all but one of the
+    /// values of a key. Move other files and subdirectories out of `manifests/`, and render
+    /// templates before you run opgate.
     ///
     /// # Accepted
     ///
@@ -261,7 +263,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// A file `manifests/README.md` that holds a text.
+    /// A file `manifests/README.md` that contains text.
     ///
     /// `message: manifests/README.md: cannot parse manifest: not an object; the registry reads every file in
     /// manifests/`
@@ -280,15 +282,16 @@ rule! {
     /// `message: manifests/csv.yaml: cannot parse manifest: quantities must match the regular expression
     /// '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`
     pub(crate) RBF_12: Deny {
+        name: "valid-bundle-manifests",
         on: [BUNDLE: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L317; operator-registry pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L317", "operator-registry pkg/lib/bundle/validate.go"],
     }
 }
 
-/// A file as a whole: can it be parsed, and is it an object?
+/// Checks a whole file: whether it can be parsed, and whether it is an object.
 pub(crate) fn parses(folder: &Folder<'_>, file: &File, report: &mut Report<'_>) {
-    // Who puts another file here does not expect that it is read.
+    // Users who put another file here do not expect the registry to read it.
     let hint =
         if file.is_named_document() { "" } else { "; the registry reads every file in manifests/" };
     let mut deny = |field: String, why: &str| {
@@ -316,7 +319,8 @@ pub(crate) fn parses(folder: &Folder<'_>, file: &File, report: &mut Report<'_>) 
     }
 }
 
-/// Whether an object without a kind is meant to be a ClusterServiceVersion, as CSV-27 reports it.
+/// Whether an object without a kind is intended as a ClusterServiceVersion, with the same check as
+/// CSV-27.
 fn is_csv_without_kind(object: &Document, file: &File) -> bool {
     let api_version = object.text_or_empty("/apiVersion");
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -327,8 +331,8 @@ fn is_csv_without_kind(object: &Document, file: &File) -> bool {
             || CSV_MEMBERS.iter().any(|member| object.has(member)))
 }
 
-/// Whether a file of `manifests/` may hold the ClusterServiceVersion although no object says so: it cannot be
-/// read, or its object has no kind.
+/// Whether a file of `manifests/` can contain the ClusterServiceVersion without an object of that
+/// kind: the file is unreadable, or its object has no kind.
 pub(crate) fn may_hold_csv(folder: &Folder<'_>, file: &File) -> bool {
     file.is_failed()
         || folder.first(file).is_some_and(|object| {
@@ -337,28 +341,28 @@ pub(crate) fn may_hold_csv(folder: &Folder<'_>, file: &File) -> bool {
 }
 
 rule! {
-    /// manifests/ holds supported kinds only
+    /// manifests/ contains only supported kinds
     ///
     /// Besides ClusterServiceVersion and CustomResourceDefinition, objects in `manifests/` are of
     /// the kinds ClusterRole, ClusterRoleBinding, ConfigMap, ConsoleCLIDownload, ConsoleLink,
     /// ConsolePlugin, ConsoleQuickStart, ConsoleYAMLSample (or ConsoleYamlSample), NetworkPolicy,
     /// PodDisruptionBudget, PodMonitor, PriorityClass, PrometheusRule, Role, RoleBinding, Secret,
     /// Service, ServiceAccount, ServiceMonitor and VerticalPodAutoscaler. The setting
-    /// `bundle.extraKinds` adds kinds. Kinds are compared, API groups are not. The list is the same
-    /// in every profile. An object without `kind` breaks RBF-12 only.
+    /// `bundle.extraKinds` adds kinds. The rule compares kinds, not API groups. The list is the
+    /// same in every profile. An object without `kind` violates only RBF-12.
     ///
     /// # Why
     ///
     /// OLM creates, updates and deletes objects of these kinds together with the
-    /// ClusterServiceVersion; others are not supported. The list is in OpenShift 4.12, Operators,
-    /// *Bundle format*, with additions of operator-registry. OpenShift 4.15 names
+    /// ClusterServiceVersion; other kinds are not supported. The list is in OpenShift 4.12,
+    /// Operators, *Bundle format*, with additions of operator-registry. OpenShift 4.15 names
     /// CredentialsRequest as not supported.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the object. Move a Deployment into `spec.install.spec.deployments` of the
-    /// ClusterServiceVersion, and let the Operator create other objects. Add the kind to `bundle.extraKinds` where your OLM
-    /// supports it.
+    /// ClusterServiceVersion, and let the Operator create other objects. Add the kind to
+    /// `bundle.extraKinds` if your OLM supports it.
     ///
     /// # Accepted
     ///
@@ -380,8 +384,9 @@ rule! {
     /// An Ingress without `apiVersion`: `message: Ingress is not supported type for registryV1 bundle:
     /// manifests/x.yaml`
     RBF_10: Deny {
+        name: "bundle-supported-kinds",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L335-389, L22740, L22827; OCP 4.15 L302-325, L16409, L16776, L17396-17397; OCP 4.5 L238-242; OKD L36-54; operator-registry pkg/lib/bundle/validate.go, pkg/lib/bundle/supported_resources.go",
+        source: ["OCP 4.12 L335-389, L22740, L22827", "OCP 4.15 L302-325, L16409, L16776, L17396-17397", "OCP 4.5 L238-242", "OKD L36-54", "operator-registry pkg/lib/bundle/validate.go, pkg/lib/bundle/supported_resources.go"],
     }
 }
 
@@ -390,17 +395,17 @@ rule! {
     ///
     /// The `apiVersion` of every CustomResourceDefinition in `manifests/` is
     /// `apiextensions.k8s.io/v1` or `apiextensions.k8s.io/v1beta1`. A CRD without `apiVersion`
-    /// breaks RBF-12 instead. RBF-26 reports `v1beta1`, which Kubernetes 1.22 removed.
+    /// violates RBF-12 instead. RBF-26 reports `v1beta1`, which Kubernetes 1.22 removed.
     ///
     /// # Why
     ///
-    /// The registry reads CRDs of these two versions only, and the Kubernetes API server has no
-    /// other. OpenShift 4.12, Operators, *Extending the Kubernetes API with custom resource
-    /// definitions*, asks for `apiextensions.k8s.io/v1`.
+    /// The registry reads only CRDs of these two versions, and the Kubernetes API server has no
+    /// others. OpenShift 4.12, Operators, *Extending the Kubernetes API with custom resource
+    /// definitions*, requires `apiextensions.k8s.io/v1`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Set `apiVersion: apiextensions.k8s.io/v1`, and write the CRD in the form of that version.
+    /// Set `apiVersion: apiextensions.k8s.io/v1`, and write the CRD in the schema of that version.
     ///
     /// # Accepted
     ///
@@ -418,15 +423,16 @@ rule! {
     ///
     /// `message: Unsupported api version of CRD: apiextensions.k8s.io/v2`
     RBF_11: Deny {
+        name: "bundle-crd-api-version",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L4886; operator-registry pkg/lib/bundle/validate.go",
+        source: ["OCP 4.12 L4886", "operator-registry pkg/lib/bundle/validate.go"],
     }
 }
 
 /// The kind of an object, and the version of a CRD.
 fn supported(manifest: &Manifest<'_>, extra: &BTreeSet<String>, report: &mut Report<'_>) {
     let Manifest { file, api_version, kind, .. } = manifest;
-    // Without a kind it is no object: RBF-12 says so.
+    // Without a kind it is not an object: RBF-12 reports it.
     if kind.is_empty() {
         return;
     }

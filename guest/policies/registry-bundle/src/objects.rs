@@ -1,5 +1,5 @@
-//! Objects beside the `ClusterServiceVersion` that could harm a cluster.
-//! After api `pkg/validation/internal/object.go`; like there, only kinds are looked at.
+//! Objects next to the `ClusterServiceVersion` that could harm a cluster. After api
+//! `pkg/validation/internal/object.go`; like upstream, these rules only compare kinds.
 
 use opgate_sdk::{Document, Kind, Report, rule, rules};
 
@@ -8,7 +8,7 @@ use crate::manifests::Manifest;
 
 rules![RBF_23, RBF_24, RBF_25];
 
-/// The `SecurityContextConstraints` that OpenShift 4.5 comes with.
+/// The `SecurityContextConstraints` of OpenShift 4.5.
 const DEFAULT_CONSTRAINTS: [&str; 8] = [
     "privileged",
     "restricted",
@@ -35,20 +35,20 @@ pub(crate) fn judge(folder: &Folder<'_>, manifests: &[Manifest<'_>], report: &mu
 }
 
 rule! {
-    /// a PodDisruptionBudget lets pods be evicted
+    /// a PodDisruptionBudget allows the eviction of pods
     ///
     /// In a PodDisruptionBudget in `manifests/`, `spec.maxUnavailable` is neither the number 0 nor
-    /// `"0%"`, and `spec.minAvailable` is not `"100%"`. Only the kind is compared, not
+    /// `"0%"`, and `spec.minAvailable` is not `"100%"`. The rule compares only the kind, not
     /// `apiVersion`.
     ///
     /// # Why
     ///
-    /// Such a budget lets no pod be evicted. It blocks the drain of nodes, and with it the update
-    /// of the cluster. The object validator of operator-framework/api reports the same.
+    /// Such a budget allows no eviction. It blocks the drain of nodes and therefore the update of
+    /// the cluster. The object validator of operator-framework/api reports the same.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Let at least one pod be unavailable, for example with `maxUnavailable: 1`.
+    /// Allow at least one unavailable pod, for example with `maxUnavailable: 1`.
     ///
     /// # Accepted
     ///
@@ -68,13 +68,14 @@ rule! {
     ///
     /// `message: minAvailable field cannot be set to 100%`
     RBF_23: Warn {
+        name: "pod-disruption-budget-allows-eviction",
         on: [BUNDLE: Create | Update],
-        source: "api pkg/validation/internal/object.go",
+        source: ["api pkg/validation/internal/object.go"],
     }
 }
 
-/// Every text fails upstream, because its integer part reads as 0. Only `0%` does here: `50%` lets pods be
-/// evicted.
+/// Every text fails upstream, because its integer part reads as 0. Here only `0%` fails: `50%`
+/// allows evictions.
 fn budget(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     let pointer = "/spec/maxUnavailable";
     let none = match object.kind(pointer) {
@@ -94,8 +95,8 @@ fn budget(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
 rule! {
     /// a PriorityClass is not the default of the cluster
     ///
-    /// In a PriorityClass in `manifests/`, `globalDefault` is not `true`. Only the kind is
-    /// compared, not `apiVersion`.
+    /// In a PriorityClass in `manifests/`, `globalDefault` is not `true`. The rule compares only
+    /// the kind, not `apiVersion`.
     ///
     /// # Why
     ///
@@ -103,7 +104,7 @@ rule! {
     /// One Operator would change how pods of all others are scheduled. The object validator of
     /// operator-framework/api reports the same.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove `globalDefault`, and name the class in the pods that need it (`priorityClassName`).
     ///
@@ -123,8 +124,9 @@ rule! {
     ///
     /// `message: globalDefault field cannot be set to true`
     RBF_24: Warn {
+        name: "no-global-default-priority-class",
         on: [BUNDLE: Create | Update],
-        source: "api pkg/validation/internal/object.go",
+        source: ["api pkg/validation/internal/object.go"],
     }
 }
 
@@ -136,15 +138,15 @@ fn priority(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>)
 }
 
 rule! {
-    /// roles do not let anybody change disruption budgets or the default SecurityContextConstraints
+    /// roles grant no write access to disruption budgets and default SecurityContextConstraints
     ///
-    /// No rule in a Role or ClusterRole in `manifests/` allows to create, update or patch
-    /// `poddisruptionbudgets` of the group `policy`. None allows to delete, update or patch
-    /// `securitycontextconstraints` of the group `security.openshift.io` where `resourceNames`
-    /// names a default one: `privileged`, `restricted`, `anyuid`, `hostaccess`, `hostmount-anyuid`,
-    /// `hostnetwork`, `node-exporter` or `nonroot`. The verb `*` counts as all of them; `*` in
-    /// groups, resources and names does not match. Permissions in the ClusterServiceVersion are not
-    /// looked at.
+    /// No rule in a Role or ClusterRole in `manifests/` grants `create`, `update` or `patch` on
+    /// `poddisruptionbudgets` of the group `policy`. No rule grants `delete`, `update` or `patch`
+    /// on `securitycontextconstraints` of the group `security.openshift.io` if `resourceNames`
+    /// contains a default one: `privileged`, `restricted`, `anyuid`, `hostaccess`,
+    /// `hostmount-anyuid`, `hostnetwork`, `node-exporter` or `nonroot`. The verb `*` counts as all
+    /// of them; `*` in groups, resources and names does not match. Permissions in the
+    /// ClusterServiceVersion are not evaluated.
     ///
     /// # Why
     ///
@@ -152,10 +154,10 @@ rule! {
     /// SecurityContextConstraints, so a change can break or expose them. The object validator of
     /// operator-framework/api reports the same.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Remove the verbs from the rule. Where the Operator needs other constraints, let it create
-    /// SecurityContextConstraints of its own.
+    /// Remove the verbs from the rule. If the Operator needs other constraints, let it create
+    /// separate SecurityContextConstraints.
     ///
     /// # Accepted
     ///
@@ -170,7 +172,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same rule with `verbs: [update]`.
+    /// This rule with `verbs: [update]`.
     ///
     /// `message: RBAC includes permission to modify default securitycontextconstraints, which could
     /// impact cluster stability`
@@ -178,8 +180,9 @@ rule! {
     /// For disruption budgets: `message: RBAC includes permission to create/update
     /// poddisruptionbudgets, which could impact cluster stability`
     RBF_25: Warn {
+        name: "no-pdb-or-scc-write-access",
         on: [BUNDLE: Create | Update],
-        source: "api pkg/validation/internal/object.go",
+        source: ["api pkg/validation/internal/object.go"],
     }
 }
 
@@ -216,8 +219,8 @@ fn role(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Whether the resources of a rule may be among these, by one question to the host instead of three
-/// for every text: bundles have thousands of rules. An escape may hide anything.
+/// Whether the resources of a rule can be among these, with one host call instead of three for
+/// every text: bundles have thousands of rules. An escape can hide any text.
 fn may_name(rule: &Document, resources: &[&str]) -> bool {
     let json = rule.raw("/resources").unwrap_or_default();
     let json = String::from_utf8_lossy(&json);

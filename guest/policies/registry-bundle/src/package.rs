@@ -17,7 +17,7 @@ use crate::manifests::{self, CSV, Manifest, RBF_12};
 
 rules![RBF_28, RBF_29, RBF_30];
 
-/// The package manifests of the folder.
+/// The package manifests of the directory.
 pub(crate) fn manifests<'f>(folder: &'f Folder<'_>) -> Vec<&'f File> {
     let is_package = |file: &&File| {
         [".package.yaml", ".package.yml", ".package.json"]
@@ -27,7 +27,8 @@ pub(crate) fn manifests<'f>(folder: &'f Folder<'_>) -> Vec<&'f File> {
     folder.files_in("").filter(is_package).collect()
 }
 
-/// Whether the folder is that of a package, and not a bundle with a package manifest beside it.
+/// Whether the directory is that of a package, and not a bundle with an additional package
+/// manifest.
 pub(crate) fn is_package(folder: &Folder<'_>, packages: &[&File]) -> bool {
     !packages.is_empty() && !folder.has_directory(MANIFESTS) && !folder.has_directory(METADATA)
 }
@@ -35,11 +36,11 @@ pub(crate) fn is_package(folder: &Folder<'_>, packages: &[&File]) -> bool {
 rule! {
     /// the legacy package manifest format is not used
     ///
-    /// The top of the folder contains no package manifest: no file `*.package.yaml`,
-    /// `*.package.yml` or `*.package.json`. A folder with one, and without `manifests/` and
-    /// `metadata/`, is judged as a package in the legacy format: by RBF-07, RBF-12 and RBF-28 to
-    /// RBF-30 only. Under the profile `ocp-4.5`, which supports the format, this rule finds
-    /// nothing; the others still apply.
+    /// The top level of the directory contains no package manifest: no file `*.package.yaml`,
+    /// `*.package.yml` or `*.package.json`. A directory with a package manifest, and without
+    /// `manifests/` and `metadata/`, is evaluated as a package in the legacy format, by only
+    /// RBF-07, RBF-12 and RBF-28 to RBF-30. Under the profile `ocp-4.5`, which supports the format,
+    /// this rule reports nothing; the others still apply.
     ///
     /// # Why
     ///
@@ -47,14 +48,14 @@ rule! {
     /// there. See OpenShift 4.12, Operators, *Migrating package manifest projects to bundle
     /// format*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Convert the package with `operator-sdk pkgman-to-bundle`, which makes one bundle of each
-    /// version. Set `profile: ocp-4.5` for clusters that still use the format.
+    /// Convert the package with `operator-sdk pkgman-to-bundle`, which generates one bundle for
+    /// each version. Set `profile: ocp-4.5` for clusters that still use the format.
     ///
     /// # Accepted
     ///
-    /// A bundle with `manifests/` and `metadata/`, and no package manifest beside them.
+    /// A bundle with `manifests/` and `metadata/`, and no package manifest next to them.
     ///
     /// # Rejected
     ///
@@ -66,8 +67,9 @@ rule! {
     /// `message: support for the legacy package manifest format is removed in OpenShift Container
     /// Platform 4.8 and later`
     RBF_28: Warn {
+        name: "no-legacy-package-manifest",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L4564, L23601-23608; OCP 4.15 L2874, L18399; OCP 4.5 L156-202",
+        source: ["OCP 4.12 L4564, L23601-23608", "OCP 4.15 L2874, L18399", "OCP 4.5 L156-202"],
     }
 }
 
@@ -106,16 +108,16 @@ rule! {
     ///
     /// A package manifest (RBF-28) has a non-empty `packageName` and at least one entry in
     /// `channels`. Each channel has a unique, non-empty `name` and a non-empty `currentCSV`.
-    /// `defaultChannel` is one of the channels; it may be missing where there is only one. The rule
-    /// also applies to a package manifest beside `manifests/` and `metadata/`. A file that cannot
-    /// be parsed breaks RBF-12 instead.
+    /// `defaultChannel` is one of the channels; it can be missing if there is only one. The rule
+    /// also applies to a package manifest next to `manifests/` and `metadata/`. A file that cannot
+    /// be parsed violates RBF-12 instead.
     ///
     /// # Why
     ///
     /// The registry loads a package by its name and its channels, and a subscription without a
-    /// channel takes the default one. See OpenShift 4.5, Operators, *Package Manifest Format*.
+    /// channel uses the default channel. See OpenShift 4.5, Operators, *Package Manifest Format*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the field that the message names. Give each channel its own name, and choose one of
     /// several as `defaultChannel`.
@@ -147,8 +149,9 @@ rule! {
     /// default channel "gamma" not found in the list of declared channels
     /// ```
     RBF_29: Deny {
+        name: "package-manifest-required-fields",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L2373-2379; OCP 4.5 L186-198; api pkg/validation/internal/package_manifest.go",
+        source: ["OCP 4.12 L2373-2379", "OCP 4.5 L186-198", "api pkg/validation/internal/package_manifest.go"],
     }
 }
 
@@ -201,26 +204,26 @@ fn channels(package: &Document, file: &File, report: &mut Report<'_>) {
 rule! {
     /// a package has every ClusterServiceVersion that its channels and versions refer to
     ///
-    /// In the legacy package manifest format, every directory at the top of the folder contains
-    /// exactly one ClusterServiceVersion; directories with a leading dot are left out. Each
+    /// In the legacy package manifest format, every directory at the top level contains exactly one
+    /// ClusterServiceVersion; directories with a leading dot are ignored. Each
     /// `channels[].currentCSV` and each `spec.replaces` names a ClusterServiceVersion of the
-    /// package. Where a version directory has no readable ClusterServiceVersion but a file that
-    /// cannot be read, the names are not compared, and the rule is reported as not evaluated. CRDs
-    /// that a version owns are judged by RBF-07.
+    /// package. If a version directory has no readable ClusterServiceVersion but an unreadable
+    /// file, the names are not compared, and the rule is skipped. RBF-07 evaluates CRDs that a
+    /// version owns.
     ///
     /// # Why
     ///
-    /// The registry loads all versions of the package, and rejects it where one of them is missing.
+    /// The registry loads all versions of the package, and rejects it if one of them is missing.
     /// The requirements are in OpenShift 4.5, Operators, *Package Manifest Format*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add the version that is missing, or correct the name that refers to it. Split a directory
-    /// with several ClusterServiceVersions, and move other directories out of the package.
+    /// Add the missing version, or correct the name that refers to it. Split a directory with
+    /// several ClusterServiceVersions, and move other directories out of the package.
     ///
     /// # Accepted
     ///
-    /// A directory `0.9.0/` whose ClusterServiceVersion is `etcdoperator.v0.9.0`, and beside it:
+    /// A directory `0.9.0/` whose ClusterServiceVersion is `etcdoperator.v0.9.0`, and next to it:
     ///
     /// ```yaml
     /// channels: [{name: alpha, currentCSV: etcdoperator.v0.9.0}]
@@ -228,7 +231,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same directory, and beside it:
+    /// This directory, and next to it:
     ///
     /// ```yaml
     /// channels: [{name: alpha, currentCSV: etcdoperator.v1.0.0}]
@@ -243,13 +246,14 @@ rule! {
     /// version directory "1.0.0" must contain exactly one ClusterServiceVersion
     /// ```
     RBF_30: Deny {
+        name: "package-manifest-csvs-exist",
         on: [BUNDLE: Create | Update],
         may_skip: true,
-        source: "OCP 4.5 L196-202, L3118-3119",
+        source: ["OCP 4.5 L196-202, L3118-3119"],
     }
 }
 
-/// Every version of a package, and what refers to it.
+/// Every version of a package, and the references to it.
 pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &mut Report<'_>) {
     let mut versions: BTreeMap<&str, Vec<&File>> = BTreeMap::new();
     for directory in folder.directories_in("").filter(|name| !name.starts_with('.')) {
@@ -274,7 +278,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
         let manifests = manifests::of(folder, files.iter().copied());
         let csvs: Vec<_> = manifests.iter().filter(|manifest| manifest.kind == CSV).collect();
         if csvs.is_empty() && !failed.is_empty() {
-            // What cannot be read may be the one.
+            // An unreadable file can contain the ClusterServiceVersion.
             is_complete = false;
         } else if csvs.len() != 1 {
             let message = format!(
@@ -292,7 +296,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
         apis::judge(folder, &manifests, false, &failed, report);
     }
     if !is_complete {
-        // Nor is it known which names are there.
+        // The names of the ClusterServiceVersions are not known either.
         report.skip(&RBF_30, "", "a file of a version cannot be read");
         return;
     }
@@ -306,7 +310,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
         let Some(package) = folder.first(file) else { continue };
         for (index, channel) in package.items("/channels").enumerate() {
             let current = channel.text_or_empty("/currentCSV");
-            // RBF-29 reports an empty one.
+            // RBF-29 reports an empty name.
             if !current.is_empty() && !names.contains(&current) {
                 let message = format!(
                     "channel {} currentCSV {} not found in the package",
@@ -320,7 +324,7 @@ pub(crate) fn judge_versions(folder: &Folder<'_>, packages: &[&File], report: &m
     }
 }
 
-/// What a `ClusterServiceVersion` says that it replaces.
+/// The name that a `ClusterServiceVersion` replaces.
 struct Replaces {
     name: String,
     replaces: String,

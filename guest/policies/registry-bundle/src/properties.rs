@@ -1,6 +1,6 @@
 //! `metadata/properties.yaml`.
 //!
-//! Like dependencies, properties may be in any file of `metadata/`.
+//! Like dependencies, properties can be in any file of `metadata/`.
 
 use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
 
@@ -8,7 +8,8 @@ use crate::folder::{BUNDLE, Content, Folder, METADATA};
 
 rules![RBF_19, RBF_20];
 
-/// The types whose values OLM and opm read. Of others they only keep the value, and null is one.
+/// The types with values that OLM and opm read. They only store the values of other types, and null
+/// is a value.
 const RESOLVED: [&str; 7] = [
     "olm.constraint",
     "olm.gvk",
@@ -23,12 +24,13 @@ rule! {
     /// metadata/properties.yaml lists properties with type and value
     ///
     /// `properties`, in any file directly in `metadata/`, is a list of objects with a non-empty
-    /// string `type` and a `value` that is set and not null; any other JSON value is allowed. A missing
-    /// value is denied for the types that OLM resolves with: `olm.constraint`, `olm.gvk`, `olm.label`,
-    /// `olm.package`, and these with `.required`. For any other type it is a warning, because the
-    /// registry takes null for it. A key that is in a mapping twice is a warning as well. The form with `property:` around both is accepted as well, with a warning of RBF-20. A file
-    /// `properties.*` can be parsed and has the key `properties`, or lists `dependencies`; null, an
-    /// empty file and no file at all are allowed.
+    /// string `type` and a `value` that is set and not null; any other JSON value is allowed. The
+    /// rule denies a missing value for the types that OLM uses in resolution: `olm.constraint`,
+    /// `olm.gvk`, `olm.label`, `olm.package`, and these with `.required`. For any other type a
+    /// missing value is a warning, because the registry reads it as null. A duplicate key in a
+    /// mapping is also a warning. Items with `property:` around both fields are also accepted, with
+    /// a warning of RBF-20. A file `properties.*` can be parsed and has the key `properties`, or
+    /// lists `dependencies`; null, an empty file and no file at all are allowed.
     ///
     /// # Why
     ///
@@ -37,11 +39,11 @@ rule! {
     /// OpenShift 4.12, Operators, *Operator Lifecycle Manager dependency resolution*, Operator
     /// properties.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Give each item a `type` and a `value`, and write each key of a mapping once. Move fields beside
-    /// them, such as `name`, into the value. Remove the file where the bundle has no properties of
-    /// its own.
+    /// Give each item a `type` and a `value`, and write each key of a mapping once. Move fields
+    /// next to them, such as `name`, into the value. Remove the file if the bundle declares no
+    /// properties.
     ///
     /// # Accepted
     ///
@@ -63,8 +65,9 @@ rule! {
     ///
     /// Without a type: `message: properties[0]: type must be a non-empty string`
     pub(crate) RBF_19: Deny {
+        name: "readable-bundle-properties",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L677-683, L2626-2665; OCP 4.15 L1886-1921; operator-registry pkg/registry/types.go, pkg/registry/parse.go",
+        source: ["OCP 4.12 L677-683, L2626-2665", "OCP 4.15 L1886-1921", "operator-registry pkg/registry/types.go, pkg/registry/parse.go"],
     }
 }
 
@@ -101,16 +104,16 @@ rule! {
     /// a property has type and value at the level of the item
     ///
     /// An item of `properties` in a file of `metadata/` has `type` and `value` itself, not below
-    /// the key `property`. A key `property` that is null is allowed. RBF-19 judges the type and the
-    /// value inside of the wrapper.
+    /// the key `property`. A key `property` that is null is allowed. RBF-19 evaluates the type and
+    /// the value inside the wrapper.
     ///
     /// # Why
     ///
     /// OpenShift 4.12, Operators, *Operator Lifecycle Manager dependency resolution*, Arbitrary
-    /// properties, prints the wrapped form. The registry does not understand it: it reads an item
+    /// properties, shows the wrapped structure. The registry does not support it: it reads an item
     /// without a type.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove `property:`, and move `type` and `value` up to the item.
     ///
@@ -131,8 +134,9 @@ rule! {
     ///
     /// `message: properties[0] uses the property: wrapper; write type and value at the item level`
     RBF_20: Warn {
+        name: "bundle-property-fields-at-item-level",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L2653-2665; operator-registry pkg/registry/types.go",
+        source: ["OCP 4.12 L2653-2665", "operator-registry pkg/registry/types.go"],
     }
 }
 
@@ -141,7 +145,7 @@ fn property(item: &Document, index: usize, field: &str, report: &mut Report<'_>)
         report.add(&RBF_19, field, message(index, "not an object"));
         return;
     }
-    // A wrapper with nothing in it is how one edition prints the flat form.
+    // One edition of the documentation shows the flat structure with an empty wrapper.
     let is_wrapped = item.has("/property");
     let (at, inside) = if is_wrapped { ("/property", ".property") } else { ("", "") };
     if is_wrapped {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! manifests ─┐
-//! CSV: resources of its CRDs ─┼─▶ Removed, by version and kind ─▶ one finding per version
+//! CSV: resources of its CRDs ─┼─▶ Removed, by version and kind ─▶ one violation per version
 //! CSV: permissions ───────────┘
 //! ```
 
@@ -56,7 +56,7 @@ fn removed_in(api_version: &str, kind: &str) -> Option<u64> {
     found.map(|(minor, ..)| *minor)
 }
 
-/// What one version removed: names by kind, and where the first one stands.
+/// The APIs that one version removed: names by kind, and the field of the first one.
 #[derive(Default)]
 struct Removed {
     names: BTreeMap<String, Vec<String>>,
@@ -74,7 +74,7 @@ impl Removed {
         let kind =
             |(kind, names): (&String, &Vec<String>)| format!("{kind}: ({})", ascii::list(names));
         let kinds: Vec<_> = self.names.iter().map(kind).collect();
-        // The policy of CRDs leaves those of a bundle to this rule.
+        // The policy for CRDs does not evaluate this for CRDs of a bundle.
         let related = if self.names.contains_key("CRD") { " (also breaks CRD-02)" } else { "" };
         let message = format!(
             "this bundle is using APIs which were deprecated and removed in v1.{minor}. More info: https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-{minor}. Migrate the API(s) for {}{related}",
@@ -85,16 +85,17 @@ impl Removed {
 }
 
 rule! {
-    /// manifests and permissions use no API that Kubernetes removed
+    /// manifests and permissions use no removed API of Kubernetes
     ///
     /// No object in `manifests/` is of an API that Kubernetes 1.22, 1.25 or 1.26 removed. No entry
     /// in `resources` of the owned or required CRDs of the ClusterServiceVersion names one that
-    /// 1.25 removed. A CRD of `apiextensions.k8s.io/v1beta1` in a bundle breaks CRD-02 as well,
-    /// which reports it in reviews and in manifests outside of bundles. The lists are those of operator-framework/api. The rule denies where
-    /// `spec.minKubeVersion` of the ClusterServiceVersion or the setting `bundle.k8sVersion` is at
-    /// least the version that removed the API, and otherwise warns. `permissions` and
-    /// `clusterPermissions` for `podsecuritypolicies` of the group `policy` only give a warning. A
-    /// level for RBF-26 in `rules` holds for all findings.
+    /// 1.25 removed. A CRD of `apiextensions.k8s.io/v1beta1` in a bundle also violates CRD-02,
+    /// which reports it in reviews and in manifests outside bundles. The lists are those of
+    /// operator-framework/api. The rule denies if `spec.minKubeVersion` of the
+    /// ClusterServiceVersion or the setting `bundle.k8sVersion` is at least the version that
+    /// removed the API, and otherwise warns. `permissions` and `clusterPermissions` for
+    /// `podsecuritypolicies` of the group `policy` only cause a warning. A level for RBF-26 in
+    /// `rules` applies to all violations.
     ///
     /// # Why
     ///
@@ -102,7 +103,7 @@ rule! {
     /// object, and the Operator stops working after an upgrade. See OpenShift 4.12, Operators,
     /// *Controlling Operator compatibility with OpenShift Container Platform versions*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Move to the API version that replaces the removed one; the message links to the migration
     /// guide. For older clusters, publish the bundle with a limit on the versions of OpenShift.
@@ -126,9 +127,10 @@ rule! {
     /// https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-25. Migrate the API(s)
     /// for PodDisruptionBudget: (["x"])`
     RBF_26: Warn {
+        name: "no-removed-kubernetes-apis",
         on: [BUNDLE: Create | Update],
         denies_with: ["/bundle/k8sVersion"],
-        source: "OCP 4.12 L4556-4559, L8337-8340, L21652-21697; api pkg/validation/internal/removed_apis.go",
+        source: ["OCP 4.12 L4556-4559, L8337-8340, L21652-21697", "api pkg/validation/internal/removed_apis.go"],
     }
 }
 
@@ -139,7 +141,7 @@ pub(crate) fn judge(
     report: &mut Report<'_>,
 ) {
     let mut removed: BTreeMap<u64, Removed> = BTreeMap::new();
-    // A rule of RBAC names no version: what it may use is not known to be gone.
+    // An RBAC rule names no version, so it is not known whether it uses a removed API.
     let mut permitted = Removed::default();
     let mut lowest = Vec::new();
     for manifest in manifests {
@@ -168,7 +170,7 @@ pub(crate) fn judge(
     permitted.report(25, Level::Warn, report);
 }
 
-/// Resources that the CRDs of a `ClusterServiceVersion` are said to use. Gives their plurals.
+/// Returns the plurals of the resources that the CRDs of a `ClusterServiceVersion` list.
 fn resources(csv: &Document, manifest: &Manifest<'_>, removed: &mut Removed) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for (list, member) in [("Owned", "owned"), ("Required", "required")] {
@@ -191,7 +193,7 @@ fn resources(csv: &Document, manifest: &Manifest<'_>, removed: &mut Removed) -> 
     used
 }
 
-/// Permissions for `PodSecurityPolicies`, the only API that went without a successor in its group.
+/// Permissions for `PodSecurityPolicies`, the only removed API without a successor in its group.
 fn permissions(
     csv: &Document,
     manifest: &Manifest<'_>,

@@ -12,20 +12,21 @@ const API_VERSION: &str = "scorecard.operatorframework.io/v1alpha3";
 rule! {
     /// the scorecard configuration names tests with image and entrypoint
     ///
-    /// The file `tests/scorecard/config.yaml`, where it is there, can be parsed and is not empty. It
-    /// has `kind: Configuration` and `apiVersion: scorecard.operatorframework.io/v1alpha3`; the
-    /// spelling `apiversion` is tolerated. `stages` is a list, and each stage has a list `tests`. Each test has a non-empty
-    /// `image` and an `entrypoint` of at least one string. `parallel` of a stage is optional, and
-    /// `true` or `false`. RBF-33 is about `labels`; other fields are not checked. A key that is in a
-    /// mapping twice breaks the rule, because operator-sdk reads the last one.
+    /// The file `tests/scorecard/config.yaml`, if it exists, can be parsed and is not empty. It has
+    /// `kind: Configuration` and `apiVersion: scorecard.operatorframework.io/v1alpha3`; the
+    /// spelling `apiversion` is tolerated. `stages` is a list, and each stage has a list `tests`.
+    /// Each test has a non-empty `image` and an `entrypoint` of at least one string. `parallel` of
+    /// a stage is optional, and `true` or `false`. RBF-33 evaluates `labels`; other fields are not
+    /// checked. A duplicate key in a mapping violates the rule, because operator-sdk reads the last
+    /// one.
     ///
     /// # Why
     ///
     /// `operator-sdk scorecard` starts a test as the container `image` with the command
-    /// `entrypoint`, and cannot run what has none. See OpenShift 4.12, Operators, *Validating
+    /// `entrypoint`, and cannot run a test without them. See OpenShift 4.12, Operators, *Validating
     /// Operators using the scorecard tool*, Scorecard configuration.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the field that the message names, or generate the file again with `make bundle`.
     ///
@@ -53,16 +54,18 @@ rule! {
     ///
     /// `message: scorecard configuration: stages[0].tests[0].entrypoint is missing`
     RBF_31: Warn {
+        name: "scorecard-test-required-fields",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L22097-22159, L22396-22428; OCP 4.15 L16942-16960",
+        source: ["OCP 4.12 L22097-22159, L22396-22428", "OCP 4.15 L16942-16960"],
     }
 }
 
 rule! {
     /// the labels of a scorecard test are strings
     ///
-    /// In `tests/scorecard/config.yaml`, `labels` of each test of `stages` is a mapping whose values are
-    /// strings. A test without `labels` passes. A file that cannot be parsed breaks RBF-31 only.
+    /// In `tests/scorecard/config.yaml`, `labels` of each test of `stages` is a mapping whose
+    /// values are strings. A test without `labels` is accepted. A file that cannot be parsed
+    /// violates only RBF-31.
     ///
     /// # Why
     ///
@@ -70,7 +73,7 @@ rule! {
     /// strings. See OpenShift 4.12, Operators, *Validating Operators using the scorecard tool*, Scorecard
     /// configuration.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put the value in quotes.
     ///
@@ -86,15 +89,16 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same test with `labels: {suite: 5}`.
+    /// This test with `labels: {suite: 5}`.
     ///
     /// `message: scorecard configuration: stages[0].tests[0].labels.suite must be a string`
     ///
-    /// Where `labels` is no mapping: `message: scorecard configuration: stages[0].tests[0].labels must be
-    /// a map of strings`
+    /// If `labels` is not a mapping: `message: scorecard configuration: stages[0].tests[0].labels
+    /// must be a map of strings`
     RBF_33: Warn {
+        name: "scorecard-labels-are-strings",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L22130-22160",
+        source: ["OCP 4.12 L22130-22160"],
     }
 }
 
@@ -117,7 +121,7 @@ pub(crate) fn judge(folder: &Folder<'_>, report: &mut Report<'_>) {
     if object.text_or_empty("/kind") != "Configuration" {
         warn(file.within("kind"), "kind must be Configuration");
     }
-    // One edition of the documents prints `apiversion`.
+    // One edition of the documentation has `apiversion`.
     let version = object.text("/apiVersion").or_else(|| object.text("/apiversion"));
     if version.as_deref() != Some(API_VERSION) {
         warn(file.within("apiVersion"), &format!("apiVersion must be {API_VERSION}"));

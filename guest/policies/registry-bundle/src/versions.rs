@@ -1,6 +1,6 @@
-//! Versions of Kubernetes that are compared.
+//! Comparison of Kubernetes versions.
 
-/// Whether a version, as `semver.ParseTolerant` reads it, is that minor version of 1 or later.
+/// Whether a version, as `semver.ParseTolerant` reads it, is at least this minor version of 1.
 pub(crate) fn is_at_least(version: &str, minor: u64) -> bool {
     parse(version).is_some_and(|(numbers, is_release)| {
         let wanted = [1, minor, 0];
@@ -8,7 +8,7 @@ pub(crate) fn is_at_least(version: &str, minor: u64) -> bool {
     })
 }
 
-/// The three numbers, and whether it is a release and no earlier.
+/// The three numbers, and whether the version is a release and not a pre-release.
 fn parse(version: &str) -> Option<([u64; 3], bool)> {
     let version = version.trim();
     let version = version.strip_prefix('v').unwrap_or(version);

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! The verdicts of the policy: the cases of its rules, and properties that no case can show.
 #![expect(clippy::expect_used, reason = "tests may panic")]
 
 use std::collections::BTreeSet;
@@ -29,12 +29,12 @@ fn an_update_is_judged_like_a_new_folder_and_a_removal_is_not() {
     assert!(ask(Operation::Delete).violations.is_empty());
 }
 
-/// Fields are places in the document, so that the host finds the line.
+/// Fields are paths in the document, so that the host finds the line.
 #[test]
 fn fields_lead_to_files_of_the_document() {
     for case in opgate_cases::native::cases(&POLICY, FOLDER) {
         let document = case.object.as_ref().expect("an object");
-        // Other objects are manifests of their own.
+        // Other objects are separate manifests.
         let Some(files) = document["spec"]["files"].as_array() else { continue };
         for violation in opgate_cases::native::verdict(&POLICY, &case).violations {
             let Some(rest) = violation.field.strip_prefix("spec.files[") else { continue };
@@ -44,7 +44,7 @@ fn fields_lead_to_files_of_the_document() {
     }
 }
 
-/// A comment above `---` is a document of its own to the registry. The host says so.
+/// The registry reads a comment above `---` as a separate document. The host reports it.
 #[test]
 fn file_that_starts_with_an_empty_document_is_denied_once() {
     let annotations: Map<_, _> = ["mediatype", "manifests", "metadata", "package", "channels"]
@@ -103,7 +103,7 @@ fn settings_that_change_a_rule_are_declared() {
     assert_eq!(enabled("RBF-27"), ["/bundle/optional"]);
 }
 
-/// What the schema rejects does not bring the policy down either.
+/// Settings that the schema rejects do not crash the policy either.
 #[test]
 fn no_value_in_the_settings_brings_it_down() {
     let settings = json!({"profile": "ocp-4.5", "bundle": {"redHatCatalog": true,
@@ -123,7 +123,7 @@ fn no_value_in_the_settings_brings_it_down() {
     }
 }
 
-/// What is very large takes time in proportion, and is reported in part.
+/// Very large input takes time in proportion to its size, and is reported in part.
 #[test]
 fn very_many_wrong_things_are_reported_in_part() {
     let many = 20_000;
@@ -166,7 +166,7 @@ fn very_many_wrong_things_are_reported_in_part() {
     assert!(found.violations.len() <= 256, "{}", found.violations.len());
 }
 
-/// The kinds of the table reach the rule, and none beside them.
+/// Only the kinds of the table reach the rule.
 #[test]
 fn kinds_of_the_table_match_the_rule() {
     let rule = POLICY.all_rules().into_iter().find(|rule| rule.id == "RBF-34").expect("a rule");
@@ -207,7 +207,7 @@ fn unknown_fields_are_counted_and_large_manifests_are_skipped() {
     assert_eq!(verdict.violations.len(), 256);
     let last = &verdict.violations.last().expect("violations").message;
     assert!(last.starts_with("744 more findings of this rule are left out; "), "{last}");
-    // Long names have no suggestion, and are not repeated whole.
+    // Long names have no suggestion, and are not printed in full.
     let name = "x".repeat(100_000);
     deployment["spec"] = json!({name: 1});
     let verdict = manifest(&deployment);

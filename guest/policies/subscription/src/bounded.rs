@@ -3,13 +3,13 @@
 use opgate_sdk::go::{self, shortened};
 use opgate_sdk::{Document, Rows};
 
-/// More entries of a list do not fit into the answer of a call.
+/// Maximum entries of a list. More do not fit into the result of a host call.
 const MOST: u32 = 16_384;
 
-/// Why a rule does not look at a list.
+/// The reason why a rule does not evaluate a list.
 pub(crate) const TOO_MANY: &str = "the list has more entries than can be evaluated";
 
-/// Bytes of a message.
+/// Maximum bytes of a message.
 const MESSAGE: usize = 4_096;
 
 /// The rows of a list, unless there are too many.
@@ -22,7 +22,7 @@ pub(crate) fn is_short(object: &Document, list: &str) -> bool {
     object.length(list).is_none_or(|length| length <= MOST)
 }
 
-/// A text as Go's `%q` prints it. What no message has room for is left out.
+/// A text as Go's `%q` prints it, cut to the length that a message can hold.
 pub(crate) fn quote(text: &str) -> String {
     if text.len() > MESSAGE { go::quote(&shortened(text, MESSAGE)) } else { go::quote(text) }
 }

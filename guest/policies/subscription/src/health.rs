@@ -14,20 +14,21 @@ rule! {
     /// When a Subscription or an InstallPlan is created, `status.connectionState.lastObservedState`
     /// is `READY` for the CatalogSources of its namespace and of the namespaces in the setting
     /// `subscription.globalNamespaces`, by default `openshift-marketplace`, `olm`, and those of OLM
-    /// outside of OpenShift (SUB-02). One that OLM has not tried to reach yet has no such state,
-    /// and does not count. The rule does not evaluate an UPDATE. Without cluster state, the policy
-    /// skips the rule.
+    /// outside of OpenShift (SUB-02). A CatalogSource that OLM has not tried to reach yet has no
+    /// such state, and does not count. The rule does not evaluate an UPDATE. Without cluster state,
+    /// the policy skips the rule.
     ///
     /// # Why
     ///
-    /// OLM resolves dependencies from all catalogs. If one of them does not answer, all
+    /// OLM resolves dependencies from all catalogs. If one of them does not respond, all
     /// installations and updates fail with the condition `CatalogSourcesUnhealthy` (OpenShift 4.12,
-    /// Operators, *Catalog health requirements*). That passes, so the rule only warns.
+    /// Operators, *Catalog health requirements*). The condition is temporary, so the rule only
+    /// warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Look at the pod of the CatalogSource that the message names. Delete a catalog that nobody
-    /// needs, or disable a default one in the OperatorHub `cluster`.
+    /// Check the pod of the CatalogSource that the message names. Delete an unused catalog, or
+    /// disable a default one in the OperatorHub `cluster`.
     ///
     /// # Accepted
     ///
@@ -40,18 +41,19 @@ rule! {
     /// `message: CatalogSourcesUnhealthy: catalog source openshift-marketplace/community-operators
     /// is TRANSIENT_FAILURE`
     SUB_19: Warn {
+        name: "catalogs-healthy-on-install",
         on: [SUBSCRIPTION: Create, INSTALL_PLAN: Create],
         reads: [CATALOG_SOURCES],
-        source: "OCP 4.12 L1704-1713, L1864, L4251, L7549-7553; OCP 4.15 L1436-1444",
+        source: ["OCP 4.12 L1704-1713, L1864, L4251, L7549-7553", "OCP 4.15 L1436-1444"],
     }
 }
 
-/// Judges the catalogs for an object that is created.
+/// Checks the catalogs for an object that is created.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     if !report.is_on(&SUB_19) {
         return;
     }
-    let found = report.answer(&[&SUB_19], "CatalogSources", unhealthy(review));
+    let found = report.or_skip(&[&SUB_19], "CatalogSources", unhealthy(review));
     report.add_each(&SUB_19, found.into_iter().flatten(), |message| {
         ("metadata.namespace".to_owned(), message)
     });
@@ -73,10 +75,10 @@ fn unhealthy(review: &Review<'_>) -> Result<Vec<String>, ReadError> {
                     "CatalogSourcesUnhealthy: catalog source {namespace}/{name} is {state}"
                 ));
             }
-            found.len() <= Report::ROOM
+            found.len() <= Report::MAX_VIOLATIONS
         })?;
     }
-    // The host can list an object that is about to change twice: as it is, and as it will be.
+    // During a change, the host can list an object twice: the stored and the pending state.
     found.dedup();
     Ok(found)
 }

@@ -1,14 +1,14 @@
-//! Policy `subscription`: Subscriptions, the InstallPlans that OLM makes for them, and what is
-//! deleted before them.
+//! Policy `subscription`: Subscriptions, the InstallPlans that OLM creates for them, and the order
+//! of their deletion.
 //!
 //! ```text
-//! Subscription ─▶ subscription ─┬─ source    the catalog source, and whether it may be used
+//! Subscription ─▶ subscription ─┬─ source    the catalog source, and whether it is allowed
 //!                               ├─ group     the OperatorGroup of the namespace
-//!                               ├─ package   other Subscriptions, and what was left behind
+//!                               ├─ package   other Subscriptions, and remaining versions
 //!                               ├─ approval  Automatic or Manual
 //!                               ├─ channel   older channels, by name
-//!                               ├─ catalog   what the PackageManifest says
-//!                               ├─ provided  who provides its APIs already
+//!                               ├─ catalog   the PackageManifest
+//!                               ├─ provided  other providers of its APIs
 //!                               └─ volumes, env, affinity  spec.config
 //! InstallPlan ──▶ install_plan ─┬─ spec      types and approval
 //!                               └─ querier   the group and its ServiceAccount
@@ -16,8 +16,8 @@
 //! ClusterServiceVersion ─▶ csv    deleted before its Subscription
 //! ```
 //!
-//! The kinds that are judged are in `targets`, what is asked of the cluster is in `reads`. A
-//! cluster without OpenShift's kinds has no objects of them.
+//! `targets` declares the evaluated resources, `reads` the cluster objects that the policy queries.
+//! A cluster without OpenShift's kinds has no objects of them.
 
 mod bounded;
 mod csv;

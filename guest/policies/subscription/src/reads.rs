@@ -1,5 +1,5 @@
-//! What the policy reads of the cluster. Each rule declares which of these it needs, so that
-//! nothing is watched for rules that are off.
+//! The cluster objects that the policy reads. Each rule declares which of these it needs, so that
+//! opgate watches nothing for rules that are off.
 
 use opgate_sdk::{ClusterRead, Index, operator_groups, package_manifests};
 
@@ -24,7 +24,7 @@ pub(crate) static SUBSCRIPTIONS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// CatalogSources, and whether they answer.
+/// CatalogSources, and whether they respond.
 pub(crate) static CATALOG_SOURCES: ClusterRead = ClusterRead {
     group: OLM,
     version: "v1alpha1",
@@ -48,11 +48,11 @@ pub(crate) static GROUPS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// Namespaces, of which only names and labels count.
+/// Namespaces. The rules read only names and labels.
 pub(crate) static NAMESPACES: ClusterRead =
     ClusterRead { version: "v1", resource: "namespaces", ..ClusterRead::EMPTY };
 
-/// ServiceAccounts, of which only the names count.
+/// ServiceAccounts. The rules read only their names.
 pub(crate) static SERVICE_ACCOUNTS: ClusterRead =
     ClusterRead { version: "v1", resource: "serviceaccounts", ..ClusterRead::EMPTY };
 
@@ -62,7 +62,7 @@ pub(crate) static CSVS: ClusterRead = ClusterRead {
     version: "v1alpha1",
     resource: "clusterserviceversions",
     fields: &["/spec/install/spec/deployments/*/spec/template/spec/volumes/*/name"],
-    labels: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
+    label_selector: r#"{"matchExpressions":[{"key":"olm.copiedFrom","operator":"DoesNotExist"}]}"#,
     ..ClusterRead::EMPTY
 };
 
@@ -94,21 +94,22 @@ pub(crate) static MANIFESTS: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// The setting with which a server reads ConfigMaps. A permission for those of all namespaces cannot be
-/// limited to a label, so there is none by default.
+/// The setting with which a server reads ConfigMaps. A permission to read those of all namespaces
+/// cannot be limited to a label, so opgate has none by default.
 pub(crate) const READS_CONFIG_MAPS: &str = "/subscription/readConfigMaps";
 
-/// ConfigMaps into which OpenShift injects the trusted certificates, of which only the names count.
+/// ConfigMaps into which OpenShift injects the trusted certificates. The rules read only their
+/// names.
 pub(crate) static CONFIG_MAPS: ClusterRead = ClusterRead {
     version: "v1",
     resource: "configmaps",
-    labels: r#"{"matchLabels":{"config.openshift.io/inject-trusted-cabundle":"true"}}"#,
+    label_selector: r#"{"matchLabels":{"config.openshift.io/inject-trusted-cabundle":"true"}}"#,
     enabled_by: &[READS_CONFIG_MAPS],
     ..ClusterRead::EMPTY
 };
 
-/// How the users and ServiceAccounts of an OpenShift cluster are authenticated: one object,
-/// `cluster`. There is none on other clusters.
+/// The authentication of users and ServiceAccounts of an OpenShift cluster: one object, `cluster`.
+/// Other clusters have none.
 pub(crate) static AUTHENTICATIONS: ClusterRead = ClusterRead {
     group: "config.openshift.io",
     version: "v1",

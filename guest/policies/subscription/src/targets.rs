@@ -1,8 +1,9 @@
-//! The kinds of objects that the policy judges.
+//! The resources that the policy evaluates.
 //!
-//! No rule looks at the status of a request, and each rule of an UPDATE looks at a change of the
-//! spec. OLM writes the status of these objects all the time, and an InstallPlan carries the
-//! manifests of its Operators there. So other updates are not sent, also where `ratcheting` is off.
+//! No rule evaluates the status of a request, and each rule for UPDATE evaluates a change of the
+//! spec. OLM writes the status of these objects frequently, and the status of an InstallPlan
+//! contains the manifests of its Operators. So the API server does not send other updates, also if
+//! `ratcheting` is off.
 
 use opgate_sdk::Target;
 

@@ -1,4 +1,4 @@
-//! What the policy answers: the cases of its rules, and what no case can show.
+//! Runs the cases of the rules, and tests what no case can express.
 
 #![expect(clippy::expect_used, reason = "tests may panic, and so may what they share")]
 
@@ -14,7 +14,7 @@ opgate_cases::tests!(POLICY);
 
 static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| opgate_cases::native::cases(&POLICY, FOLDER));
 
-/// Names and values that the rules ask for.
+/// Names and values that the rules query.
 const WORDS: [&str; 48] = [
     "Automatic",
     "Manual",
@@ -84,7 +84,7 @@ fn found(case: &Case, rule: &str) -> Vec<String> {
     found.into_iter().filter(|found| found.rule == rule).map(|found| found.message).collect()
 }
 
-/// Very many entries have as many findings as a verdict has room for, and a count.
+/// Many entries yield as many violations as a verdict can hold, and a count.
 #[test]
 fn lists_of_very_many_wrong_entries_are_counted() {
     let many = 16_384;
@@ -100,12 +100,12 @@ fn lists_of_very_many_wrong_entries_are_counted() {
     });
     for (case, rule) in [(mounts, "SUB-14"), (volumes, "SUB-15"), (names, "SUB-26")] {
         let found = found(&case, rule);
-        assert!(found.len() > Report::ROOM / 2, "{rule}");
+        assert!(found.len() > Report::MAX_VIOLATIONS / 2, "{rule}");
         assert!(found.iter().any(|m| m.contains("more findings of this rule")), "{rule}");
     }
 }
 
-/// Longer lists than an answer has room for are not evaluated, and are no error of the policy.
+/// Lists that are too long for a result are skipped, and cause no policy error.
 #[test]
 fn lists_of_too_many_entries_are_not_evaluated() {
     let many = 16_385;
@@ -130,7 +130,7 @@ fn lists_of_too_many_entries_are_not_evaluated() {
     }
 }
 
-/// No object has such a name, and a message has no room for it.
+/// No object has such a name, and it does not fit into a message.
 #[test]
 fn texts_of_any_size_are_judged() {
     let long = "\u{1}".repeat(1 << 20);
@@ -156,7 +156,7 @@ fn texts_of_any_size_are_judged() {
     }
 }
 
-/// A version with more deployments than are looked through does not make a mount wrong.
+/// A version with more deployments than the limit does not make a mount invalid.
 #[test]
 fn a_version_of_very_many_deployments_is_not_looked_through() {
     let case = case("SUB-14", "a mount without a volume", |object| {

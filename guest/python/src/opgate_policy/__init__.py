@@ -9,7 +9,7 @@
         '''
         a Pod has a priority class
 
-        # Repair
+        # Remediation
 
         Set `spec.priorityClassName`.
         ''',
@@ -59,7 +59,7 @@ from .policy import Policy
 from .report import Report
 from .review import Request, Review
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = [
     "CONNECT", "CREATE", "DELETE", "DENY", "UPDATE", "WARN",

@@ -181,7 +181,7 @@ class Rule:
     """Unique in the policy: `IMG-1`."""
     docs: str
     """The documentation, Markdown. Its first line is the title: what must hold, in one sentence without a full stop. `opgate rules
-    explain` prints the rest, which usually has the sections Why, Repair, Accepted and Rejected."""
+    explain` prints the rest, which usually has the sections Why, Remediation, Accepted and Rejected."""
     level: Level = field(kw_only=True)
     """The level of the rule if it is on and no level is configured."""
     on: Mapping[Target, Sequence[Operation]] = field(kw_only=True)

@@ -159,7 +159,7 @@ class Report:
         """The answer of the cluster, if there is one; otherwise None, and the rules that need it are skipped. An invalid selector does
         not concern them.
 
-            found = report.answer([IMG_3], "Namespaces", lambda: NAMESPACES.get("", review.namespace))
+            found = report.or_skip([IMG_3], "Namespaces", lambda: NAMESPACES.get("", review.namespace))
         """
         try:
             return ask()

@@ -267,7 +267,7 @@ impl Reader {
             let Some(index) = index.and_then(|index| kind.declaration().index_like(index)) else {
                 let name = opgate_text::one_line(&name, 64);
                 let text = format!("the read of {} declares no index {name:?}", kind.resource());
-                return Ok(Err(ReadError::Denied(text)));
+                return Ok(Err(ReadError::NotDeclared(text)));
             };
             bytes = values.iter().fold(bytes, |sum, value| sum.saturating_add(value.len()));
             // With its final size: a set that grows is hashed repeatedly.
@@ -458,7 +458,7 @@ impl Reader {
         let Some(cluster) = &self.view.cluster else { return Ok(Ok(Sample::default())) };
         if source != Source::Live {
             let none = || match source {
-                Source::Excerpt => Err(ReadError::Absent(format!("{resource}: {NONE_SHOWN}"))),
+                Source::Excerpt => Err(ReadError::NoCluster(format!("{resource}: {NONE_SHOWN}"))),
                 _ => Ok(Sample { objects: Vec::new(), complete: true }),
             };
             return Ok(cluster.files.sample(&resource, limit).map_or_else(none, Ok));
@@ -508,13 +508,13 @@ impl View {
         };
         match self.windows.iter().find(|(known, _)| is_it(known)) {
             Some(_) if self.is_absent() => {
-                Err(ReadError::Absent(format!("{}: there is no cluster to ask", asked())))
+                Err(ReadError::NoCluster(format!("{}: there is no cluster to ask", asked())))
             }
             Some((_, window)) if self.is_left_open(window, within) => {
-                Err(ReadError::Absent(format!("{}: {NONE_SHOWN}", asked())))
+                Err(ReadError::NoCluster(format!("{}: {NONE_SHOWN}", asked())))
             }
             Some((_, window)) if self.is_unlisted(window) => {
-                Err(ReadError::Absent(format!("{}: it could not be listed", asked())))
+                Err(ReadError::NoCluster(format!("{}: it could not be listed", asked())))
             }
             Some((_, window)) => match self.kind(window).and_then(|kind| kind.refusal()) {
                 None => Ok(window),
@@ -522,7 +522,7 @@ impl View {
             },
             None => match self.off.iter().find(|unread| is_it(&unread.resource)) {
                 Some(unread) => match &unread.why {
-                    NotRead::Off => Err(ReadError::Absent(format!(
+                    NotRead::Off => Err(ReadError::NoCluster(format!(
                         "{} is not read: the rules that need it are off",
                         asked()
                     ))),
@@ -536,9 +536,10 @@ impl View {
                         asked()
                     ))),
                 },
-                None => {
-                    Err(ReadError::Denied(format!("{} is not among the declared reads", asked())))
-                }
+                None => Err(ReadError::NotDeclared(format!(
+                    "{} is not among the declared reads",
+                    asked()
+                ))),
             },
         }
     }
@@ -569,16 +570,16 @@ impl View {
         let source = self.cluster.as_ref().map_or(Source::Absent, |cluster| cluster.options.source);
         match (&self.sampling, source) {
             (Sampling::Undeclared, _) => {
-                Err(ReadError::Denied("no rule is declared in `samples`".to_owned()))
+                Err(ReadError::NotDeclared("no rule is declared in `samples`".to_owned()))
             }
-            (Sampling::Off, _) => Err(ReadError::Absent(format!(
+            (Sampling::Off, _) => Err(ReadError::NoCluster(format!(
                 "{} is not listed: the rules that need it are off",
                 named()
             ))),
             (_, Source::Absent) => {
-                Err(ReadError::Absent(format!("{}: there is no cluster to ask", named())))
+                Err(ReadError::NoCluster(format!("{}: there is no cluster to ask", named())))
             }
-            (_, Source::Listed) => Err(ReadError::Absent(format!(
+            (_, Source::Listed) => Err(ReadError::NoCluster(format!(
                 "{}: an audit lists no custom resources for another object",
                 named()
             ))),

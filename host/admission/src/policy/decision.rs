@@ -245,7 +245,7 @@ impl Finding {
                 would_deny: level == RuleLevel::Deny,
                 field: one_line(&violation.field, MAX_FIELD),
                 message: one_line(&violation.message, MAX_MESSAGE),
-                about: about(&violation.about),
+                about: about(&violation.logical_location),
             });
         }
         let mut skipped = Vec::with_capacity(left_out);

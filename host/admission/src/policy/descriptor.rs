@@ -9,6 +9,12 @@ use opgate_engine::wit;
 use opgate_text::one_line;
 use opgate_upstream::names;
 
+/// Maximum bytes of the name of a rule.
+const MAX_RULE_NAME: usize = 50;
+
+/// Maximum number of sources of a rule.
+const MAX_SOURCES: usize = 16;
+
 const MAX_RULES: usize = 512;
 const MAX_MATCHES: usize = 64;
 const MAX_READS: usize = 32;
@@ -46,7 +52,9 @@ impl DefaultLevel {
 pub struct Rule {
     /// `RPK-01`
     pub id: String,
-    /// What must hold, in one sentence.
+    /// Beside the id, `immutable-bundle-spec`; empty for a rule without a name.
+    pub name: String,
+    /// The requirement, in one sentence.
     pub title: String,
     /// Its default level.
     pub default: DefaultLevel,
@@ -57,7 +65,15 @@ pub struct Rule {
     /// Operations that it evaluates.
     pub operations: Vec<Operation>,
     /// Where it is documented.
-    pub source: String,
+    pub sources: Vec<String>,
+}
+
+impl Rule {
+    /// Whether this is its name.
+    #[must_use]
+    pub fn is_named(&self, text: &str) -> bool {
+        !self.name.is_empty() && self.name == text
+    }
 }
 
 /// A text that the settings may name.
@@ -127,6 +143,19 @@ fn is_rule_id(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
 }
 
+/// Whether a text can be the name of a rule beside its id: kebab case, which no id is.
+fn is_rule_name(name: &str) -> bool {
+    name.len() <= MAX_RULE_NAME
+        && names::is_label(name)
+        && name.contains('-')
+        && !name.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+fn sources(from: &[String]) -> Vec<String> {
+    let lines = from.iter().take(MAX_SOURCES).map(|source| one_line(source, MAX_TEXT));
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
 pub(super) fn operations(from: &[wit::Operation]) -> Vec<Operation> {
     let operation = |operation: &wit::Operation| match operation {
         wit::Operation::Create => Operation::Create,
@@ -174,8 +203,8 @@ fn check_read(read: &wit::ClusterRead, rules: Vec<String>) -> Result<Read, Strin
     let indexes: Vec<_> = read.indexes.iter().map(index).collect();
     let declaration = Declaration::new(&read.fields, &read.keys, &indexes).map_err(wrong)?;
     let mut labels = Selector::default();
-    if !read.labels.is_empty() {
-        let json = Document::parse(&read.labels).map_err(|e| wrong(e.to_string()))?;
+    if !read.label_selector.is_empty() {
+        let json = Document::parse(&read.label_selector).map_err(|e| wrong(e.to_string()))?;
         labels = opgate_cluster::selector(json.root()).map_err(wrong)?;
     }
     let namespace = read.namespace.as_ref().map(setting);
@@ -223,8 +252,19 @@ impl Descriptor {
             if rules.iter().any(|known| known.id == rule.id) {
                 return Err(format!("describes the rule {:?} twice", rule.id));
             }
+            if !rule.name.is_empty() && !is_rule_name(&rule.name) {
+                return Err(format!(
+                    "names the rule {} {:?}, which is not a name in kebab case",
+                    rule.id,
+                    one_line(&rule.name, 64)
+                ));
+            }
+            if !rule.name.is_empty() && rules.iter().any(|known| known.name == rule.name) {
+                return Err(format!("has two rules named {:?}", rule.name));
+            }
             rules.push(Rule {
                 id: rule.id.clone(),
+                name: rule.name.clone(),
                 title: one_line(&rule.title, MAX_TEXT),
                 default: match rule.default_level {
                     wit::DefaultLevel::Off => DefaultLevel::Off,
@@ -234,7 +274,7 @@ impl Descriptor {
                 enabled_by: lines(&rule.enabled_by),
                 kinds: lines(&rule.kinds),
                 operations: operations(&rule.operations),
-                source: one_line(&rule.source, MAX_TEXT),
+                sources: sources(&rule.sources),
             });
         }
         let known = |ids: &[String]| match ids.iter().find(|id| !rules.iter().any(|r| r.id == **id))
@@ -254,7 +294,7 @@ impl Descriptor {
             }
             reads.push(checked);
         }
-        let samples = known(&from.samples)?;
+        let samples = known(&from.sampling_rules)?;
         Ok(Self {
             name: from.name.clone(),
             version: one_line(&from.version, 64),
@@ -267,9 +307,15 @@ impl Descriptor {
         })
     }
 
-    /// A rule by its ID.
+    /// A rule by its id.
     #[must_use]
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id == id)
+    }
+
+    /// A rule by its id or its name, as users write it.
+    #[must_use]
+    pub fn find_rule(&self, text: &str) -> Option<&Rule> {
+        self.rule(text).or_else(|| self.rules.iter().find(|rule| rule.is_named(text)))
     }
 }

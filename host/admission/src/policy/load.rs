@@ -59,13 +59,7 @@ pub(super) fn load(
         Err(why) => return Ok(Loaded::Broken(why)),
     };
     let mut errors = ConfigErrors::default();
-    for rule in config.rules.keys() {
-        if descriptor.rule(rule).is_none() {
-            let hint = opgate_text::hint(rule, descriptor.rules.iter().map(|r| r.id.as_str()));
-            let text = format!("policy {} has no rule {rule:?}{hint}", config.name);
-            errors.push(configuration.at(config, &format!("/rules/{rule}"), &text));
-        }
-    }
+    let config = &with_rule_ids(configuration, config, &descriptor, &mut errors);
     if descriptor.settings_schema.is_empty() {
         errors.extend(check_no_settings(configuration, config));
     } else {
@@ -191,6 +185,33 @@ pub(super) fn load(
         excluded_users: config.excluded_users.clone(),
         last_error: parking_lot::Mutex::new(None),
     })))
+}
+
+/// The configuration of a policy with the levels of its rules by id, where it has names.
+fn with_rule_ids(
+    configuration: &Configuration,
+    config: &PolicyConfig,
+    descriptor: &Descriptor,
+    errors: &mut ConfigErrors,
+) -> PolicyConfig {
+    let mut levels = BTreeMap::new();
+    for (rule, level) in &config.rules {
+        let text = match descriptor.find_rule(rule) {
+            Some(found) => match levels.insert(found.id.clone(), *level) {
+                None => continue,
+                Some(_) => format!("{} and {} are the same rule: keep one", found.id, found.name),
+            },
+            None => {
+                let known = descriptor.rules.iter().flat_map(|r| [r.id.as_str(), r.name.as_str()]);
+                let hint = opgate_text::hint(rule, known.filter(|known| !known.is_empty()));
+                format!("policy {} has no rule {rule:?}{hint}", config.name)
+            }
+        };
+        errors.push(configuration.at(config, &format!("/rules/{rule}"), &text));
+    }
+    let mut config = config.clone();
+    config.rules = levels;
+    config
 }
 
 /// Whether a rule can have findings: its level is not off, by the configuration or by default.

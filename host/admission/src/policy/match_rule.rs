@@ -81,8 +81,8 @@ impl MatchRule {
             names: patterns("objects", &from.names)?,
             rules,
             advisory: from.advisory,
-            conditions: conditions(&from.conditions)?,
-            namespace_labels: namespace_labels(&from.namespace_labels)?,
+            conditions: conditions(&from.match_conditions)?,
+            namespace_labels: namespace_labels(&from.namespace_selector)?,
             enabled_by: lines(&from.enabled_by),
             route: from.route,
         })
@@ -200,8 +200,8 @@ mod tests {
             names: names(),
             rules: Vec::new(),
             advisory: false,
-            conditions: Vec::new(),
-            namespace_labels: String::new(),
+            match_conditions: Vec::new(),
+            namespace_selector: String::new(),
             enabled_by: Vec::new(),
             route: 0,
         }

@@ -87,9 +87,19 @@ impl Figures {
         let text = "How far the calendar of this replica is ahead of the API server's";
         registry.register_with_unit("clock_skew", text, Unit::Seconds, skew);
         let text = "When the serving certificate begins, in seconds since 1970";
-        registry.register_with_unit("certificate_not_before_timestamp", text, Unit::Seconds, leaf_begins);
+        registry.register_with_unit(
+            "certificate_not_before_timestamp",
+            text,
+            Unit::Seconds,
+            leaf_begins,
+        );
         let text = "When the CA of the serving certificate begins, in seconds since 1970";
-        registry.register_with_unit("ca_not_before_timestamp", text, Unit::Seconds, authority_begins);
+        registry.register_with_unit(
+            "ca_not_before_timestamp",
+            text,
+            Unit::Seconds,
+            authority_begins,
+        );
         let text = "When the CA of the serving certificate ends, in seconds since 1970";
         registry.register_with_unit("ca_expiration_timestamp", text, Unit::Seconds, authority_ends);
     }

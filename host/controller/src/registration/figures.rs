@@ -27,7 +27,12 @@ impl Figures {
         let text = "Whether the registration differs from what this replica serves; absent if it is not known";
         registry.register("registration_stale", text, self.stale.clone());
         let text = "When this replica last applied the registration, Unix time; 0 if it never did";
-        registry.register_with_unit("registration_last_applied_timestamp", text, Unit::Seconds, self.applied.clone());
+        registry.register_with_unit(
+            "registration_last_applied_timestamp",
+            text,
+            Unit::Seconds,
+            self.applied.clone(),
+        );
         let text = "Times that this replica applied the registration";
         registry.register("registration_applied", text, self.writes.clone());
         let text = "Times that it did because somebody else had changed it";

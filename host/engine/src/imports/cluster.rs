@@ -6,7 +6,7 @@ use std::sync::Arc;
 use opgate_cluster::{Key, Object};
 use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmList, WasmStr};
 
-use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal, Sampled};
+use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal, SampleResult};
 use super::{Context, Fault, Handle, Import, State, types};
 use crate::limits::HOSTCALL_BYTES;
 use crate::reader::{ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample};
@@ -155,7 +155,7 @@ fn ask<T>(
     let State { reader, meter, account, .. } = state;
     let Some(reader) = reader.as_mut() else {
         // Without a reader, no reads were declared.
-        return Ok(Err(Refusal::Denied("nothing is declared in `reads`".to_owned())));
+        return Ok(Err(Refusal::NotDeclared("nothing is declared in `reads`".to_owned())));
     };
     let answer = question(reader.as_mut(), Payer { meter, account });
     state.spend(1)?;
@@ -164,8 +164,8 @@ fn ask<T>(
     }
     match answer {
         Ok(answer) => Ok(answer.map_err(|error| match error {
-            ReadError::Absent(why) => Refusal::Absent(why),
-            ReadError::Denied(why) => Refusal::Denied(why),
+            ReadError::NoCluster(why) => Refusal::NoCluster(why),
+            ReadError::NotDeclared(why) => Refusal::NotDeclared(why),
             ReadError::Invalid(why) => Refusal::Invalid(why),
             ReadError::NotGranted(why) => Refusal::NotGranted(why),
             ReadError::Unavailable(why) => Refusal::Unavailable(why),
@@ -257,7 +257,10 @@ fn names(
     Ok((Ok(names),))
 }
 
-fn sample(mut store: Context<'_>, (resource, limit): (ResourceInGuest, u32)) -> Answer<Sampled> {
+fn sample(
+    mut store: Context<'_>,
+    (resource, limit): (ResourceInGuest, u32),
+) -> Answer<SampleResult> {
     let import = Import("cluster", "sample");
     let resource = import.resource(&store, &resource)?;
     let state = store.data_mut();
@@ -275,5 +278,5 @@ fn sample(mut store: Context<'_>, (resource, limit): (ResourceInGuest, u32)) -> 
         let document = document.ok_or_else(|| state.out_of_memory(import))?;
         objects.push(state.push(import, Handle::whole(Arc::new(document)))?);
     }
-    Ok((Ok(Sampled { objects, complete: found.complete }),))
+    Ok((Ok(SampleResult { objects, complete: found.complete }),))
 }

@@ -128,7 +128,8 @@ impl Check {
         let (rules, reader) = (Rules::of(&configuration, &set), self.read.unit_reader());
         input::fill(set.cluster(), cluster_state, &self.read.reader())?;
         let waivers = |folder: &Path| rules.waivers(folder, &reader.fresh());
-        let mut loaded = Loaded::of(&self.paths, *input_type, baseline.as_deref(), &reader, &waivers);
+        let mut loaded =
+            Loaded::of(&self.paths, *input_type, baseline.as_deref(), &reader, &waivers);
         let today = waived::today();
         let waivers = std::mem::take(&mut loaded.waivers).into_iter();
         let waivers = waivers.map(|waivers| waived::File::new(waivers, self.no_waivers, today));

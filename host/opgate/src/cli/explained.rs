@@ -170,7 +170,8 @@ impl Explanation {
                 }
                 Attention::Broken(why) => {
                     explained.reason = Some("broken");
-                    explained.message = Some(format!("policy failed to load: {}", one_line(&why, 512)));
+                    explained.message =
+                        Some(format!("policy failed to load: {}", one_line(&why, 512)));
                 }
             }
             explained

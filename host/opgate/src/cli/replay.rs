@@ -89,7 +89,11 @@ impl Replay {
             paths,
         } = self;
         let reader = read.reader();
-        let source = if cluster_state.is_empty() && !apply_allowed { Source::Absent } else { Source::Snapshot };
+        let source = if cluster_state.is_empty() && !apply_allowed {
+            Source::Absent
+        } else {
+            Source::Snapshot
+        };
         let configuration = config.configuration()?;
         let set = config.complete_set_of(&configuration, source)?;
         let (files, skipped) = input::files(&paths)?;
@@ -153,7 +157,8 @@ impl Replay {
         if !desk.left_out.is_empty() {
             let all: Vec<_> = desk.left_out.iter().map(String::as_str).collect();
             let rules = explained::some(&all);
-            let with = if source == Source::Absent { "; name files with --cluster-state" } else { "" };
+            let with =
+                if source == Source::Absent { "; name files with --cluster-state" } else { "" };
             tracing::warn!(rules, "not evaluated: they need other objects of the cluster{with}");
         }
         if decisions == 0 && outcome == Outcome::Ok {

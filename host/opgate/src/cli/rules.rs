@@ -51,8 +51,8 @@ enum Command {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Write the pages of all rules into a folder: one file for each policy, and an index
-    Pages {
+    /// Generate the documentation of all rules: one file for each policy, and an index
+    Docs {
         #[command(flatten)]
         config: ConfigArgs,
         /// The folder; files of the same names are replaced
@@ -76,7 +76,7 @@ impl Rules {
         let Self { command, config, output } = self;
         match command {
             Some(Command::Explain { config, ids }) => explain(&config, &ids),
-            Some(Command::Pages { config, folder }) => pages(&config, &folder),
+            Some(Command::Docs { config, folder }) => pages(&config, &folder),
             None => list(&config, output),
         }
     }
@@ -95,28 +95,30 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
             writeln!(out, "{:#}", json!(list))?;
         }
         Format::Markdown => {
-            writeln!(out, "| id | default | kinds | operations | rule | source |")?;
-            writeln!(out, "|---|---|---|---|---|---|")?;
+            writeln!(out, "| id | name | default | kinds | operations | requirement | sources |")?;
+            writeln!(out, "|---|---|---|---|---|---|---|")?;
             for (policy, rule) in rules {
-                let Rule { id, default, kinds, title, source, .. } = rule;
+                let Rule { id, name, default, kinds, title, sources, .. } = rule;
                 let default = format!("{}{}", default.as_str(), docs.levels_note(policy, rule));
                 let (kinds, operations) = (kinds.join(", "), operations(rule).join(", "));
                 let cell = |text: &str| text.replace('|', "\\|");
                 writeln!(
                     out,
-                    "| {id} | {default} | {kinds} | {operations} | {} | {} |",
+                    "| {id} | {name} | {default} | {kinds} | {operations} | {} | {} |",
                     cell(title),
-                    cell(source)
+                    cell(&sources.join("; "))
                 )?;
             }
         }
         Format::Table => {
             let names = set.policies().iter().map(|policy| policy.name.len());
             let width = names.max().unwrap_or_default();
+            let names = rules_of(&set).map(|(_, rule)| rule.name.len());
+            let name_width = names.max().unwrap_or_default();
             for (policy, rule) in rules {
                 let level = policy.level(&rule.id);
                 let level = level.map_or(rule.default.as_str(), RuleLevel::as_str);
-                let Rule { id, title, .. } = rule;
+                let Rule { id, name, title, .. } = rule;
                 let only = Narrowing::of(policy, rule).note();
                 let part = docs.gap(policy, rule).map_or("", |_| " (decided in part)");
                 let differs = match policy.level(&rule.id) {
@@ -128,7 +130,7 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
                     differs.unwrap_or_default().replace("warn elsewhere", "warns elsewhere");
                 writeln!(
                     out,
-                    "{id:8} {level:4} {:width$} {title}{differs}{only}{part}",
+                    "{id:8} {level:4} {:width$} {name:name_width$} {title}{differs}{only}{part}",
                     policy.name
                 )?;
             }
@@ -144,9 +146,12 @@ fn explain(config: &ConfigArgs, ids: &[String]) -> Result<Outcome, Failure> {
     let pages = Pages::of(&configuration, &set, true);
     let mut out = stream(Some(text_or_json(false)));
     for (index, id) in ids.iter().enumerate() {
-        let found = || rules_of(&set).filter(|(_, rule)| rule.id.eq_ignore_ascii_case(id));
+        let found = || {
+            rules_of(&set).filter(|(_, rule)| rule.id.eq_ignore_ascii_case(id) || rule.is_named(id))
+        };
         if found().next().is_none() {
-            let hint = opgate_text::hint(id, rules_of(&set).map(|(_, rule)| rule.id.as_str()));
+            let known = rules_of(&set).flat_map(|(_, rule)| [rule.id.as_str(), rule.name.as_str()]);
+            let hint = opgate_text::hint(id, known.filter(|known| !known.is_empty()));
             let text =
                 format!("no configured policy has a rule {id:?}: `opgate rules` lists them{hint}");
             return Err(Failure::usage(anyhow::anyhow!(text)));
@@ -172,9 +177,9 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
     let docs = RuleDocs::of(&configuration, &set);
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     let mut index = String::from(
-        "# Rules\n\nEvery rule of the built-in policies: what must hold, why, and how to repair what breaks it.\n\
-         `opgate rules explain ID` prints the same. [The configuration](../configuration.md#rule-levels) sets levels.\n\n\
-         <!-- Made by `opgate rules pages`. Change the documentation of the rule in its source instead. -->\n",
+        "# Rules\n\nThe rules of the built-in policies: requirement, rationale and remediation.\n\
+         `opgate rules explain ID|NAME` prints the same page. [The configuration](../configuration.md#rule-levels) sets levels.\n\n\
+         <!-- Generated by `opgate rules docs`. Change the documentation of the rule in its source instead. -->\n",
     );
     for policy in set.policies() {
         // As links name it, whatever it is called in the configuration; two copies have one page.
@@ -187,13 +192,17 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
         let mut page = format!("# {name}\n\n{title}.\n");
         // Writing to a text does not fail.
         let _ = write!(index, "\n## [{name}]({file})\n\n{title}.\n\n");
-        let _ = writeln!(index, "| rule | default | what must hold |\n|---|---|---|");
+        let _ = writeln!(index, "| rule | name | default | requirement |\n|---|---|---|---|");
         for rule in &policy.descriptor.rules {
             let (id, anchor) = (&rule.id, rule.id.to_ascii_lowercase());
             let title = markdown(&rule.title);
             let default = format!("{}{}", rule.default.as_str(), docs.levels_note(policy, rule));
             let part = docs.gap(policy, rule).map_or("", |_| " ([in part](../gaps.md))");
-            let _ = writeln!(index, "| [{id}]({file}#{anchor}) | {default} | {title}{part} |");
+            let _ = writeln!(
+                index,
+                "| [{id}]({file}#{anchor}) | `{}` | {default} | {title}{part} |",
+                rule.name
+            );
             let section = pages.page(&policy.name, id).unwrap_or_default();
             let _ = write!(page, "\n{section}");
         }
@@ -298,13 +307,14 @@ fn operations(rule: &Rule) -> Vec<&'static str> {
 fn as_json(policy: &Policy, rule: &Rule, docs: &str) -> serde_json::Value {
     json!({
         "id": rule.id,
+        "name": rule.name,
         "policy": policy.name,
         "kinds": rule.kinds,
         "operations": operations(rule),
         "default": rule.default.as_str(),
         "deniesIn": denies_in(docs),
         "title": rule.title,
-        "source": rule.source,
+        "sources": rule.sources,
         "sentOnlyWhere": Narrowing::of(policy, rule).texts,
         "gap": gap(docs),
     })

@@ -28,6 +28,8 @@ pub(super) fn today() -> Date {
 pub(super) struct Rules<'c> {
     configuration: &'c Configuration,
     configured: BTreeSet<&'c str>,
+    /// Ids of configured rules by their names.
+    ids: BTreeMap<&'c str, &'c str>,
     /// Read only if a rule is not among the configured ones.
     builtin: OnceCell<BTreeSet<String>>,
 }
@@ -35,8 +37,10 @@ pub(super) struct Rules<'c> {
 impl<'c> Rules<'c> {
     pub(super) fn of(configuration: &'c Configuration, set: &'c Set) -> Self {
         let rules = set.policies().iter().flat_map(|policy| &policy.descriptor.rules);
-        let configured = rules.map(|rule| rule.id.as_str()).collect();
-        Self { configuration, configured, builtin: OnceCell::new() }
+        let configured = rules.clone().map(|rule| rule.id.as_str()).collect();
+        let ids = rules.filter(|rule| !rule.name.is_empty());
+        let ids = ids.map(|rule| (rule.name.as_str(), rule.id.as_str())).collect();
+        Self { configuration, configured, ids, builtin: OnceCell::new() }
     }
 
     /// The rules of a built-in policy are those that it documents.
@@ -50,7 +54,10 @@ impl<'c> Rules<'c> {
 
     /// If there is no such rule: a hint, possibly empty.
     fn unknown(&self, rule: &str) -> Option<String> {
-        if self.configured.contains(rule) || self.builtin().contains(rule) {
+        if self.configured.contains(rule)
+            || self.ids.contains_key(rule)
+            || self.builtin().contains(rule)
+        {
             return None;
         }
         let builtin = self.builtin().iter().map(String::as_str);
@@ -66,7 +73,13 @@ impl<'c> Rules<'c> {
         folder: &Path,
         reader: &Reader,
     ) -> Result<Option<Waivers>, String> {
-        waivers::read(folder, &|rule| self.unknown(rule), reader)
+        let mut read = waivers::read(folder, &|rule| self.unknown(rule), reader)?;
+        for waiver in read.iter_mut().flat_map(|waivers| &mut waivers.list) {
+            if let Some(id) = self.ids.get(waiver.rule.as_str()) {
+                waiver.rule = (*id).to_owned();
+            }
+        }
+        Ok(read)
     }
 }
 

@@ -74,9 +74,9 @@ mod tests {
     fn the_world_follows_from_the_imports() {
         for (import, section, world) in [
             ("", "", Some("policy")),
-            ("opgate:policy/document@0.5.0", "opgate-docs", Some("policy")),
-            ("opgate:policy/cluster@0.5.0", "", Some("cluster-policy")),
-            ("opgate:policy/cluster@0.5.0", "component-type:policy", None),
+            ("opgate:policy/document@0.6.0", "opgate-docs", Some("policy")),
+            ("opgate:policy/cluster@0.6.0", "", Some("cluster-policy")),
+            ("opgate:policy/cluster@0.6.0", "component-type:policy", None),
         ] {
             assert_eq!(missing(&module(import, section)), world, "{import} {section}");
         }

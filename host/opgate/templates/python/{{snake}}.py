@@ -19,7 +19,7 @@ IMG_1 = Rule(
 
     A tag can move: the same Pod runs other code tomorrow.
 
-    # Repair
+    # Remediation
 
     Name the image by its digest.
 
@@ -47,7 +47,7 @@ IMG_2 = Rule(
 
     Images from elsewhere are not scanned.
 
-    # Repair
+    # Remediation
 
     Copy the image to a known registry, and name it there.
 
@@ -76,7 +76,7 @@ IMG_3 = Rule(
 
     A team pays for its own registry, and cleans up there.
 
-    # Repair
+    # Remediation
 
     Copy the image to the registry of the namespace, and name it there.
 

@@ -25,7 +25,7 @@ rule! {
     /// *Further immutability considerations*, recommends digests and commits, but still allows a
     /// Git tag.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name the image by its digest, or the commit instead of the branch or tag.
     ///
@@ -48,8 +48,9 @@ rule! {
     ///
     /// Instead of `Git tag` the message can contain `Git branch` or `image`.
     RPK_17: Warn {
+        name: "bundle-source-pinned",
         on: [BUNDLE: Create | Update, DEPLOYMENT: Create | Update],
-        source: "OCP 4.12 L1118-1135, L1154-1176; OCP 4.15 L1022-1034, L19980-19988; OKD L420-433",
+        source: ["OCP 4.12 L1118-1135, L1154-1176", "OCP 4.15 L1022-1034, L19980-19988", "OKD L420-433"],
     }
 }
 

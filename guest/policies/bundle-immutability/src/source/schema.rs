@@ -44,7 +44,7 @@ rule! {
     /// RukPak v0.16.0 has the same requirement, so the Kubernetes API server also rejects such an
     /// object. This rule also evaluates files, before you apply them to a cluster.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Keep the one source that `spec.source.type` names, and remove the others.
     ///
@@ -67,8 +67,9 @@ rule! {
     ///
     /// If no key is set, the message ends with `Found none valid`.
     RPK_09: Deny {
+        name: "exactly-one-bundle-source",
         on: [BUNDLE: Create | Update],
-        source: "rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go",
+        source: ["rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go"],
     }
 }
 
@@ -92,7 +93,7 @@ rule! {
     /// also evaluates files, before you apply them to a cluster. OpenShift 4.12, Operators, *Bundle
     /// immutability*, shows a source with only a tag.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Keep one reference. Prefer `commit`, which cannot move (RPK-17).
     ///
@@ -115,8 +116,9 @@ rule! {
     ///
     /// If no key is set, the message ends with `Found none valid`.
     RPK_10: Deny {
+        name: "exactly-one-git-reference",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1126-1127, L1159; rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go",
+        source: ["OCP 4.12 L1126-1127, L1159", "rukpak v0.16.0 manifests/base/apis/crds/patches/bundle_validation.yaml, test/e2e/api_validation_test.go"],
     }
 }
 
@@ -147,7 +149,7 @@ rule! {
     /// rule also evaluates files, before you apply them to a cluster. OpenShift 4.12, Operators,
     /// *Bundle* and *Bundle immutability*, show sources with all their fields.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the field that the message names.
     ///
@@ -167,8 +169,9 @@ rule! {
     ///
     /// `message: spec.source.git.repository: Required value`
     RPK_11: Deny {
+        name: "bundle-source-required-fields",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1091-1094, L1123-1128; rukpak v0.16.0 api/v1alpha1/bundle_types.go",
+        source: ["OCP 4.12 L1091-1094, L1123-1128", "rukpak v0.16.0 api/v1alpha1/bundle_types.go"],
     }
 }
 

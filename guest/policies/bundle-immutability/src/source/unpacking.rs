@@ -25,7 +25,7 @@ rule! {
     /// RukPak's webhook only rejects `../`, so it accepts these paths. Unpacking the Bundle then
     /// fails, and you can only replace the Bundle, because its spec is immutable.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a path relative to the root of the repository or of the bundle, for example `manifests`.
     ///
@@ -49,9 +49,10 @@ rule! {
     /// For a path of a ConfigMap the message contains the name of the ConfigMap instead, as in `for
     /// configmap "a"`.
     RPK_08: Warn {
+        name: "bundle-source-paths-unpackable",
         on: [BUNDLE: Create],
         denies_with: ["/rukpak/strictPaths"],
-        source: "rukpak v0.16.0 internal/source/git.go, internal/webhook/bundle.go",
+        source: ["rukpak v0.16.0 internal/source/git.go, internal/webhook/bundle.go"],
     }
 }
 
@@ -109,7 +110,7 @@ rule! {
     /// Each key becomes a file of the bundle. RukPak v0.16.0 does not unpack a Bundle with two
     /// files at the same path.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Give the ConfigMaps different paths, or rename one of the keys.
     ///
@@ -133,10 +134,11 @@ rule! {
     ///
     /// `message: duplicate path "m.yaml" found in configmaps [a b]`
     RPK_21: Warn {
+        name: "unique-files-of-bundle-config-maps",
         on: [BUNDLE: Create],
         reads: [CONFIG_MAPS],
         may_skip: true,
-        source: "rukpak v0.16.0 internal/source/configmaps.go",
+        source: ["rukpak v0.16.0 internal/source/configmaps.go"],
     }
 }
 

@@ -33,7 +33,7 @@ rule! {
     /// to pull, and RukPak's webhook rejects the Bundle. OpenShift 4.12, Operators, *Bundle*, shows
     /// a Bundle of this type.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `spec.source.image`, or set `spec.source.type` to the source that is set.
     ///
@@ -53,8 +53,9 @@ rule! {
     ///
     /// `message: bundle.spec.source.image must be set for source type "image"`
     RPK_02: Deny {
+        name: "bundle-source-image-set",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1091-1094; OCP 4.15 L956-965, L19912-19921; OKD L378-386; rukpak v0.16.0 internal/webhook/bundle.go",
+        source: ["OCP 4.12 L1091-1094", "OCP 4.15 L956-965, L19912-19921", "OKD L378-386", "rukpak v0.16.0 internal/webhook/bundle.go"],
     }
 }
 
@@ -72,7 +73,7 @@ rule! {
     /// repository to clone, and RukPak's webhook rejects the Bundle. OpenShift 4.12, Operators,
     /// *Bundle immutability*, shows a Bundle of this type.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `spec.source.git`, or set `spec.source.type` to the source that is set.
     ///
@@ -92,8 +93,9 @@ rule! {
     ///
     /// `message: bundle.spec.source.git must be set for source type "git"`
     RPK_03: Deny {
+        name: "bundle-source-git-set",
         on: [BUNDLE: Create | Update],
-        source: "OCP 4.12 L1118-1129; OCP 4.15 L987-998, L19940-19951; OKD L401-412; rukpak v0.16.0 internal/webhook/bundle.go",
+        source: ["OCP 4.12 L1118-1129", "OCP 4.15 L987-998, L19940-19951", "OKD L401-412", "rukpak v0.16.0 internal/webhook/bundle.go"],
     }
 }
 
@@ -110,7 +112,7 @@ rule! {
     /// Without an entry the Bundle has no files. The webhook of RukPak v0.16.0 rejects such a
     /// Bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// List the ConfigMaps under `spec.source.configMaps`, or set `spec.source.type` to the source
     /// that is set.
@@ -131,8 +133,9 @@ rule! {
     ///
     /// `message: bundle.spec.source.configmaps must be set for source type "configmaps"`
     RPK_04: Deny {
+        name: "bundle-source-config-maps-set",
         on: [BUNDLE: Create | Update],
-        source: "rukpak v0.16.0 internal/webhook/bundle.go",
+        source: ["rukpak v0.16.0 internal/webhook/bundle.go"],
     }
 }
 
@@ -189,7 +192,7 @@ rule! {
     /// A path that leads out of the repository names no directory in it. The webhook of RukPak
     /// v0.16.0 rejects such a Bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `spec.source.git.directory` to the path of the manifests, relative to the root of the
     /// repository.
@@ -211,8 +214,9 @@ rule! {
     /// `message: bundle.spec.source.git.directory begins with "../": directory must define path
     /// within the repository`
     RPK_05: Deny {
+        name: "git-directory-within-repository",
         on: [BUNDLE: Create | Update],
-        source: "rukpak v0.16.0 internal/webhook/bundle.go",
+        source: ["rukpak v0.16.0 internal/webhook/bundle.go"],
     }
 }
 
@@ -242,7 +246,7 @@ rule! {
     /// out of the bundle puts them outside the bundle. The webhook of RukPak v0.16.0 rejects such a
     /// Bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set each `path` to a path below the root of the bundle, for example `manifests`, or remove
     /// it.
@@ -267,8 +271,9 @@ rule! {
     ///
     /// The rule reports each such path, with its index and its original spelling.
     RPK_06: Deny {
+        name: "config-map-paths-within-bundle",
         on: [BUNDLE: Create | Update],
-        source: "rukpak v0.16.0 internal/webhook/bundle.go",
+        source: ["rukpak v0.16.0 internal/webhook/bundle.go"],
     }
 }
 
@@ -303,7 +308,7 @@ rule! {
     /// A Bundle does not change (RPK-01), so its content must not change either. The webhook of
     /// RukPak v0.16.0 rejects such a Bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `immutable: true` on the ConfigMap, which is possible at any time, and send the Bundle
     /// again.
@@ -321,7 +326,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same Bundle, while the ConfigMap is not immutable:
+    /// This Bundle, while the ConfigMap is not immutable:
     ///
     /// ```yaml
     /// kind: ConfigMap
@@ -331,9 +336,10 @@ rule! {
     /// `message: bundle.spec.source.configmaps[0].configmap.name is invalid: configmap "a" is not
     /// immutable`
     pub(crate) RPK_07: Deny {
+        name: "bundle-config-maps-immutable",
         on: [BUNDLE: Create | Update],
         reads: [CONFIG_MAPS],
-        source: "rukpak v0.16.0 internal/webhook/bundle.go, test/e2e/plain_provisioner_test.go",
+        source: ["rukpak v0.16.0 internal/webhook/bundle.go, test/e2e/plain_provisioner_test.go"],
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whom and where to ask about an Operator.
+//! Contacts of an Operator: its maintainers and links.
 
 use opgate_sdk::go::{mail, url};
 use opgate_sdk::{Kind, Shape, rule, rules};
@@ -20,13 +20,13 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     links(csv);
 }
 
-/// What is wrong with an element.
+/// The problem of an element.
 enum Wrong {
     Incomplete(u32),
     Invalid(u32, String),
 }
 
-/// What is wrong with each element of a list of names, each with a contact.
+/// The problems of the elements of a list of names, each with a contact.
 fn look(csv: &Csv<'_, '_>, list: &str, contact: &str, check: Check) -> Vec<Wrong> {
     let mut found = Vec::new();
     first(csv.object, list, &["/name", contact], |index, row| {
@@ -48,18 +48,18 @@ type Check = fn(&str) -> Result<(), String>;
 rule! {
     /// maintainers have a name and an email address
     ///
-    /// `spec.maintainers` has at least one element, and each has a `name` and an `email`. The
-    /// address is one that Go's `net/mail` reads, as the validators of operator-framework/api do:
+    /// `spec.maintainers` has at least one element, and each has a `name` and an `email`. Go's
+    /// `net/mail` can read the address, as the validators of operator-framework/api require:
     /// `dev@example.com`, or `Name <dev@example.com>`. The setting `csv.requiredFields: deny` makes
-    /// this rule deny. Copies that OLM makes are exempt. An UPDATE is judged where it changes the
-    /// maintainers.
+    /// this rule deny. Copies that OLM makes are exempt. An UPDATE is evaluated only if it changes
+    /// the maintainers.
     ///
     /// # Why
     ///
     /// The documents list the field as required (OpenShift 4.12, Operators, *Manually-defined CSV
     /// fields*). OperatorHub does not accept a maintainer without a name, or without an address.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the people or the organization that maintain the Operator.
     ///
@@ -80,9 +80,10 @@ rule! {
     /// For `email: invalidemail`: `message: csv.Spec.Maintainers email invalidemail is invalid:
     /// mail: missing '@' or angle-addr`
     CSV_12: Warn {
+        name: "valid-maintainers",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
-        source: "OCP 4.12 L19185, L19238-19242; OCP 4.15 L14285; api pkg/validation/internal/operatorhub.go",
+        source: ["OCP 4.12 L19185, L19238-19242", "OCP 4.15 L14285", "api pkg/validation/internal/operatorhub.go"],
     }
 }
 
@@ -108,9 +109,9 @@ fn maintainers(csv: &mut Csv<'_, '_>) {
 rule! {
     /// links have a name and a URL
     ///
-    /// Each element of `spec.links` has a `name` and a `url`. The URL is one that Go's `net/url`
-    /// reads as that of a request, as the validators of operator-framework/api do: it has a scheme,
-    /// or is an absolute path. Copies that OLM makes are exempt. An UPDATE is judged where it
+    /// Each element of `spec.links` has a `name` and a `url`. Go's `net/url` can read the URL as
+    /// the URL of a request, as the validators of operator-framework/api require: it has a scheme,
+    /// or is an absolute path. Copies that OLM makes are exempt. An UPDATE is evaluated only if it
     /// changes the links.
     ///
     /// # Why
@@ -118,7 +119,7 @@ rule! {
     /// The console shows the links by their names (OpenShift 4.12, Operators, *Manually-defined
     /// CSV fields*). OperatorHub does not accept other links.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Complete the link, with `https://` before the host, or remove it.
     ///
@@ -139,8 +140,9 @@ rule! {
     /// For `url: https//example.com`: `message: csv.Spec.Links url https//example.com is invalid:
     /// parse "https//example.com": invalid URI for request`
     CSV_18: Warn {
+        name: "valid-links",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19309-19313; OCP 4.15 L14297; api pkg/validation/internal/operatorhub.go",
+        source: ["OCP 4.12 L19309-19313", "OCP 4.15 L14297", "api pkg/validation/internal/operatorhub.go"],
     }
 }
 

@@ -1,7 +1,7 @@
 //! The first two lines of a manifest: `apiVersion` and `kind`.
 //!
-//! A manifest without them is no request of its own, so it is evaluated where it is found: among the
-//! files of a bundle, or in a catalog.
+//! A manifest without them cannot be a request, so the rule evaluates it where it is found: among
+//! the files of a bundle, or in a catalog.
 
 use opgate_sdk::{Document, rule, rules};
 
@@ -13,7 +13,7 @@ rules![CSV_27];
 pub(crate) const KIND: &str = "ClusterServiceVersion";
 /// The group.
 const GROUP: &str = "operators.coreos.com";
-/// What no other kind of the group has in its spec.
+/// Members of the spec that no other kind of the group has.
 const MEMBERS: [&str; 5] = [
     "/spec/install",
     "/spec/installModes",
@@ -34,11 +34,11 @@ rule! {
     ///
     /// # Why
     ///
-    /// Kubernetes and OLM find out by these two members what an object is. The validators of
-    /// operator-framework/api refuse a ClusterServiceVersion without them; operator-registry cannot
+    /// Kubernetes and OLM identify the kind of an object by these two members. The validators of
+    /// operator-framework/api reject a ClusterServiceVersion without them; operator-registry cannot
     /// parse the manifest either (RBF-12).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Start the file with the lines below.
     ///
@@ -58,8 +58,9 @@ rule! {
     ///
     /// `message: 'apiVersion' is missing`
     pub(crate) CSV_27: Deny {
+        name: "csv-has-api-version-and-kind",
         on: [REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update],
-        source: "api pkg/validation/internal/csv.go",
+        source: ["api pkg/validation/internal/csv.go"],
     }
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn lacks_version(object: &Document) -> bool {
     parse(&object.text_or_empty("/apiVersion")).1.is_empty()
 }
 
-/// What is missing in a manifest: the member, and the message.
+/// The missing members of a manifest, each with its message.
 pub(crate) fn missing(manifest: &Document, path: &str) -> Vec<(&'static str, &'static str)> {
     let api_version = manifest.text_or_empty("/apiVersion");
     let (group, version) = parse(&api_version);
@@ -96,7 +97,7 @@ fn is_meant(manifest: &Document, group: &str, path: &str) -> bool {
             || MEMBERS.iter().any(|member| manifest.has(member)))
 }
 
-/// `schema.ParseGroupVersion`: group and version, both empty where there are more parts.
+/// `schema.ParseGroupVersion`: group and version, both empty if there are more parts.
 fn parse(api_version: &str) -> (&str, &str) {
     match api_version.split_once('/') {
         None => ("", api_version),

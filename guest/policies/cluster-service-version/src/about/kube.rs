@@ -1,4 +1,4 @@
-//! The Kubernetes that an Operator needs.
+//! The Kubernetes version that an Operator needs.
 
 use opgate_sdk::{InputType, Shape, rule, rules};
 use opgate_upstream::version::Version;
@@ -15,15 +15,15 @@ const MIN_KUBE: &str = "/spec/minKubeVersion";
 rule! {
     /// spec.minKubeVersion is set
     ///
-    /// `spec.minKubeVersion` is there, and is not blank. Copies that OLM makes are exempt. An
-    /// UPDATE is judged where it changes the field.
+    /// `spec.minKubeVersion` is set and not blank. Copies that OLM makes are exempt. An UPDATE is
+    /// evaluated only if it changes the field.
     ///
     /// # Why
     ///
-    /// Without it, OLM installs the Operator on every cluster, also on one whose Kubernetes is too
-    /// old for it. The validators of operator-framework/api warn as well.
+    /// Without it, OLM installs the Operator on every cluster, including clusters whose Kubernetes
+    /// version is too old for it. The validators of operator-framework/api also warn.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the oldest version of Kubernetes that you test with, as `MAJOR.MINOR.PATCH`.
     ///
@@ -44,28 +44,29 @@ rule! {
     /// installed in any cluster version available, which is not necessarily the case for all
     /// projects.`
     CSV_21: Warn {
+        name: "csv-has-min-kube-version",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "api pkg/validation/internal/csv.go, pkg/validation/internal/operatorhub.go",
+        source: ["api pkg/validation/internal/csv.go, pkg/validation/internal/operatorhub.go"],
     }
 }
 
 rule! {
     /// spec.minKubeVersion is a strict semantic version
     ///
-    /// `spec.minKubeVersion`, where it is not blank, is `MAJOR.MINOR.PATCH` with an optional
-    /// pre-release and optional build metadata, without spaces. In a bundle it is strict, without a
-    /// `v` before it and without leading zeros, as `operator-sdk bundle validate` asks. At admission, in
-    /// catalogs and in single manifests it is what OLM reads: OLM removes one `v`, and tolerates
-    /// leading zeros. Copies that OLM makes are exempt. An UPDATE is evaluated where it changes the
-    /// field.
+    /// `spec.minKubeVersion`, if not blank, is `MAJOR.MINOR.PATCH` with an optional pre-release and
+    /// optional build metadata, without spaces. In a bundle it is strict, without a `v` before it
+    /// and without leading zeros, as `operator-sdk bundle validate` requires. At admission, in
+    /// catalogs and in single manifests OLM must be able to read it: OLM removes one `v`, and
+    /// tolerates leading zeros. Copies that OLM makes are exempt. An UPDATE is evaluated only if it
+    /// changes the field.
     ///
     /// # Why
     ///
-    /// OLM compares the version with that of the cluster. One that it cannot read keeps the
-    /// ClusterServiceVersion from being installed. The validators of operator-framework/api refuse the
+    /// OLM compares the version with that of the cluster. If OLM cannot read the version, it does
+    /// not install the ClusterServiceVersion. The validators of operator-framework/api reject the
     /// bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write all three numbers, without a `v` before them: `1.21.0` for `1.21` and for `v1.21.0`.
     ///
@@ -86,8 +87,9 @@ rule! {
     /// In a bundle, for `v1.21.0`: `message: csv.Spec.MinKubeVersion has an invalid value: v1.21.0;
     /// remove the v`
     CSV_22: Deny {
+        name: "strict-semver-min-kube-version",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go",
+        source: ["api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go"],
     }
 }
 
@@ -99,7 +101,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     let (text, is_text) = match csv.object.text(MIN_KUBE) {
         Some(text) => (text, true),
         None if csv.object.is_blank(MIN_KUBE) => (String::new(), true),
-        // A number, most likely: it cannot be decoded, whatever it looks like.
+        // Most likely a number, which cannot be decoded.
         None => {
             let raw = csv.object.raw(MIN_KUBE).unwrap_or_default();
             (String::from_utf8_lossy(&raw).into_owned(), false)
@@ -115,7 +117,8 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// Whether the reader of the object takes the version: operator-sdk of a bundle, OLM of any other.
+/// Whether the program that reads the object accepts the version: operator-sdk for a bundle, OLM
+/// otherwise.
 fn is_read(input: InputType, version: &str) -> bool {
     match input {
         InputType::Bundle => Version::parse(version).is_ok(),

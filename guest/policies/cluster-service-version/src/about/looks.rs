@@ -1,4 +1,4 @@
-//! How mature an Operator is, what it looks like, and what belongs to it.
+//! The maturity, the icon and the label selector of an Operator.
 
 use opgate_sdk::go::{base64, quote};
 use opgate_sdk::{Kind, Selector, Shape, names, rule, rules};
@@ -36,16 +36,16 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
 rule! {
     /// spec.maturity is one of the documented levels
     ///
-    /// `spec.maturity`, where it is set, is `planning`, `pre-alpha`, `alpha`, `beta`, `stable`,
-    /// `mature`, `inactive` or `deprecated`. Copies that OLM makes are exempt. An UPDATE is judged
-    /// where it changes the field.
+    /// `spec.maturity`, if set, is `planning`, `pre-alpha`, `alpha`, `beta`, `stable`, `mature`,
+    /// `inactive` or `deprecated`. Copies that OLM makes are exempt. An UPDATE is evaluated only if
+    /// it changes the field.
     ///
     /// # Why
     ///
     /// The documents list these levels (OpenShift 4.12, Operators, *Manually-defined CSV fields*).
-    /// People compare Operators by them. OLM does not read the field.
+    /// Users compare Operators by these levels. OLM does not read the field.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose the level that fits this version, or remove the field.
     ///
@@ -64,8 +64,9 @@ rule! {
     /// `message: spec.maturity "ga" is not one of planning, pre-alpha, alpha, beta, stable, mature,
     /// inactive, deprecated`
     CSV_17: Warn {
+        name: "known-maturity",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19336-19340; OCP 4.15 L14300",
+        source: ["OCP 4.12 L19336-19340", "OCP 4.15 L14300"],
     }
 }
 
@@ -81,17 +82,17 @@ fn maturity(csv: &mut Csv<'_, '_>) {
 rule! {
     /// spec.icon is one image
     ///
-    /// `spec.icon`, where it is there, has one element. Its `base64data` is not empty and valid
-    /// base64, and its `mediatype` is `image/gif`, `image/jpeg`, `image/png` or `image/svg+xml`. Of
-    /// several icons the first is looked at. Copies that OLM makes are exempt. An UPDATE is judged
-    /// where it changes the icon.
+    /// `spec.icon`, if set, has one element. Its `base64data` is not empty and valid base64, and
+    /// its `mediatype` is `image/gif`, `image/jpeg`, `image/png` or `image/svg+xml`. If there are
+    /// several icons, the rule evaluates the first one. Copies that OLM makes are exempt. An UPDATE
+    /// is evaluated only if it changes the icon.
     ///
     /// # Why
     ///
-    /// The console shows the icon (OpenShift 4.12, Operators, *Manually-defined CSV fields*). One
-    /// that it cannot decode is no image, and OperatorHub does not accept it.
+    /// The console shows the icon (OpenShift 4.12, Operators, *Manually-defined CSV fields*). It
+    /// cannot show an icon that it cannot decode, and OperatorHub does not accept such an icon.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Encode one image with `base64 -w0`, and name its type.
     ///
@@ -112,8 +113,9 @@ rule! {
     /// For `mediatype: image/webp`: `message: csv.Spec.Icon image/webp does not have a valid
     /// mediatype`. For two icons: `message: csv.Spec.Icon should only have one element`
     CSV_19: Warn {
+        name: "one-valid-icon",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19327-19331; OCP 4.15 L14299; api pkg/validation/internal/operatorhub.go, crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L19327-19331", "OCP 4.15 L14299", "api pkg/validation/internal/operatorhub.go, crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
@@ -145,17 +147,17 @@ fn icon(csv: &mut Csv<'_, '_>) {
 rule! {
     /// spec.selector is a label selector
     ///
-    /// `spec.selector`, where it is there, is a label selector that Kubernetes accepts: keys and
-    /// values of labels are valid, operators are `In`, `NotIn`, `Exists` or `DoesNotExist`, and
-    /// there are values exactly for the first two. The first error is reported. Copies that OLM
-    /// makes are exempt. An UPDATE is judged where it changes the selector.
+    /// `spec.selector`, if set, is a label selector that Kubernetes accepts: keys and values of
+    /// labels are valid, operators are `In`, `NotIn`, `Exists` or `DoesNotExist`, and only `In` and
+    /// `NotIn` have values. The first error is reported. Copies that OLM makes are exempt. An
+    /// UPDATE is evaluated only if it changes the selector.
     ///
     /// # Why
     ///
     /// The Operator finds its resources with the selector (OpenShift 4.12, Operators,
-    /// *Manually-defined CSV fields*). One that cannot be read selects nothing.
+    /// *Manually-defined CSV fields*). An unreadable selector selects nothing.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the key, the operator or the value that the message names.
     ///
@@ -174,13 +176,14 @@ rule! {
     /// `message: spec.selector is not a valid label selector: "Equals" is not a valid label
     /// selector operator`
     CSV_20: Warn {
+        name: "valid-csv-selector",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19318-19322; OCP 4.15 L14298",
+        source: ["OCP 4.12 L19318-19322", "OCP 4.15 L14298"],
     }
 }
 
 fn selector(csv: &mut Csv<'_, '_>) {
-    // Read at once: a selector may have very many labels.
+    // Read in one call: a selector can have very many labels.
     let json = csv.object.raw(SELECTOR).unwrap_or_default();
     if let Some((place, why)) = selector_error(&json) {
         let message = format!("spec.selector is not a valid label selector: {why}");
@@ -188,7 +191,7 @@ fn selector(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// The first error in a selector, and its place.
+/// The first error in a selector, and its location.
 fn selector_error(selector: &[u8]) -> Option<(String, String)> {
     let mut found = None;
     let mut find = |place: &dyn Fn() -> String, error: Option<String>| {
@@ -222,7 +225,7 @@ fn selector_error(selector: &[u8]) -> Option<(String, String)> {
     found
 }
 
-/// What was read before is JSON.
+/// The text was read before, so it is JSON.
 fn for_each<'j>(value: &'j [u8], visit: impl FnMut(Child<'j>)) {
     let _ = json::each_child(value, visit);
 }

@@ -1,4 +1,4 @@
-//! Annotations of a ClusterServiceVersion that say what it is.
+//! Annotations that describe a ClusterServiceVersion.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{InputType, rule, rules};
@@ -14,10 +14,11 @@ const CAPABILITIES: &str = "capabilities";
 const CATEGORIES: &str = "categories";
 const PROPERTIES: &str = "olm.properties";
 const SKIP_RANGE: &str = "olm.skipRange";
-/// The setting with categories in the place of the standard ones.
+/// The setting with categories that replace the standard ones.
 const CUSTOM: &str = "/csv/categories";
 
-/// Bytes of all annotations together that Kubernetes accepts: what is longer is created nowhere.
+/// Maximum size of all annotations together that Kubernetes accepts, in bytes. An object with
+/// larger annotations cannot be created.
 const ALL: usize = 256 << 10;
 
 const LEVELS: [&str; 5] =
@@ -67,7 +68,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
         let message = "found olm.properties annotation, please define these properties in metadata/properties.yaml instead";
         csv.add(&CSV_26, &field(PROPERTIES), message);
     }
-    // In a catalog the entry of the channel has the range that OLM reads.
+    // In a catalog, OLM reads the range of the channel entry.
     if csv.review.input_type() != InputType::Catalog
         && csv.has_annotation(SKIP_RANGE)
         && csv.touches_annotation(SKIP_RANGE)
@@ -83,20 +84,20 @@ fn field(annotation: &str) -> String {
 rule! {
     /// the annotation capabilities is a level of the Operator maturity model
     ///
-    /// The annotation `capabilities` is there, and is `Basic Install`, `Seamless Upgrades`, `Full
+    /// The annotation `capabilities` is set to `Basic Install`, `Seamless Upgrades`, `Full
     /// Lifecycle`, `Deep Insights` or `Auto Pilot`. The documents call it `metadata.capabilities`.
     /// The setting `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes are
-    /// exempt. An UPDATE is evaluated where it changes the annotation.
+    /// exempt. An UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
     /// The documents list the level as required (OpenShift 4.12, Operators, *Manually-defined CSV
     /// fields*). The console shows it and filters by it; the validators of operator-framework/api
-    /// refuse other values.
+    /// reject other values.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Set the level that the Operator has reached, exactly as it is written above.
+    /// Set the level that the Operator has reached, exactly as written above.
     ///
     /// # Accepted
     ///
@@ -116,9 +117,10 @@ rule! {
     /// annotation capabilities to Basic Install, Seamless Upgrades, Full Lifecycle, Deep Insights or
     /// Auto Pilot`
     CSV_15: Warn {
+        name: "known-capability-level",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
-        source: "OCP 4.12 L19202-19206; OCP 4.15 L14281; OCP 4.5 L6246-6250; api pkg/validation/internal/standardcapabilities.go",
+        source: ["OCP 4.12 L19202-19206", "OCP 4.15 L14281", "OCP 4.5 L6246-6250", "api pkg/validation/internal/standardcapabilities.go"],
     }
 }
 
@@ -143,17 +145,17 @@ rule! {
     /// AI/Machine Learning, Application Runtime, Big Data, Cloud Provider, Database, Developer
     /// Tools, Integration & Delivery, Logging & Tracing, Modernization & Migration, Monitoring,
     /// Networking, Observability, OpenShift Optional, Security, Storage, and Streaming & Messaging.
-    /// The rule is off. A configured level turns it on, or `operatorhub` (or
+    /// The rule is off by default. A configured level turns it on, or `operatorhub` (or
     /// `suite=operatorframework`) in the setting `bundle.optional`, or the setting
     /// `csv.categories`, which replaces the list. Copies that OLM makes are exempt. An UPDATE is
-    /// judged where it changes the annotation.
+    /// evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
-    /// OperatorHub has these categories, and its validator refuses others. In a catalog of your
-    /// own, any text is a category.
+    /// OperatorHub has these categories, and its validator rejects others. In your own catalog, any
+    /// text is a category.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use one of the categories above, or list your own in `csv.categories`.
     ///
@@ -172,9 +174,10 @@ rule! {
     /// `message: csv.Metadata.Annotations["categories"] value "Games" is not in the set of standard
     /// categories`
     CSV_16: Warn {
+        name: "known-categories",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: ["/bundle/optional", "/csv/categories"],
-        source: "api pkg/validation/internal/standardcategories.go",
+        enabled_by: ["/bundle/optional", "/csv/categories"],
+        source: ["api pkg/validation/internal/standardcategories.go"],
     }
 }
 
@@ -187,7 +190,7 @@ fn categories(csv: &mut Csv<'_, '_>) {
         Some(own) => own.iter().any(|known| known == category),
         None => STANDARD.contains(&category),
     };
-    // The text is the one before it is trimmed, as upstream prints it.
+    // The text before trimming, as upstream prints it.
     let unknown = categories.split(',').filter(|category| !is_known(category.trim()));
     add_each(csv, &CSV_16, unknown, |category| {
         let category = quote(category);
@@ -199,22 +202,22 @@ fn categories(csv: &mut Csv<'_, '_>) {
 }
 
 rule! {
-    /// names of OLM's annotations are written in their case
+    /// names of OLM's annotations have the exact case
     ///
     /// No annotation differs from `olm.operatorGroup`, `olm.operatorNamespace`,
     /// `olm.targetNamespaces`, `olm.providedAPIs` or `olm.skipRange` in the case of its letters
-    /// only. Copies that OLM makes are exempt. An UPDATE is judged by those annotations that it
-    /// adds or changes.
+    /// only. Copies that OLM makes are exempt. On UPDATE, the rule evaluates only annotations that
+    /// the request adds or changes.
     ///
     /// # Why
     ///
-    /// OLM reads the exact name. Under another one, the annotation has no effect, and nothing says
-    /// so: with `olm.skiprange`, for example, no update skips a version. The validators of
-    /// operator-framework/api refuse it.
+    /// OLM reads the exact name. An annotation with another name has no effect, and no program
+    /// reports it: with `olm.skiprange`, for example, no update skips a version. The validators of
+    /// operator-framework/api reject it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the name as the message says.
+    /// Write the name that the message shows.
     ///
     /// # Accepted
     ///
@@ -231,18 +234,19 @@ rule! {
     /// `message: provided annotation olm.skiprange uses wrong case and should be olm.skipRange
     /// instead`
     CSV_25: Deny {
+        name: "exact-olm-annotation-case",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle, Manifest],
-        source: "api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go",
+        source: ["api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go"],
     }
 }
 
 fn spelling(csv: &mut Csv<'_, '_>) {
     let mut found = Vec::new();
-    // Nothing else folds to these letters.
-    let is_olms =
+    // No other characters fold to these letters.
+    let may_be_olm =
         |name: &&String| name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("olm."));
-    for name in csv.annotations().iter().filter(is_olms) {
+    for name in csv.annotations().iter().filter(may_be_olm) {
         let known = SENSITIVE.iter().find(|known| is_same_in_lower_case(name, known));
         if let Some(known) = known.filter(|known| *known != name)
             && csv.touches_annotation(name)
@@ -257,9 +261,11 @@ fn spelling(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// As `strings.ToLower` makes one character of each.
+/// Whether both names are equal in lower case. Like `strings.ToLower`, maps each character to one
+/// character.
 fn is_same_in_lower_case(name: &str, known: &str) -> bool {
-    // Of the same length, unless a character is one of the few that fold to ASCII.
+    // Names that are equal in lower case have the same length, unless a character is one of the few
+    // that fold to ASCII.
     if name.len() != known.len() && name.is_ascii() {
         return false;
     }
@@ -270,18 +276,18 @@ fn is_same_in_lower_case(name: &str, known: &str) -> bool {
 rule! {
     /// properties are in metadata/properties.yaml
     ///
-    /// There is no annotation `olm.properties`. The rule is off: the documents tell authors to set
-    /// the annotation for `olm.maxOpenShiftVersion` (OpenShift 4.12, Operators, *Controlling
-    /// Operator compatibility with OpenShift Container Platform versions*). A configured level
-    /// turns it on. Copies that OLM makes are exempt. An UPDATE is evaluated where it changes the
-    /// annotation.
+    /// The annotation `olm.properties` is absent. The rule is off by default: the documents tell
+    /// authors to set the annotation for `olm.maxOpenShiftVersion` (OpenShift 4.12, Operators,
+    /// *Controlling Operator compatibility with OpenShift Container Platform versions*). A
+    /// configured level turns it on. Copies that OLM makes are exempt. An UPDATE is evaluated only
+    /// if it changes the annotation.
     ///
     /// # Why
     ///
     /// Tools that build catalogs read properties from `metadata/properties.yaml` of a bundle. The
     /// validators of operator-framework/api warn of the annotation.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the annotation, and write each element of its list below `properties` in
     /// `metadata/properties.yaml` of the bundle. CSV-80 evaluates `olm.maxOpenShiftVersion` there, too.
@@ -306,20 +312,21 @@ rule! {
     /// `message: found olm.properties annotation, please define these properties in
     /// metadata/properties.yaml instead`
     CSV_26: Warn {
+        name: "properties-in-metadata-file",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: [],
-        source: "OCP 4.12 L21700-21721; api pkg/validation/internal/annotations.go",
+        enabled_by: [],
+        source: ["OCP 4.12 L21700-21721", "api pkg/validation/internal/annotations.go"],
     }
 }
 
 rule! {
     /// the annotation olm.skipRange is a range of versions
     ///
-    /// The annotation `olm.skipRange`, where it is there and not empty, is a range that the library
+    /// The annotation `olm.skipRange`, if set and not empty, is a range that the library
     /// `blang/semver` parses: comparators such as `>=4.1.0 <4.1.2`, and alternatives between `||`.
-    /// CON-10 warns of ranges that do not mean what they say. A ClusterServiceVersion in a catalog is
-    /// not evaluated: there the entry of the channel has the range (FBC-22). Copies that OLM makes are
-    /// exempt. An UPDATE is evaluated where it changes the annotation.
+    /// CON-10 warns of ambiguous ranges. A ClusterServiceVersion in a catalog is not evaluated:
+    /// there the entry of the channel has the range (FBC-22). Copies that OLM makes are exempt. An
+    /// UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
@@ -327,7 +334,7 @@ rule! {
     /// *Skipping multiple Operators*). OLM ignores a range that it cannot parse: the Operator is
     /// installed, but skips nothing.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write versions with three numbers, each after an operator and without a `v`: `<1.4.0` for
     /// `<v1.4.0`.
@@ -349,8 +356,9 @@ rule! {
     /// For `<v1.4.0`: `message: invalid olm.skipRange "<v1.4.0": Could not parse Range "<v1.4.0": Could
     /// not parse comparator "<v" in "<v1.4.0"; remove the v`
     CSV_28: Warn {
+        name: "valid-skip-range",
         on: [CSV: Create | Update],
-        source: "OCP 4.12 L2478-2482, L2508-2514; OCP 4.15 L1742-1850",
+        source: ["OCP 4.12 L2478-2482, L2508-2514", "OCP 4.15 L1742-1850"],
     }
 }
 

@@ -1,10 +1,11 @@
-//! What a ClusterServiceVersion says about itself: its name and versions, and what people read.
+//! The description of a ClusterServiceVersion: its name, its versions, and the texts that users
+//! read.
 //!
 //! ```text
 //! Csv ─┬─ names      its name, and the versions that it replaces
 //!      ├─ versions   its version and release
-//!      ├─ kube       the Kubernetes that it needs
-//!      ├─ required   what the documents want every version to say
+//!      ├─ kube       the Kubernetes version that it needs
+//!      ├─ required   fields that the documents require
 //!      ├─ contacts   maintainers and links
 //!      ├─ looks      maturity, icon, selector
 //!      └─ metadata   annotations
@@ -26,12 +27,12 @@ use opgate_sdk::{Report, Row, Rule};
 use crate::csv::Csv;
 use crate::object::Object;
 
-/// Elements of a list that are looked at. No ClusterServiceVersion that people write has a hundredth
-/// of it, and an object has room for hundreds of thousands.
+/// Maximum number of elements of a list that the rules evaluate. No ClusterServiceVersion that
+/// authors write has a hundredth of it, and an object has room for hundreds of thousands.
 const ELEMENTS: u32 = 4_096;
 
-/// Bytes of a version or a range of versions that are parsed: that takes up to fifty times as much
-/// memory, and a version is written into names of at most 63 bytes.
+/// Maximum size of a version or a version range that is parsed, in bytes. Parsing takes up to fifty
+/// times as much memory as the text, and a version is part of names of at most 63 bytes.
 const LONGEST: usize = 16 << 10;
 
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
@@ -44,8 +45,8 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     metadata::judge(csv);
 }
 
-/// Adds findings: each is a field and a message as long as a verdict has room for them, and is
-/// counted afterwards.
+/// Adds violations. Makes the field and the message only while a verdict has room for violations,
+/// and counts the others.
 fn add_each<T>(
     csv: &mut Csv<'_, '_>,
     rule: &'static Rule,
@@ -53,11 +54,11 @@ fn add_each<T>(
     say: impl Fn(T) -> (String, String),
 ) {
     let mut found = found.into_iter();
-    for thing in found.by_ref().take(Report::ROOM) {
+    for thing in found.by_ref().take(Report::MAX_VIOLATIONS) {
         let (field, message) = say(thing);
         csv.add(rule, &field, message);
     }
-    csv.report.add_more(rule, found.count());
+    csv.report.add_count(rule, found.count());
 }
 
 /// Visits the first elements of a list, with the values at the columns.
@@ -77,13 +78,13 @@ fn first(object: &Object<'_>, list: &str, columns: &[&str], mut visit: impl FnMu
     }
 }
 
-/// A text for a message about its length.
+/// The beginning of a text, for a message that reports its length.
 fn start(text: &str) -> String {
     quote(&shortened(text, 64))
 }
 
-/// Whether one of the validators that are optional upstream is to run: the setting
-/// `bundle.optional` selects it by its label, or its rule has a configured level.
+/// Whether to run one of the validators that are optional upstream: the setting `bundle.optional`
+/// selects it by its label, or its rule has a configured level.
 pub(crate) fn is_selected(csv: &Csv<'_, '_>, rule: &Rule, validators: &[&str]) -> bool {
     let is_label = |label: &String| {
         let name = label.strip_prefix("name=").unwrap_or(label);

@@ -1,4 +1,4 @@
-//! The name of a ClusterServiceVersion, and those of the versions that it replaces.
+//! The name of a ClusterServiceVersion, and the names of the versions that it replaces.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Shape, names, rule, rules};
@@ -16,11 +16,11 @@ const SKIPS: &str = "/spec/skips";
 
 const NO_LIST: &str = "spec.skips is not a list of names";
 
-/// Bytes of a name that are searched for a version. CSV-01 denies longer ones.
+/// Maximum size of a name that is searched for a version, in bytes. CSV-01 denies longer names.
 const LONGEST: usize = 253;
 
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
-    // Without a name, what is in a file cannot be created: there is no name to judge.
+    // An object without a name in a file cannot be created, so there is no name to check.
     if !csv.name.is_empty() {
         own_name(csv);
         version_in_name(csv);
@@ -33,20 +33,20 @@ rule! {
     /// the name of a ClusterServiceVersion can be the value of a label
     ///
     /// `metadata.name` is a DNS-1123 subdomain and a valid value of a label: lower case letters,
-    /// digits, `-` and `.`, and at most 63 bytes. A manifest without a name is not judged. Copies
-    /// that OLM makes are exempt. The name of an object never changes, so that an UPDATE of an
-    /// evaluated object is not judged.
+    /// digits, `-` and `.`, and at most 63 bytes. A manifest without a name is not evaluated.
+    /// Copies that OLM makes are exempt. The name of an object never changes, so an UPDATE of an
+    /// evaluated object is not evaluated.
     ///
     /// # Why
     ///
-    /// OLM writes the name of the version into the label `olm.owner` of everything that it creates
-    /// for it, and Kubernetes accepts 63 bytes there. The validators of operator-framework/api
-    /// refuse other names.
+    /// OLM writes the name of the version into the label `olm.owner` of every object that it
+    /// creates for the version, and Kubernetes accepts 63 bytes there. The validators of
+    /// operator-framework/api reject other names.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Shorten the name, or replace the characters that the message names. The form
-    /// `<operator>.v<version>` is the usual one.
+    /// Shorten the name, or replace the characters that the message names. The usual pattern is
+    /// `<operator>.v<version>`.
     ///
     /// # Accepted
     ///
@@ -65,8 +65,9 @@ rule! {
     /// "someoperatorwithanextremelylongnamethatmakenosensewhatsoever.v999.999.999" is invalid: must
     /// be no more than 63 bytes`
     CSV_01: Deny {
+        name: "valid-csv-name",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19193-19197, L20801; api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go",
+        source: ["OCP 4.12 L19193-19197, L20801", "api pkg/validation/internal/csv.go, pkg/validation/internal/csv_test.go"],
     }
 }
 
@@ -82,7 +83,7 @@ fn own_name(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// What upstream says against the name of a version.
+/// The error of upstream for the name of a version.
 fn name_error(field: &str, name: &str) -> Option<String> {
     let subdomain = names::subdomain_errors(name).into_iter().map(str::to_owned);
     let errors: Vec<_> = subdomain.chain(names::label_value_errors(name)).collect();
@@ -93,16 +94,17 @@ fn name_error(field: &str, name: &str) -> Option<String> {
 rule! {
     /// spec.replaces is the name of a ClusterServiceVersion
     ///
-    /// `spec.replaces`, where it is not empty, is a DNS-1123 subdomain and a valid value of a
-    /// label, as CSV-01 wants it of `metadata.name`. No ClusterServiceVersion of that name has to
-    /// exist. Copies that OLM makes are exempt. An UPDATE is judged where it changes the field.
+    /// `spec.replaces`, if not empty, is a DNS-1123 subdomain and a valid value of a label, as
+    /// CSV-01 requires for `metadata.name`. A ClusterServiceVersion of that name does not have to
+    /// exist. Copies that OLM makes are exempt. An UPDATE is evaluated only if it changes the
+    /// field.
     ///
     /// # Why
     ///
-    /// A name that no ClusterServiceVersion can have is replaced by nothing: users of the previous
-    /// version get no update. The validators of operator-framework/api refuse it.
+    /// No ClusterServiceVersion can have an invalid name, so such a name replaces nothing: users of
+    /// the previous version get no update. The validators of operator-framework/api reject it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the `metadata.name` of the previous version. Remove the field from the first release.
     ///
@@ -121,8 +123,9 @@ rule! {
     /// The message starts with `spec.replaces "etcd operator 0.9.0" is invalid: a lowercase RFC
     /// 1123 subdomain must consist of`.
     CSV_02: Deny {
+        name: "valid-csv-replaces",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L2436-2447, L19300-19304; api pkg/validation/internal/csv.go",
+        source: ["OCP 4.12 L2436-2447, L19300-19304", "api pkg/validation/internal/csv.go"],
     }
 }
 
@@ -130,18 +133,18 @@ rule! {
     /// a ClusterServiceVersion does not replace or skip itself
     ///
     /// `spec.replaces` and the entries of `spec.skips` differ from `metadata.name`, and
-    /// `spec.skips` is a list of texts that are not empty. Copies that OLM makes are exempt. An
-    /// UPDATE is judged by those of the two fields that it changes.
+    /// `spec.skips` is a list of strings that are not empty. Copies that OLM makes are exempt. On
+    /// UPDATE, the rule evaluates only those of the two fields that the request changes.
     ///
     /// # Why
     ///
     /// The two fields name older versions, from which OLM updates to this one (OpenShift 4.12,
     /// Operators, *Operator Lifecycle Manager workflow*). A version that names itself is its own
-    /// successor, which is of no use to OLM.
+    /// successor, which is useless to OLM.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Name the previous version in `replaces`, and in `skips` those between the two.
+    /// Name the previous version in `replaces`, and the versions between the two in `skips`.
     ///
     /// # Accepted
     ///
@@ -159,8 +162,9 @@ rule! {
     ///
     /// `message: spec.replaces names the CSV itself`
     CSV_03: Warn {
+        name: "no-csv-self-replacement",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L2363, L2436-2447",
+        source: ["OCP 4.12 L2363, L2436-2447"],
     }
 }
 
@@ -203,18 +207,18 @@ fn skipped(csv: &mut Csv<'_, '_>) {
 rule! {
     /// the name of a ClusterServiceVersion contains its version
     ///
-    /// `metadata.name` contains `spec.version`, after any separator. A `v` before the version
-    /// does not count, and where the version has build metadata, which a name cannot have as it
-    /// is, the version without it is enough. Without `spec.version` the rule finds nothing. Copies
-    /// that OLM makes are exempt. An UPDATE is judged where it changes the version.
+    /// `metadata.name` contains `spec.version`, after any separator. A `v` before the version does
+    /// not count. If the version has build metadata, which a name cannot contain unchanged, the
+    /// version without it is sufficient. Without `spec.version` the rule reports no violation.
+    /// Copies that OLM makes are exempt. An UPDATE is evaluated only if it changes the version.
     ///
     /// # Why
     ///
-    /// Each version of an Operator is a ClusterServiceVersion of its own in the same namespace,
-    /// and the version makes their names differ (OpenShift 4.12, Operators, *Manually-defined CSV
+    /// Each version of an Operator is a separate ClusterServiceVersion in the same namespace, and
+    /// the version makes their names differ (OpenShift 4.12, Operators, *Manually-defined CSV
     /// fields*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name the object `<operator>.v<version>`.
     ///
@@ -235,8 +239,9 @@ rule! {
     /// `message: Operator version should be included in the name to ensure uniqueness:
     /// metadata.name "app-operator" does not contain "0.1.1"`
     CSV_04: Warn {
+        name: "csv-name-contains-version",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19197; OCP 4.15 L14280; OCP 4.5 L6164-6165, L6241-6244",
+        source: ["OCP 4.12 L19197", "OCP 4.15 L14280", "OCP 4.5 L6164-6165, L6241-6244"],
     }
 }
 
@@ -260,17 +265,17 @@ rule! {
     /// the name of a ClusterServiceVersion is operator.vMAJOR.MINOR.PATCH
     ///
     /// `metadata.name` ends in a semantic version, and `.v` occurs in it exactly once. The rule is
-    /// off. It is the check of names of upstream's optional validator for good practices: a
+    /// off by default. It is the name check of upstream's optional validator for good practices. A
     /// configured level turns it on, or `good-practices` (or `suite=operatorframework`) in the
-    /// setting `bundle.optional`. A manifest without a name is not judged. Copies that OLM makes
+    /// setting `bundle.optional`. A manifest without a name is not evaluated. Copies that OLM makes
     /// are exempt.
     ///
     /// # Why
     ///
-    /// Operators whose versions are named in the same way are easier to follow through their
-    /// updates. OLM itself does not read the name.
+    /// Updates of Operators are easier to follow if all versions are named in the same way. OLM
+    /// itself does not read the name.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Rename the ClusterServiceVersion before you publish it.
     ///
@@ -289,9 +294,10 @@ rule! {
     /// `message: csv.metadata.Name my-operator-v1.2.3 is not following the recommended naming
     /// convention: <operator-name>.v<semver> e.g. memcached-operator.v0.0.1`
     CSV_05: Warn {
+        name: "csv-naming-convention",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: ["/bundle/optional"],
-        source: "OCP 4.12 L22740; api pkg/validation/internal/good_practices.go",
+        enabled_by: ["/bundle/optional"],
+        source: ["OCP 4.12 L22740", "api pkg/validation/internal/good_practices.go"],
     }
 }
 
@@ -315,7 +321,7 @@ fn conventions(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// The longest end of a name with the form of a version, which may have too many zeros.
+/// The longest end of a name with the structure of a version, possibly with too many zeros.
 fn version_at_end(name: &str) -> Option<&str> {
     let starts = name.char_indices().filter(|(index, c)| {
         let before = name.get(..*index).and_then(|before| before.chars().next_back());

@@ -14,7 +14,7 @@ rules![CSV_06, CSV_07, CSV_08, CSV_14, CSV_24];
 pub(crate) const VERSION: &str = "/spec/version";
 const RELEASE: &str = "/spec/release";
 
-/// Characters of a release.
+/// Maximum length of a release, in characters.
 const RELEASE_LENGTH: usize = 20;
 
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
@@ -27,10 +27,10 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// Whether the version must be evaluated. OLM writes the version back as it reads it: `v1.0`
-/// becomes `1.0.0`, and none becomes `0.0.0`.
+/// Whether the version must be evaluated. OLM normalizes the version when it writes the object:
+/// `v1.0` becomes `1.0.0`, and a missing version becomes `0.0.0`.
 pub(crate) fn touches(csv: &Csv<'_, '_>) -> bool {
-    csv.spares().is_none_or(|old| !is_same(csv.object, old))
+    csv.ratchet_base().is_none_or(|old| !is_same(csv.object, old))
 }
 
 fn is_same(object: &Document, old: &Document) -> bool {
@@ -40,7 +40,7 @@ fn is_same(object: &Document, old: &Document) -> bool {
     }
 }
 
-/// The version as OLM writes it; none where it cannot read it.
+/// The version as OLM writes it; none if OLM cannot read it.
 fn read(object: &Document) -> Option<String> {
     if object.kind(VERSION) == Kind::Missing {
         return Some("0.0.0".to_owned());
@@ -54,18 +54,18 @@ fn read(object: &Document) -> Option<String> {
 rule! {
     /// spec.version is a version that OLM can read
     ///
-    /// `spec.version`, where it is there, is a text that OLM reads as a semantic version. OLM
-    /// tolerates spaces around it, a `v` before it, missing minor and patch numbers, and leading
-    /// zeros; CSV-07 warns of that. Copies that OLM makes are exempt. An UPDATE is judged where it
+    /// `spec.version`, if set, is a string that OLM reads as a semantic version. OLM tolerates
+    /// spaces around it, a `v` before it, missing minor and patch numbers, and leading zeros;
+    /// CSV-07 warns of that. Copies that OLM makes are exempt. An UPDATE is evaluated only if it
     /// changes the version.
     ///
     /// # Why
     ///
-    /// Everything that decodes the ClusterServiceVersion fails on the whole object: OLM, the
+    /// Every program that decodes the ClusterServiceVersion fails on the whole object: OLM, the
     /// validators of operator-framework/api and the tools that build catalogs
     /// (`pkg/lib/version/version.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `MAJOR.MINOR.PATCH`. Quote a version in YAML that looks like a number.
     ///
@@ -84,25 +84,25 @@ rule! {
     /// `message: spec.version: Invalid value: "latest": Invalid character(s) found in major number
     /// "0latest"`
     CSV_06: Deny {
+        name: "parsable-csv-version",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19170, L19265-19269; OCP 4.15 L14288; api pkg/lib/version/version.go",
+        source: ["OCP 4.12 L19170, L19265-19269", "OCP 4.15 L14288", "api pkg/lib/version/version.go"],
     }
 }
 
 rule! {
     /// spec.version is a strict semantic version
     ///
-    /// `spec.version`, where OLM can read it (CSV-06), is `MAJOR.MINOR.PATCH`, with an optional
-    /// pre-release and optional build metadata, as semver.org defines it. Copies that OLM makes
-    /// are exempt. An UPDATE is judged where it changes the version.
+    /// `spec.version`, if OLM can read it (CSV-06), is `MAJOR.MINOR.PATCH`, with an optional
+    /// pre-release and optional build metadata, as semver.org defines it. Copies that OLM makes are
+    /// exempt. An UPDATE is evaluated only if it changes the version.
     ///
     /// # Why
     ///
-    /// OLM tolerates more, but other tools read the version, too, and must not guess. The
-    /// documents ask for a semantic version (OpenShift 4.12, Operators, *Manually-defined CSV
-    /// fields*).
+    /// OLM tolerates more, but other tools also read the version and must not guess. The documents
+    /// require a semantic version (OpenShift 4.12, Operators, *Manually-defined CSV fields*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write all three numbers, without a `v` and without leading zeros.
     ///
@@ -121,25 +121,26 @@ rule! {
     /// `message: spec.version "1.0" is not a strict semantic version: No Major.Minor.Patch elements
     /// found`
     CSV_07: Warn {
+        name: "strict-semver-csv-version",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19265-19269",
+        source: ["OCP 4.12 L19265-19269"],
     }
 }
 
 rule! {
-    /// spec.version is there
+    /// spec.version is set
     ///
-    /// `spec.version` is there, and is not `0.0.0`, which is how OLM writes a version that is
-    /// missing. The setting `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes
-    /// are exempt. An UPDATE is judged where it changes the version.
+    /// `spec.version` is set and not `0.0.0`, which OLM writes for a missing version. The setting
+    /// `csv.requiredFields: deny` makes this rule deny. Copies that OLM makes are exempt. An UPDATE
+    /// is evaluated only if it changes the version.
     ///
     /// # Why
     ///
     /// The documents list the field as required (OpenShift 4.12, Operators, *Manually-defined CSV
     /// fields*). Dependencies on versions and `olm.skipRange` have no effect on an Operator without
-    /// one, and OperatorHub does not accept it.
+    /// a version, and OperatorHub does not accept it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the semantic version of the Operator.
     ///
@@ -157,9 +158,10 @@ rule! {
     ///
     /// `message: csv.Spec.Version must be set`
     CSV_14: Warn {
+        name: "csv-has-version",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
-        source: "OCP 4.12 L19185, L19265-19269; OCP 4.15 L14288; api pkg/validation/internal/operatorhub.go",
+        source: ["OCP 4.12 L19185, L19265-19269", "OCP 4.15 L14288", "api pkg/validation/internal/operatorhub.go"],
     }
 }
 
@@ -180,7 +182,7 @@ fn version(csv: &mut Csv<'_, '_>) {
             return csv.add(&CSV_06, "spec.version", message);
         }
     };
-    // What is strict is tolerable as well, and means the same.
+    // A strict version is also tolerated, and has the same meaning.
     if text.len() > LONGEST {
         let message =
             format!("spec.version: Invalid value: {}: more than {LONGEST} bytes", start(&text));
@@ -209,8 +211,8 @@ fn version(csv: &mut Csv<'_, '_>) {
 rule! {
     /// the version of a ClusterServiceVersion does not change
     ///
-    /// An UPDATE leaves `spec.version` as it is. The same version in another form, for example
-    /// `1.0.0` for `v1.0`, is no change, and neither is a version where there was none. Copies that
+    /// An UPDATE does not change `spec.version`. The same version in another notation, for example
+    /// `1.0.0` for `v1.0`, is no change. Adding a missing version is no change either. Copies that
     /// OLM makes are exempt.
     ///
     /// # Why
@@ -219,7 +221,7 @@ rule! {
     /// (OpenShift 4.12, Operators, *Version management*). OLM does not notice another version in
     /// the same object: the catalog and the cluster differ from then on.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create a ClusterServiceVersion with the new version in its name, and with `spec.replaces`.
     ///
@@ -242,13 +244,14 @@ rule! {
     /// `message: spec.version changed from "0.1.1" to "0.1.2"; generate a new ClusterServiceVersion
     /// instead`
     CSV_08: Warn {
+        name: "immutable-csv-version",
         on: [CSV: Update],
-        source: "OCP 4.12 L19173; OCP 4.15 L14267",
+        source: ["OCP 4.12 L19173", "OCP 4.15 L14267"],
     }
 }
 
 fn changed(csv: &mut Csv<'_, '_>) {
-    let Some(old) = csv.review.updates_from().filter(|old| !is_same(csv.object, old)) else {
+    let Some(old) = csv.review.old_of_update().filter(|old| !is_same(csv.object, old)) else {
         return;
     };
     let (before, now) = (old.text_or_empty(VERSION), csv.object.text_or_empty(VERSION));
@@ -264,19 +267,19 @@ fn changed(csv: &mut Csv<'_, '_>) {
 }
 
 rule! {
-    /// spec.release has the form of a pre-release
+    /// spec.release has the syntax of a pre-release
     ///
-    /// `spec.release`, where it is there, has at most 20 characters: identifiers of letters, digits
-    /// and `-`, with dots between them. An identifier of digits only has no leading zero. Copies
-    /// that OLM makes are exempt. An UPDATE is judged where it changes the field.
+    /// `spec.release`, if set, has at most 20 characters: identifiers of letters, digits and `-`,
+    /// with dots between them. An identifier of digits only has no leading zero. Copies that OLM
+    /// makes are exempt. An UPDATE is evaluated only if it changes the field.
     ///
     /// # Why
     ///
-    /// The release tells builds of one version apart, and is compared like a pre-release. The CRD
-    /// of ClusterServiceVersions refuses other values, so that a bundle with one cannot be
+    /// The release distinguishes builds of one version, and is compared like a pre-release. The CRD
+    /// of ClusterServiceVersions rejects other values, so a bundle with such a value cannot be
     /// installed.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a counter (`1`, `2`) or words with dots between them (`1.alpha`). Quote it in YAML.
     ///
@@ -297,12 +300,13 @@ rule! {
     /// For `1_2`: `message: release version must be composed of dot-separated identifiers
     /// containing only alphanumerics and hyphens`
     CSV_24: Deny {
+        name: "valid-csv-release",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
-/// What the schema of the CRD says. Its rules are not evaluated where the value is too long.
+/// The checks of the CRD's schema. Its rules are not evaluated if the value is too long.
 fn release(csv: &mut Csv<'_, '_>) {
     let kind = match csv.object.kind(RELEASE) {
         Kind::Missing => return,

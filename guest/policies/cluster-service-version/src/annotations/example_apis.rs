@@ -4,7 +4,7 @@
 //! owned CRDs and API services ─▶ Provided (sorted) ◀── lookup ── examples
 //! ```
 //!
-//! Both can be tens of thousands, so neither is searched from the start.
+//! There can be tens of thousands of both, so neither list is searched from the start.
 
 use std::collections::BTreeSet;
 
@@ -59,17 +59,17 @@ rule! {
     /// an example has metadata and a spec
     ///
     /// Each element of `alm-examples`, or of `olm.examples` if that is absent, has objects
-    /// `metadata` and `spec`. They may be empty. The message says `alm-examples` for both
-    /// annotations. Copies are exempt. An UPDATE is judged by the annotation.
+    /// `metadata` and `spec`. They may be empty. The message names `alm-examples` for both
+    /// annotations. Copies are exempt. An UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
-    /// The console uses the example as a template. Without a name and a spec, it is not one that a
-    /// user can create. The scorecard of the Operator SDK reports a missing spec.
+    /// The console uses the example as a template. Users cannot create an object without a name and
+    /// a spec from it. The scorecard of the Operator SDK reports a missing spec.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write what a user needs to start with: a name and the smallest useful spec.
+    /// Write the values that a user needs to start: a name and the smallest useful spec.
     ///
     /// # Accepted
     ///
@@ -87,8 +87,9 @@ rule! {
     ///
     /// `message: alm-examples[0] has no spec block`
     CSV_56: Warn {
+        name: "examples-have-metadata-and-spec",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20767, L22176-22184; OCP 4.15 L16942-16960",
+        source: ["OCP 4.12 L20767, L22176-22184", "OCP 4.15 L16942-16960"],
     }
 }
 
@@ -107,7 +108,7 @@ fn blocks(csv: &mut Csv<'_, '_>, examples: &Examples) {
     found.finish(csv);
 }
 
-/// Kind, group and version: what differs most comes first, to be found sooner.
+/// Kind, group and version. The values that differ most come first, so comparisons end sooner.
 type Api<'a> = (&'a str, &'a str, &'a str);
 
 /// An owned API.
@@ -121,7 +122,7 @@ struct Owned<'a> {
 /// The APIs that a ClusterServiceVersion provides, each once, in the order of their names.
 struct Provided<'a> {
     apis: Vec<Owned<'a>>,
-    /// Whether any are declared, if only with names that cannot be read.
+    /// Whether any are declared, including those with unreadable names.
     are_declared: bool,
 }
 
@@ -131,7 +132,7 @@ impl<'a> Provided<'a> {
         let mut are_declared = false;
         for (index, row) in crds.iter() {
             are_declared = true;
-            // A name without a group is for another rule.
+            // Another rule reports a name without a group.
             if let Some((_, group)) = row.text_or_empty(0).split_once('.') {
                 let api = (row.text_or_empty(2), group, row.text_or_empty(1));
                 apis.push(Owned { api, list: CRDS_FIELD, index, has_example: false });
@@ -142,13 +143,13 @@ impl<'a> Provided<'a> {
             let api = (row.text_or_empty(2), row.text_or_empty(0), row.text_or_empty(1));
             apis.push(Owned { api, list: SERVICES_FIELD, index, has_example: false });
         }
-        // A stable sort: of several entries for an API the first stays.
+        // A stable sort: the first of several entries for an API stays first.
         apis.sort_by_key(|owned| owned.api);
         apis.dedup_by_key(|owned| owned.api);
         Self { apis, are_declared }
     }
 
-    /// Notes an example. Says whether its API is provided.
+    /// Records an example. Returns whether its API is provided.
     fn has(&mut self, api: Api<'_>) -> bool {
         let Ok(at) = self.apis.binary_search_by(|owned| owned.api.cmp(&api)) else { return false };
         if let Some(owned) = self.apis.get_mut(at) {
@@ -162,17 +163,17 @@ rule! {
     /// an example is of an API that the ClusterServiceVersion provides
     ///
     /// If the ClusterServiceVersion owns custom resource definitions or API services, the group,
-    /// version and kind of each example are those of one of them. The group of a definition is what
-    /// follows the first dot of its name. The violation is at the first example of an API. Copies are
-    /// exempt. An UPDATE is evaluated by the annotation, and by name, version and kind (or group,
-    /// version and kind) of what is owned.
+    /// version and kind of each example are those of one of them. The group of a definition is the
+    /// part of its name after the first dot. The violation is at the first example of an API.
+    /// Copies are exempt. An UPDATE is evaluated only if it changes the annotation, or name,
+    /// version and kind (or group, version and kind) of an owned definition.
     ///
     /// # Why
     ///
-    /// The console offers examples of the provided APIs only, and cannot create an object of an
-    /// API that nobody serves. The validators of operator-framework/api refuse the bundle.
+    /// The console offers examples of the provided APIs only, and cannot create an object of an API
+    /// that is not served. The validators of operator-framework/api reject the bundle.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct `apiVersion` or `kind` of the example, add the definition to `owned`, or remove the
     /// example.
@@ -188,9 +189,10 @@ rule! {
     ///
     /// `message: example must have a provided API: Foo of etcd.database.coreos.com/v1beta2 is not owned`
     CSV_57: Deny {
+        name: "examples-of-provided-apis",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle, Manifest],
-        source: "OCP 4.12 L20764-20775; api pkg/validation/internal/csv.go",
+        source: ["OCP 4.12 L20764-20775", "api pkg/validation/internal/csv.go"],
     }
 }
 
@@ -203,8 +205,10 @@ fn strangers(csv: &mut Csv<'_, '_>, examples: &Examples, provided: &mut Provided
         if provided.has((&kind, group, version)) || !provided.are_declared {
             continue;
         }
-        // Each API once, as upstream does, while there is room for findings.
-        if seen.len() < Report::ROOM && !seen.insert((kind.to_string(), api_version.to_string())) {
+        // Reports each API once, as upstream does, while the report has room for violations.
+        if seen.len() < Report::MAX_VIOLATIONS
+            && !seen.insert((kind.to_string(), api_version.to_string()))
+        {
             continue;
         }
         found.add(csv, || {
@@ -221,37 +225,39 @@ fn strangers(csv: &mut Csv<'_, '_>, examples: &Examples, provided: &mut Provided
 rule! {
     /// every provided API has an example
     ///
-    /// There is an example for each owned custom resource definition and API service: one with its
-    /// group, version and kind. Without `alm-examples` and `olm.examples` only CSV-52 applies. An owned
-    /// definition without a display name or a description is one violation of CSV-40 or CSV-41, which
-    /// names this rule. Copies are exempt. An UPDATE is judged by the annotation, and by name, version and kind (or
-    /// group, version and kind) of what is owned.
+    /// Each owned custom resource definition and API service has an example with its group, version
+    /// and kind. Without `alm-examples` and `olm.examples` only CSV-52 applies. An owned definition
+    /// without a display name or a description is one violation of CSV-40 or CSV-41, which names
+    /// this rule. Copies are exempt. An UPDATE is evaluated only if it changes the annotation, or
+    /// name, version and kind (or group, version and kind) of an owned definition.
     ///
     /// # Why
     ///
-    /// The console fills the form for a custom resource with the example. Without one, a user
-    /// starts with an empty form.
+    /// The console uses the example as the initial content of a new custom resource. Without an
+    /// example, a user starts with empty fields.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add an example for the API to `alm-examples`.
     ///
     /// # Accepted
     ///
-    /// One example of `EtcdCluster`, which is all that is owned.
+    /// One example of `EtcdCluster`, the only owned API.
     ///
     /// # Rejected
     ///
-    /// `EtcdBackup` is owned, too.
+    /// `EtcdBackup` is also owned.
     ///
     /// `message: provided API should have an example annotation`
     pub(crate) CSV_58: Warn {
+        name: "provided-apis-have-examples",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20764, L22577-22592; api pkg/validation/internal/csv.go",
+        source: ["OCP 4.12 L20764, L22577-22592", "api pkg/validation/internal/csv.go"],
     }
 }
 
-/// Reports API services without an example, and returns the indexes of such definitions.
+/// Reports API services without an example. Returns the indexes of custom resource definitions
+/// without one.
 fn missing(csv: &mut Csv<'_, '_>, provided: Provided<'_>) -> Vec<usize> {
     let mut missing = provided.apis;
     missing.retain(|owned| !owned.has_example);

@@ -1,11 +1,11 @@
-//! The annotation `alm-examples`, or `olm.examples` in its place: whether it can be read.
+//! The annotation `alm-examples`, or `olm.examples` if that is absent, and its syntax.
 //!
 //! ```text
-//! annotations ─▶ text ─▶ JSON? ─▶ what go-yaml takes? ─▶ Examples ─▶ example_apis
+//! annotations ─▶ text ─▶ JSON? ─▶ valid for go-yaml? ─▶ Examples ─▶ example_apis
 //! ```
 //!
 //! Upstream checks that the text is JSON and then reads it as YAML, because it begins with `[`.
-//! What is JSON and no YAML is therefore refused like a list of something else than objects.
+//! Text that is JSON but not YAML is therefore rejected like a list of values that are not objects.
 
 use std::borrow::Cow;
 
@@ -21,13 +21,13 @@ rules![CSV_52, CSV_53, CSV_54, CSV_55];
 
 /// The annotation with the examples.
 pub(super) const EXAMPLES: &str = "alm-examples";
-/// Read where the first is absent.
+/// The annotation that is read if the first one is absent.
 const OTHER_EXAMPLES: &str = "olm.examples";
 
-/// Characters before the mark that a message shows.
+/// Maximum number of characters that a message shows before the mark.
 const SHOWN: usize = 60;
 
-/// Examples that can be read.
+/// Readable examples.
 pub(super) struct Examples {
     /// The annotation.
     pub(super) name: &'static str,
@@ -38,7 +38,7 @@ pub(super) struct Examples {
     text: String,
 }
 
-/// What an example says of itself.
+/// An element of the list of examples.
 pub(super) struct Example {
     api_version: Part,
     kind: Part,
@@ -54,11 +54,11 @@ impl Examples {
     }
 }
 
-/// Judges the annotations. Returns the examples if they, or the APIs that are provided, must be
+/// Evaluates the annotations. Returns the examples if they, or the APIs that are provided, must be
 /// evaluated.
 pub(super) fn judge(csv: &mut Csv<'_, '_>, apis_are_new: bool) -> Option<Examples> {
     let (is_first, is_other) = (csv.has_annotation(EXAMPLES), csv.has_annotation(OTHER_EXAMPLES));
-    // What the first says has no effect on the other, but its absence has.
+    // The content of the first annotation has no effect on the other, but its absence has.
     let is_first_new = csv.touches_annotation(EXAMPLES);
     let is_new = is_first_new || csv.touches_annotation(OTHER_EXAMPLES);
     presence(csv, is_first || is_other, is_new);
@@ -74,18 +74,19 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, apis_are_new: bool) -> Option<Example
 }
 
 rule! {
-    /// a ClusterServiceVersion has annotations, and examples among them
+    /// a ClusterServiceVersion has annotations, including examples
     ///
-    /// There is an annotation, and one of `alm-examples` and `olm.examples` is there. An empty text
-    /// counts as there. Copies are exempt. An UPDATE is judged by the annotations as a whole where
-    /// there are none, and by these two otherwise.
+    /// There is at least one annotation, and `alm-examples` or `olm.examples` is set. An empty text
+    /// counts as set. Copies are exempt. An UPDATE of an object without annotations is evaluated
+    /// only if it changes the annotations as a whole, and any other UPDATE only if it changes one
+    /// of these two.
     ///
     /// # Why
     ///
-    /// The console fills the form for a custom resource with the example. Without one, a user
-    /// starts with an empty form.
+    /// The console uses the example as the initial content of a new custom resource. Without an
+    /// example, a user starts with empty fields.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add `alm-examples` with an example for each owned API. `operator-sdk generate bundle` makes
     /// it from `config/samples`.
@@ -107,8 +108,9 @@ rule! {
     ///
     /// `message: annotations not found`
     CSV_52: Warn {
+        name: "csv-has-alm-examples",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L22672-22679; OCP 4.15 L17241-17400; api pkg/validation/internal/csv.go",
+        source: ["OCP 4.12 L22672-22679", "OCP 4.15 L17241-17400", "api pkg/validation/internal/csv.go"],
     }
 }
 
@@ -125,14 +127,15 @@ fn presence(csv: &mut Csv<'_, '_>, is_there: bool, is_new: bool) {
 rule! {
     /// examples are in one annotation only
     ///
-    /// `alm-examples` and `olm.examples` are not both there. If they are, the rules about examples
-    /// look at `alm-examples` only. Copies are exempt. An UPDATE is judged by these annotations.
+    /// `alm-examples` and `olm.examples` are not both set. If they are, the rules for examples
+    /// evaluate `alm-examples` only. Copies are exempt. An UPDATE is evaluated only if it changes
+    /// one of these annotations.
     ///
     /// # Why
     ///
-    /// Nobody reads the second annotation, so what it says gets out of date.
+    /// No program reads the second annotation, so its content gets out of date.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Move the examples to `alm-examples`, and remove `olm.examples`.
     ///
@@ -151,8 +154,9 @@ rule! {
     /// message: `` both `alm-examples` and `olm.examples` are present. Checking only
     /// `alm-examples` ``
     CSV_53: Warn {
+        name: "examples-in-one-annotation",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "api pkg/validation/internal/csv.go",
+        source: ["api pkg/validation/internal/csv.go"],
     }
 }
 
@@ -168,16 +172,16 @@ rule! {
     /// examples are JSON
     ///
     /// The annotation `alm-examples`, or `olm.examples` if that is absent, is empty or JSON. The
-    /// message has the number of bytes up to and with the first wrong one, its line and column in the
-    /// text of the annotation, and the end of that line up to it. Copies are exempt. An UPDATE is
-    /// evaluated by the annotation.
+    /// message has the number of bytes up to and including the first wrong one, its line and column
+    /// in the text of the annotation, and the end of that line up to it. Copies are exempt. An
+    /// UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
     /// Neither the console nor OLM can read the examples. The validators of operator-framework/api
-    /// refuse the bundle with a message that begins in the same way, and repeats the whole text.
+    /// reject the bundle with a message that begins in the same way, and repeats the whole text.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the text before the mark in the message. Often it is a comma before a closing
     /// bracket, or a comment.
@@ -197,14 +201,18 @@ rule! {
     /// `message: invalid character at 23: line 1, column 23: [{"apiVersion":"a/v1",}<--(see the invalid
     /// character)`
     CSV_54: Deny {
+        name: "examples-are-json",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle, Manifest],
-        source: "OCP 4.12 L19374-19378, L20764-20775; OCP 4.15 L14404, L15216-15342; \
-                 api pkg/validation/internal/csv.go",
+        source: [
+            "OCP 4.12 L19374-19378, L20764-20775",
+            "OCP 4.15 L14404, L15216-15342",
+            "api pkg/validation/internal/csv.go",
+        ],
     }
 }
 
-/// The examples, unless upstream cannot read them.
+/// The examples; none if upstream cannot read them.
 fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<Vec<Example>> {
     let mut all = Vec::new();
     let mut wrong = None;
@@ -243,12 +251,13 @@ fn read(csv: &mut Csv<'_, '_>, name: &str, text: &str, is_new: bool) -> Option<V
     None
 }
 
-/// The beginning of upstream's text, and the place on one line. The offset counts the wrong byte, unless
-/// the text ends too soon.
+/// The beginning of upstream's message, and the location on one line. The offset counts the wrong
+/// byte, unless the text ends too soon.
 fn invalid(text: &str, at: usize) -> String {
     let offset = text.len().min(at.saturating_add(1));
     let before = text.as_bytes().get(..offset).unwrap_or_default();
-    // A text that ends too soon often has a line break at its end: the line before is the point.
+    // A text that ends too soon often has a line break at its end. The message then shows the line
+    // before it.
     let trimmed = before.trim_ascii_end();
     let shown = if offset > at || trimmed.is_empty() { before } else { trimmed };
     // The wrong byte can be a line break.
@@ -274,16 +283,17 @@ rule! {
     /// is an object with the strings `apiVersion` (`group/version` or `version`) and `kind`. An
     /// empty annotation and `null` are accepted, as upstream does. Upstream reads the list as YAML,
     /// so the escapes `\/` and `\ud800` to `\udfff`, control characters and a line break before a
-    /// colon are refused, too. Copies are exempt. An UPDATE is judged by the annotation.
+    /// colon are rejected, too. Copies are exempt. An UPDATE is evaluated only if it changes the
+    /// annotation.
     ///
     /// # Why
     ///
     /// The console finds the example for an API by `apiVersion` and `kind`. The validators of
-    /// operator-framework/api cannot decode anything else.
+    /// operator-framework/api cannot decode other values.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Put the objects into a list, and give each its `apiVersion` and `kind`. Write characters
+    /// Put the objects into a list, and set `apiVersion` and `kind` of each. Write characters
     /// instead of their escapes.
     ///
     /// # Accepted
@@ -300,13 +310,14 @@ rule! {
     ///
     /// `message: error decoding example CustomResource`
     CSV_55: Deny {
+        name: "examples-are-object-list",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle, Manifest],
-        source: "OCP 4.12 L20764-20775; OCP 4.15 L15216-15342; api pkg/validation/internal/csv.go",
+        source: ["OCP 4.12 L20764-20775", "OCP 4.15 L15216-15342", "api pkg/validation/internal/csv.go"],
     }
 }
 
-/// An element that upstream takes for an object of some API.
+/// An element that upstream reads as an object of an API.
 fn example(element: &Element<4>, text: &str) -> Option<Example> {
     let is_object = |at: usize| element.member(at).is_some_and(|part| part.kind == Kind::Object);
     let (api_version, kind) = (element.text(0, text)?, element.text(1, text)?);
@@ -323,11 +334,11 @@ fn example(element: &Element<4>, text: &str) -> Option<Example> {
     })
 }
 
-/// Whether go-yaml v2 refuses a text that is JSON: escapes that it does not know, surrogates,
+/// Whether go-yaml v2 rejects a text that is JSON: escapes that it does not know, surrogates,
 /// control characters, and a tab before anything else.
 fn is_refused_by_yaml(text: &str) -> bool {
     let before = text.split('[').next().unwrap_or_default();
-    // Nearly all texts have none of these bytes, with which all control characters begin.
+    // Nearly all texts have none of these bytes. All control characters begin with one of them.
     let is_odd = |byte: u8| matches!(byte, 0x7f | 0xc2 | 0xef);
     let is_control =
         |c: char| matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
@@ -337,7 +348,7 @@ fn is_refused_by_yaml(text: &str) -> bool {
         || text.bytes().any(is_odd) && text.contains(is_control)
 }
 
-/// Whether a key and its colon stand on different lines. No string of JSON has a line break in it.
+/// Whether a key and its colon are on different lines. No string of JSON has a line break in it.
 fn has_key_on_other_line(text: &str) -> bool {
     text.match_indices(':').any(|(at, _)| {
         let before = text.as_bytes().get(..at).unwrap_or_default().iter().rev();
@@ -356,7 +367,7 @@ fn has_odd_escape(text: &str) -> bool {
             }
             _ => {}
         }
-        // The character that is escaped is ASCII.
+        // The escaped character is ASCII.
         rest = after.get(1..).unwrap_or_default();
     }
     false

@@ -15,7 +15,7 @@ rules![CSV_62, CSV_63, CSV_64, CSV_65, CSV_66];
 const INFRASTRUCTURE: &str = "operators.openshift.io/infrastructure-features";
 const VALUES: [&str; 6] = ["disconnected", "cnf", "cni", "csi", "fips", "proxy-aware"];
 
-/// The start of the name of each feature's annotation.
+/// The prefix of the name of each feature's annotation.
 const FEATURE: &str = "features.operators.openshift.io/";
 const FEATURES: [&str; 10] = [
     "disconnected",
@@ -30,9 +30,9 @@ const FEATURES: [&str; 10] = [
     "csi",
 ];
 
-/// Wrong values of a list that a message names.
+/// Maximum number of invalid values of a list that a message names.
 const LISTED: usize = 16;
-/// Bytes of each of them.
+/// Maximum size of each of them, in bytes.
 const LONGEST: usize = 128;
 
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
@@ -45,17 +45,18 @@ rule! {
     ///
     /// The annotation `operators.openshift.io/infrastructure-features` is a JSON array, and each
     /// element is exactly one of the strings `disconnected`, `cnf`, `cni`, `csi`, `fips` and
-    /// `proxy-aware`. The violation names all other values. Values that differ from one of these only
-    /// in case are for CSV-63; beside other wrong values, the violation of this rule names them, too.
-    /// Copies are exempt. An UPDATE is evaluated by the annotation.
+    /// `proxy-aware`. The violation names all other values. CSV-63 reports values that differ from
+    /// one of these only in case. If there are other invalid values, the violation of this rule
+    /// names them, too. Copies are exempt. An UPDATE is evaluated only if it changes the
+    /// annotation.
     ///
     /// # Why
     ///
-    /// The console filters Operators by these values. An Operator with another one is not found,
-    /// for example in a search for Operators that work in a disconnected cluster. Only the console
-    /// reads the annotation, and it ignores unknown values, so the rule warns.
+    /// The console filters Operators by these values. The console does not find an Operator with
+    /// another value, for example in a search for Operators that work in a disconnected cluster.
+    /// Only the console reads the annotation, and it ignores unknown values, so the rule warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write a JSON array of the listed strings, and remove other values.
     ///
@@ -74,8 +75,9 @@ rule! {
     /// `message: operators.openshift.io/infrastructure-features: Unsupported value: "foo": valid,
     /// case-sensitive values are disconnected, cnf, cni, csi, fips, proxy-aware`
     CSV_62: Warn {
+        name: "known-infrastructure-features",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19401-19433, L19465, L19489, L19785; OCP 4.15 L14375-14394",
+        source: ["OCP 4.12 L19401-19433, L19465, L19489, L19785", "OCP 4.15 L14375-14394"],
     }
 }
 
@@ -83,17 +85,17 @@ rule! {
     /// infrastructure features are written in lower case
     ///
     /// No element of the annotation `operators.openshift.io/infrastructure-features` equals a valid
-    /// value only if case is ignored. One violation names all such values. This is a warning because
-    /// the documentation of OpenShift 4.5 prints `Disconnected`. Copies are exempt. An UPDATE is
-    /// evaluated by the annotation.
+    /// value only if case is ignored. One violation names all such values. This is a warning
+    /// because the documentation of OpenShift 4.5 prints `Disconnected`. Copies are exempt. An
+    /// UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
     /// The values are case-sensitive: the console does not find the Operator by this feature.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write each value as the message says.
+    /// Write each value as the message shows it.
     ///
     /// # Accepted
     ///
@@ -110,29 +112,30 @@ rule! {
     /// `message: operators.openshift.io/infrastructure-features value "Disconnected" must be
     /// written "disconnected" (case-sensitive)`
     CSV_63: Warn {
+        name: "lowercase-infrastructure-features",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19405; OCP 4.5 L6438-6443",
+        source: ["OCP 4.12 L19405", "OCP 4.5 L6438-6443"],
     }
 }
 
 rule! {
-    /// infrastructure features are in annotations of their own
+    /// each infrastructure feature has a separate annotation
     ///
-    /// The annotation `operators.openshift.io/infrastructure-features` is absent, or each feature that it
-    /// lists has an annotation `features.operators.openshift.io/…` as well (`fips-compliant` for
-    /// `fips`): both kinds may be used together. The rule is off unless the configuration names the
-    /// profile `ocp-4.15` or a level of the rule. Copies are exempt. An UPDATE is evaluated by the
-    /// older annotation.
+    /// The annotation `operators.openshift.io/infrastructure-features` is absent, or each feature
+    /// that it lists has an annotation `features.operators.openshift.io/…` as well
+    /// (`fips-compliant` for `fips`): both kinds may be used together. The rule is off unless the
+    /// configuration names the profile `ocp-4.15` or a level of the rule. Copies are exempt. An
+    /// UPDATE is evaluated only if it changes the older annotation.
     ///
     /// # Why
     ///
     /// OpenShift 4.14 deprecated the annotation in favour of `features.operators.openshift.io/…`,
     /// and a later version may no longer read it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write an annotation for each feature of the list. Keep the list while the Operator is also for
-    /// older versions of OpenShift, or else remove it.
+    /// Write an annotation for each feature of the list. Keep the list while the Operator also
+    /// supports older versions of OpenShift. Otherwise remove it.
     ///
     /// # Accepted
     ///
@@ -149,9 +152,10 @@ rule! {
     /// `message: operators.openshift.io/infrastructure-features is deprecated; use the
     /// features.operators.openshift.io annotations`
     CSV_64: Warn {
+        name: "one-annotation-per-feature",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: ["/profile"],
-        source: "OCP 4.15 L14326, L14369-14394",
+        enabled_by: ["/profile"],
+        source: ["OCP 4.15 L14326, L14369-14394"],
     }
 }
 
@@ -223,7 +227,7 @@ fn own_annotation(value: &str) -> String {
     format!("{FEATURE}{feature}")
 }
 
-/// Wrong values of one list: the first with their texts.
+/// Invalid values of one list, the first ones with their texts.
 #[derive(Default)]
 struct WrongValues {
     texts: Vec<String>,
@@ -266,16 +270,16 @@ rule! {
     ///
     /// The annotations `features.operators.openshift.io/disconnected`, `fips-compliant`,
     /// `proxy-aware`, `tls-profiles`, `token-auth-aws`, `token-auth-azure`, `token-auth-gcp`,
-    /// `cnf`, `cni` and `csi` are exactly `true` or `false`. Copies are exempt. An UPDATE is evaluated
-    /// by the annotation.
+    /// `cnf`, `cni` and `csi` are exactly `true` or `false`. Copies are exempt. An UPDATE is
+    /// evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
-    /// The console compares the value with these two words. An Operator with `yes` is not among
-    /// those that support the feature. Only the console reads the annotation, and it ignores other
-    /// values, so the rule warns.
+    /// The console compares the value with these two words. An Operator with `yes` is not listed
+    /// among the Operators that support the feature. Only the console reads the annotation, and it
+    /// ignores other values, so the rule warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `"true"` or `"false"`, with quotes.
     ///
@@ -294,27 +298,27 @@ rule! {
     /// `message: features.operators.openshift.io/disconnected: Unsupported value: "yes": supported
     /// values: "true", "false"`
     CSV_65: Warn {
+        name: "boolean-feature-annotations",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.15 L14318-14360",
+        source: ["OCP 4.15 L14318-14360"],
     }
 }
 
 rule! {
-    /// feature annotations are documented ones
+    /// feature annotations are documented
     ///
     /// Each annotation that starts with `features.operators.openshift.io/` ends with one of the
     /// names that CSV-65 lists, or with one of the setting `csv.features`. The rule is off unless a
     /// level is configured for it, because the documentation does not forbid others. Copies are
-    /// exempt. An UPDATE is judged by the annotation.
+    /// exempt. An UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
-    /// Nobody reads an annotation whose name has a spelling mistake, and the Operator appears not
-    /// to support the feature.
+    /// A misspelled annotation has no effect: the Operator appears not to support the feature.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Correct the name. If it is one of a newer OpenShift, add it to `csv.features`.
+    /// Correct the name. If it belongs to a newer OpenShift version, add it to `csv.features`.
     ///
     /// # Accepted
     ///
@@ -330,9 +334,10 @@ rule! {
     ///
     /// `message: features.operators.openshift.io/gpu is not a documented feature annotation`
     CSV_66: Warn {
+        name: "known-feature-annotations",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: [],
-        source: "OCP 4.15 L14328-14342",
+        enabled_by: [],
+        source: ["OCP 4.15 L14328-14342"],
     }
 }
 

@@ -1,17 +1,17 @@
 //! Lists in the text of an annotation, read in one pass.
 //!
 //! ```text
-//! text ─▶ opgate_upstream::json ─▶ each element: its kind, its place, and members by name
+//! text ─▶ opgate_upstream::json ─▶ each element: its kind, its position, and members by name
 //! ```
 //!
-//! Nothing is kept of an element: a list of a megabyte can have 700,000, and a table of them would
-//! take the host longer than this takes the guest, which is some 10 ns a byte.
+//! Elements are not stored. A list of a megabyte can have 700,000 of them, and a table of them
+//! would take the host longer than one pass takes the guest, at roughly 10 ns per byte.
 
 use std::ops::Range;
 
 use opgate_upstream::json::{self, Error, Kind, Reading, Sink};
 
-/// What Go's decoder reads.
+/// The limits of Go's decoder.
 const GO: Reading = Reading { max_depth: 10_000, trailing: false };
 
 /// A value in the text.
@@ -22,13 +22,13 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// What a string says. Nothing, if it is something else.
+    /// The value, if it is a string.
     pub(super) fn text<'t>(&self, text: &'t str) -> Option<std::borrow::Cow<'t, str>> {
         let raw = text.as_bytes().get(self.range.clone()).unwrap_or_default();
         (self.kind == Kind::Text).then(|| json::decoded(raw))
     }
 
-    /// As it is written.
+    /// The JSON text of the value.
     pub(super) fn raw<'t>(&self, text: &'t str) -> &'t str {
         text.get(self.range.clone()).unwrap_or_default()
     }
@@ -39,26 +39,27 @@ impl Part {
 pub(super) struct Element<const N: usize> {
     pub(super) index: usize,
     pub(super) part: Part,
-    /// The members that were asked for. Of several with one name the last counts.
+    /// The requested members. If several have the same name, the last one counts.
     pub(super) members: [Option<Part>; N],
 }
 
 impl<const N: usize> Element<N> {
-    /// A member by its place among those that were asked for.
+    /// A member by its position among the requested members.
     pub(super) fn member(&self, at: usize) -> Option<&Part> {
         self.members.get(at).and_then(Option::as_ref)
     }
 
-    /// What a member says that is a string.
+    /// The value of a member, if it is a string.
     pub(super) fn text<'t>(&self, at: usize, text: &'t str) -> Option<std::borrow::Cow<'t, str>> {
         self.member(at).and_then(|part| part.text(text))
     }
 }
 
-/// Calls `visit` with each element of a list. Says what the value is, which may not be a list.
+/// Calls `visit` with each element of a list. Returns the kind of the value, which may not be a
+/// list.
 ///
 /// # Errors
-/// Where the text is not JSON, as Go says it. Elements before that place were visited.
+/// The error of Go's decoder if the text is not JSON. Elements before the error were visited.
 pub(super) fn each<const N: usize>(
     text: &str,
     names: [&str; N],
@@ -83,15 +84,15 @@ struct Listing<'t, const N: usize, V> {
     text: &'t str,
     names: [&'t str; N],
     visit: V,
-    /// Lists and objects that are open.
+    /// Number of open lists and objects.
     depth: usize,
-    /// What the value is.
+    /// The kind of the value.
     kind: Kind,
-    /// Where the open element starts.
+    /// The start of the open element.
     start: usize,
     index: usize,
     members: [Option<Part>; N],
-    /// The member that comes next or is open, and where it starts.
+    /// The member that comes next or is open, and its start.
     member: Option<(usize, usize)>,
 }
 

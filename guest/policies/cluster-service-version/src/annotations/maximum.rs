@@ -1,4 +1,4 @@
-//! The property `olm.maxOpenShiftVersion`, wherever it stands: in an annotation, in
+//! The property `olm.maxOpenShiftVersion` in all its locations: in an annotation, in
 //! `metadata/properties.yaml` of a bundle, or among the properties of a catalog.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! olm.bundle of a catalog ─────────────────────────┘
 //! ```
 //!
-//! Tools that build catalogs copy the property from place to place, and OLM reads the last copy, in its
-//! own annotation. A mistake is reported where its author can correct it, once.
+//! Tools that build catalogs copy the property between locations, and OLM reads the last copy, in
+//! its own annotation. A mistake is reported once, in the location that its author can correct.
 
 use opgate_sdk::go::{quote, shortened};
 use opgate_sdk::{Document, Kind, Level, Report, rule, rules};
@@ -22,28 +22,29 @@ use crate::targets::{CATALOG, CSV, REGISTRY_BUNDLE};
 
 rules![CSV_80];
 
-/// Bytes of a value that is read. A version is shorter.
+/// Maximum size of a value that is read, in bytes. A version is shorter.
 const LONGEST: u32 = 4_096;
 
 rule! {
     /// olm.maxOpenShiftVersion is a version, and there is at most one
     ///
-    /// The value of a property `olm.maxOpenShiftVersion` is a string that OLM can read as a version:
-    /// `4.9`, `4.13.0`, `v4.9`. There is at most one such property. A version with another patch number
-    /// than 0, or a pre-release, only warns, as the validators of operator-framework/api do, because
-    /// only major and minor number count. The rule reads the annotation `olm.properties`, the annotation
-    /// `operatorframework.io/properties`, in which OLM writes what it found in the catalog, the files in
-    /// `metadata/` of a bundle, and the properties of bundles in a catalog. If a catalog has the
-    /// property, the annotations of its ClusterServiceVersions are not evaluated. Before it is
-    /// published, a wrong property is denied; at admission and in catalogs it is a warning, because
-    /// such an Operator can be installed. Copies are exempt. An UPDATE is evaluated by the annotation.
+    /// The value of a property `olm.maxOpenShiftVersion` is a string that OLM can read as a
+    /// version: `4.9`, `4.13.0`, `v4.9`. There is at most one such property. A version with another
+    /// patch number than 0, or a pre-release, only warns, as the validators of
+    /// operator-framework/api do, because only major and minor number count. The rule reads the
+    /// annotation `olm.properties`, the annotation `operatorframework.io/properties`, in which OLM
+    /// writes the properties from the catalog, the files in `metadata/` of a bundle, and the
+    /// properties of bundles in a catalog. If a catalog has the property, the annotations of its
+    /// ClusterServiceVersions are not evaluated. Before it is published, a wrong property is
+    /// denied; at admission and in catalogs it is a warning, because such an Operator can be
+    /// installed. Copies are exempt. An UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
     /// OLM stops updates of the cluster that the installed Operator does not support. With a value
     /// that it cannot read, or with two values, it stops every update to another minor version.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the last supported version as a string, such as `"4.9"`, in one property.
     ///
@@ -61,14 +62,18 @@ rule! {
     ///
     /// `message: olm.maxOpenShiftVersion value "four" is not a cluster version`
     CSV_80: Deny {
+        name: "one-valid-max-openshift-version",
         on: [
             CSV: Create | Update,
             CATALOG: Create | Update,
             REGISTRY_BUNDLE: Create | Update,
         ],
         denies_in: [Bundle, Manifest],
-        source: "OCP 4.12 L21700-21721; OCP 4.15 L15828-15874; \
-                 api pkg/validation/internal/community.go",
+        source: [
+            "OCP 4.12 L21700-21721",
+            "OCP 4.15 L15828-15874",
+            "api pkg/validation/internal/community.go",
+        ],
     }
 }
 
@@ -77,29 +82,29 @@ rule! {
 pub(crate) struct Found {
     /// The property.
     field: String,
-    /// Its value; none if it has none.
+    /// Its value; none if it is missing.
     value: Option<Value>,
 }
 
 #[derive(Debug)]
 enum Value {
-    /// A string, or what OLM reads as one.
+    /// A string, or a value that OLM reads as a string.
     Text(String),
-    /// The JSON of anything else.
+    /// The JSON of any other value.
     Other(String),
 }
 
-/// A level in the place of the rule's, the field and the message.
+/// A level that replaces the level of the rule, the field and the message.
 type Violation = (Option<Level>, String, String);
 
-/// Evaluates the annotations. OLM copies the property from the one that authors write to its own: a
-/// mistake that both have is reported once.
+/// Evaluates the annotations. OLM copies the property from the authors' annotation to its own: a
+/// mistake in both is reported once.
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     if csv.has_catalog_maximum() {
         return;
     }
-    for (name, is_olms) in [(openshift::AUTHORS, false), (openshift::OLMS, true)] {
-        let found = in_annotation(csv, name, is_olms);
+    for (name, may_be_olm) in [(openshift::AUTHORS, false), (openshift::OLMS, true)] {
+        let found = in_annotation(csv, name, may_be_olm);
         let violations = violations(&found);
         if !violations.is_empty() && csv.touches_annotation(name) {
             for (level, field, message) in violations {
@@ -113,15 +118,15 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// The first two properties in an annotation: the third says no more than the second.
-fn in_annotation(csv: &Csv<'_, '_>, name: &str, is_olms: bool) -> Vec<Found> {
+/// The first two properties in an annotation. A third one adds no information.
+fn in_annotation(csv: &Csv<'_, '_>, name: &str, may_be_olm: bool) -> Vec<Found> {
     let mut found = Vec::new();
     let Some(text) = csv.annotation(name) else { return found };
     // An escape could hide the type.
     if !text.contains(openshift::PROPERTY) && !text.contains('\\') {
         return found;
     }
-    let (list, place) = if is_olms {
+    let (list, place) = if may_be_olm {
         (openshift::list_of_olm(&text), format!("{}.properties", field(name)))
     } else {
         (Some(text.as_str()), field(name))
@@ -131,7 +136,7 @@ fn in_annotation(csv: &Csv<'_, '_>, name: &str, is_olms: bool) -> Vec<Found> {
         if found.len() < 2 && openshift::is_maximum(&element, list) {
             let field = format!("{place}[{}]", element.index);
             let value = element.member(openshift::VALUE);
-            found.push(Found { field, value: value.map(|part| value_of(part, list, is_olms)) });
+            found.push(Found { field, value: value.map(|part| value_of(part, list, may_be_olm)) });
         }
     };
     match lists::each(list, openshift::MEMBERS, visit) {
@@ -141,10 +146,10 @@ fn in_annotation(csv: &Csv<'_, '_>, name: &str, is_olms: bool) -> Vec<Found> {
     }
 }
 
-fn value_of(part: &Part, text: &str, is_olms: bool) -> Value {
+fn value_of(part: &Part, text: &str, may_be_olm: bool) -> Value {
     match part.text(text) {
-        // OLM removes the quotes around the JSON, and so reads a number, too.
-        _ if is_olms => Value::Text(part.raw(text).trim_matches('"').to_owned()),
+        // OLM removes the quotes around the JSON, so it also reads a number.
+        _ if may_be_olm => Value::Text(part.raw(text).trim_matches('"').to_owned()),
         Some(value) => Value::Text(value.into_owned()),
         None => Value::Other(part.raw(text).to_owned()),
     }
@@ -172,7 +177,7 @@ pub(crate) fn in_document(document: &Document, list: &str, place: &str) -> Vec<F
     found.collect()
 }
 
-/// Reports what is wrong with properties that are in no ClusterServiceVersion.
+/// Reports invalid properties outside of ClusterServiceVersions.
 pub(crate) fn report(found: &[Found], report: &mut Report<'_>) {
     for (level, field, message) in violations(found) {
         match level {
@@ -214,7 +219,7 @@ fn wrong(property: &str, value: &Value) -> Option<Violation> {
     }
 }
 
-/// The warning about more than a major and a minor number, in upstream's words.
+/// The warning for more than a major and a minor number, with upstream's text.
 fn truncated(value: &str, version: &Version) -> Option<String> {
     let Version { major, minor, patch, pre, .. } = version;
     if *patch == 0 && pre.is_empty() {

@@ -1,9 +1,9 @@
 //! Annotations that the console, the catalogs and OLM read.
 //!
 //! ```text
-//! Csv ─┬─▶ examples ─▶ example_apis   alm-examples: JSON, objects, and the APIs that they are of
+//! Csv ─┬─▶ examples ─▶ example_apis   alm-examples: JSON, objects, and their APIs
 //!      ├─▶ templates                  resources and namespaces to create
-//!      ├─▶ features                   what infrastructure the Operator supports
+//!      ├─▶ features                   infrastructure that the Operator supports
 //!      └─▶ properties ─▶ maximum      lists of strings, olm.properties, the last OpenShift version
 //! ```
 //!
@@ -23,7 +23,8 @@ use opgate_sdk::{Report, Rule};
 
 use crate::csv::Csv;
 
-/// Returns the indexes of owned CRDs that lack an example: those are reported with what else they lack.
+/// Returns the indexes of owned CRDs that lack an example. They are reported together with other
+/// missing texts.
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) -> Vec<usize> {
     let apis_are_new = example_apis::are_touched(csv);
     let examples = examples::judge(csv, apis_are_new);
@@ -42,8 +43,8 @@ fn field(name: &str) -> String {
     format!("metadata.annotations[{name}]")
 }
 
-/// Findings of one rule about elements of a list. Texts are made of as many as a verdict has room
-/// for, and the others are counted: a list can have half a million elements.
+/// Violations of one rule for elements of a list. Makes texts only while a verdict has room for
+/// them, and counts the others: a list can have half a million elements.
 struct Many {
     rule: &'static Rule,
     count: usize,
@@ -55,7 +56,7 @@ impl Many {
     }
 
     fn add(&mut self, csv: &mut Csv<'_, '_>, make: impl FnOnce() -> (String, String)) {
-        if self.count < Report::ROOM {
+        if self.count < Report::MAX_VIOLATIONS {
             let (field, message) = make();
             csv.add(self.rule, &field, message);
         }
@@ -63,7 +64,7 @@ impl Many {
     }
 
     fn finish(self, csv: &mut Csv<'_, '_>) {
-        csv.report.add_more(self.rule, self.count.saturating_sub(Report::ROOM));
+        csv.report.add_count(self.rule, self.count.saturating_sub(Report::MAX_VIOLATIONS));
     }
 }
 
@@ -74,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// The texts of a rule's findings about a new object.
+    /// The texts of a rule's violations for a new object.
     fn found(rule: &str, object: &serde_json::Value) -> Vec<String> {
         let parts = Parts {
             resource: GroupVersionResource {
@@ -85,7 +86,7 @@ mod tests {
             ..Parts::default()
         };
         let request = Request::from(parts);
-        // Nothing else shares the room.
+        // No other rule takes up room in the verdict.
         let rules = crate::POLICY.all_rules().into_iter().filter(|other| other.id != rule);
         let rules: std::collections::BTreeMap<_, _> = rules.map(|r| (r.id, "off")).collect();
         let settings = Document::parse(&json!({"rules": rules}).to_string()).unwrap();
@@ -112,8 +113,8 @@ mod tests {
             ("CSV-58", missing, 1_000),
         ] {
             let found = found(rule, &object);
-            assert_eq!(found.len(), Report::ROOM, "{rule}");
-            let more = format!("{} more findings of this rule", count - Report::ROOM);
+            assert_eq!(found.len(), Report::MAX_VIOLATIONS, "{rule}");
+            let more = format!("{} more findings of this rule", count - Report::MAX_VIOLATIONS);
             assert!(found.last().unwrap().starts_with(&more), "{rule}: {:?}", found.last());
         }
     }

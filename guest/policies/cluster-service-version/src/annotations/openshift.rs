@@ -1,6 +1,6 @@
 //! The last OpenShift version that an Operator works on: the property `olm.maxOpenShiftVersion`.
 //!
-//! OLM takes it from its own annotation, in which it writes the properties of the bundle; authors
+//! OLM reads it from its own annotation, in which it writes the properties of the bundle; authors
 //! write it into `olm.properties`. OLM counts 4.23 and 5.0 as one version.
 
 use opgate_sdk::go::shortened;
@@ -26,9 +26,9 @@ const ANNOTATIONS: [(&str, Option<&str>); 2] = [(AUTHORS, None), (OLMS, Some(MEM
 
 /// The members of a property.
 pub(super) const MEMBERS: [&str; 2] = ["type", "value"];
-/// The place of the type among them.
+/// The position of the type among them.
 pub(super) const TYPE: usize = 0;
-/// The place of the value among them.
+/// The position of the value among them.
 pub(super) const VALUE: usize = 1;
 
 /// Major and minor number.
@@ -47,7 +47,7 @@ impl From<&Version> for Minor {
 impl Minor {
     /// Reads a version of a cluster, or the value of the property.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // Nothing is not version 0.
+        // An empty text is not version 0.
         let version = Version::parse_tolerant(text).ok().filter(|_| !text.trim().is_empty())?;
         Some(Self::from(&version))
     }
@@ -57,26 +57,26 @@ impl Minor {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Maximum {
     pub(crate) minor: Minor,
-    /// As it is written.
+    /// The version as written.
     pub(crate) text: String,
     /// The annotation that has it.
     pub(crate) annotation: &'static str,
 }
 
 impl Maximum {
-    /// The field that has it.
+    /// The field of the version.
     pub(crate) fn field(&self) -> String {
         field(self.annotation)
     }
 }
 
-/// Whether a property is the one.
+/// Whether a property is `olm.maxOpenShiftVersion`.
 pub(super) fn is_maximum(property: &Element<2>, text: &str) -> bool {
     property.text(TYPE, text).is_some_and(|name| name == PROPERTY)
 }
 
 /// The last version that a ClusterServiceVersion supports: the lowest of those that it names. A
-/// value that is none has no effect.
+/// value that is not a version has no effect.
 pub(crate) fn maximum(csv: &Document) -> Option<Maximum> {
     let mut lowest: Option<Maximum> = None;
     for (annotation, member) in ANNOTATIONS {
@@ -103,7 +103,7 @@ pub(crate) fn maximum(csv: &Document) -> Option<Maximum> {
                 lowest = Some(Maximum { minor, text: shortened(&value, SHOWN), annotation });
             }
         };
-        // What comes before an error counts: another rule denies the list.
+        // Properties before an error count: another rule denies the list.
         let _ = lists::each(list, MEMBERS, visit);
     }
     lowest
@@ -125,7 +125,7 @@ fn member_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     found.filter(|_| read.is_ok()).and_then(|range| text.get(range))
 }
 
-/// In files, the list itself can stand in the place of its text.
+/// In files, the list itself can replace its text.
 fn text_of(csv: &Document, name: &str) -> Option<String> {
     let pointer = annotation(name);
     match csv.kind(&pointer) {

@@ -1,4 +1,4 @@
-//! Annotations that hold lists: of strings, and of properties.
+//! Annotations with lists of strings or of properties.
 
 use opgate_sdk::{rule, rules};
 use opgate_upstream::json::Kind;
@@ -28,15 +28,16 @@ rule! {
     /// subscriptions and internal objects are lists of strings
     ///
     /// The annotations `operators.openshift.io/valid-subscription` and
-    /// `operators.operatorframework.io/internal-objects` are JSON arrays of strings. What the
-    /// strings say is free. Copies are exempt. An UPDATE is judged by the annotation.
+    /// `operators.operatorframework.io/internal-objects` are JSON arrays of strings. The content of
+    /// the strings is not checked. Copies are exempt. An UPDATE is evaluated only if it changes the
+    /// annotation.
     ///
     /// # Why
     ///
-    /// The console ignores what it cannot read: it shows no subscription, and offers the internal
+    /// The console ignores unreadable values: it shows no subscription, and offers the internal
     /// definitions to users.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write a JSON array, also for one string.
     ///
@@ -56,9 +57,12 @@ rule! {
     /// `message: annotation operators.operatorframework.io/internal-objects is not a JSON array of
     /// strings`
     CSV_78: Warn {
+        name: "string-list-annotations",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19440-19453, L19473-19490, L20785-20810; \
-                 OCP 4.15 L14410-14430, L15216-15342",
+        source: [
+            "OCP 4.12 L19440-19453, L19473-19490, L20785-20810",
+            "OCP 4.15 L14410-14430, L15216-15342",
+        ],
     }
 }
 
@@ -87,16 +91,16 @@ rule! {
     /// olm.properties is a list of properties
     ///
     /// The annotation `olm.properties` is a JSON array. Each element is an object with `type`, a
-    /// string that is not empty, and `value`. Names of members are compared with case. Copies are
-    /// exempt. An UPDATE is judged by the annotation. `CON-17` judges the same annotation as OLM's
-    /// resolver reads it, which does not need a `value`.
+    /// string that is not empty, and `value`. Names of members are case-sensitive. Copies are
+    /// exempt. An UPDATE is evaluated only if it changes the annotation. `CON-17` evaluates the
+    /// same annotation in the way OLM's resolver reads it, which does not require a `value`.
     ///
     /// # Why
     ///
-    /// Catalogs cannot add a bundle whose properties they cannot read. A property without a value
+    /// A bundle with unreadable properties cannot be added to a catalog. A property without a value
     /// has no effect, for example an `olm.maxOpenShiftVersion` that stops no update.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write a JSON array of objects with `type` and `value`, also for one property.
     ///
@@ -115,9 +119,10 @@ rule! {
     /// `message: olm.properties annotation is not a JSON array of type/value objects: it is an
     /// object`
     CSV_79: Deny {
+        name: "valid-olm-properties",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle, Manifest],
-        source: "OCP 4.12 L21700-21721; OCP 4.15 L15828-15843",
+        source: ["OCP 4.12 L21700-21721", "OCP 4.15 L15828-15843"],
     }
 }
 
@@ -135,13 +140,13 @@ fn properties(csv: &mut Csv<'_, '_>) {
     match (read, not_one) {
         (Err(error), _) => wrong(csv, "", &error.to_string()),
         (Ok(Kind::List), None) => {}
-        // One is enough: the list cannot be read.
+        // One violation is enough: the list is unreadable.
         (Ok(Kind::List), Some((index, why))) => wrong(csv, &format!("[{index}]"), why),
         (Ok(kind), _) => wrong(csv, "", is_a(kind)),
     }
 }
 
-/// Why an element is not a property.
+/// The reason why an element is not a property.
 fn why_not(element: &Element<2>, text: &str) -> Option<&'static str> {
     if element.part.kind != Kind::Object {
         return Some(is_a(element.part.kind));

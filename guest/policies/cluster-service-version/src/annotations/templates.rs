@@ -15,9 +15,10 @@ const RESOURCE: &str = "operatorframework.io/initialization-resource";
 const NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 const NAMESPACE_TEMPLATE: &str = "operatorframework.io/suggested-namespace-template";
 
-/// Bytes of YAML that are read: that takes a hundred times as long as JSON.
+/// Maximum size of YAML that is read, in bytes. Reading YAML takes a hundred times as long as
+/// reading JSON.
 const YAML: usize = 65_536;
-/// Bytes of JSON that YAML may become.
+/// Maximum size of the JSON to which YAML can expand, in bytes.
 const ROOM: usize = 262_144;
 
 const TOO_LARGE: &str = "the template is more than 64 KiB of YAML";
@@ -28,10 +29,10 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     namespace_template(csv);
 }
 
-/// What a template is.
+/// The result of reading a template.
 enum Template {
     Object(Document),
-    /// Why it is none.
+    /// The reason why the text is not a template.
     Wrong(String),
     TooLarge,
 }
@@ -72,16 +73,17 @@ rule! {
     ///
     /// The annotation `operatorframework.io/initialization-resource` is one object in JSON or YAML
     /// with the strings `apiVersion`, `kind` and `metadata.name`. In YAML it is one document. More
-    /// than 64 KiB of YAML are not read, and the rule is reported as not evaluated. Before it is
-    /// published, a wrong template is denied; at admission and in catalogs it is a warning, because OLM
-    /// does not read the annotation. Copies are exempt. An UPDATE is evaluated by the annotation.
+    /// than 64 KiB of YAML are not read, and the rule is reported as skipped. Before it is
+    /// published, a wrong template is denied; at admission and in catalogs it is a warning, because
+    /// OLM does not read the annotation. Copies are exempt. An UPDATE is evaluated only if it
+    /// changes the annotation.
     ///
     /// # Why
     ///
-    /// After the installation the console asks the user to create this object. It can neither show
-    /// nor create anything else.
+    /// After the installation the console asks the user to create this object. It cannot show or
+    /// create other values.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the complete object, as in a file for `kubectl create`.
     ///
@@ -102,10 +104,11 @@ rule! {
     /// `message: operatorframework.io/initialization-resource must include a template that contains
     /// a complete YAML definition: it is not an object`
     CSV_59: Deny {
+        name: "complete-initialization-resource",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle, Manifest],
         may_skip: true,
-        source: "OCP 4.12 L19383-19387, L20824-20892; OCP 4.15 L14405, L15216-15342",
+        source: ["OCP 4.12 L19383-19387, L20824-20892", "OCP 4.15 L14405, L15216-15342"],
     }
 }
 
@@ -133,14 +136,14 @@ rule! {
     ///
     /// The annotation `operatorframework.io/suggested-namespace` is a DNS-1123 label: at most 63
     /// lower case letters, digits and hyphens, with a letter or digit at both ends. Copies are
-    /// exempt. An UPDATE is judged by the annotation.
+    /// exempt. An UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
-    /// The console creates the Operator's namespace with this name, and the API server refuses any
+    /// The console creates the Operator's namespace with this name, and the API server rejects any
     /// other.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the name of one namespace.
     ///
@@ -158,8 +161,9 @@ rule! {
     ///
     /// `message: operatorframework.io/suggested-namespace "a,b" is not a valid namespace name`
     CSV_60: Warn {
+        name: "valid-suggested-namespace",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19392-19396, L19947-19961; OCP 4.15 L14408, L14722-14738",
+        source: ["OCP 4.12 L19392-19396, L19947-19961", "OCP 4.15 L14408, L14722-14738"],
     }
 }
 
@@ -179,17 +183,17 @@ rule! {
     /// the template of the suggested namespace is a Namespace
     ///
     /// The annotation `operatorframework.io/suggested-namespace-template` is one object in JSON or
-    /// YAML, of `apiVersion: v1` and `kind: Namespace`, with `metadata.name`. It takes the place of
+    /// YAML, of `apiVersion: v1` and `kind: Namespace`, with `metadata.name`. It replaces
     /// `operatorframework.io/suggested-namespace`. More than 64 KiB of YAML are not read, and the
-    /// rule is reported as not evaluated. In files, the object itself may stand in the place of its
-    /// text. Copies are exempt. An UPDATE is judged by the annotation.
+    /// rule is reported as skipped. In files, the object itself may replace its text. Copies are
+    /// exempt. An UPDATE is evaluated only if it changes the annotation.
     ///
     /// # Why
     ///
-    /// The console creates the Operator's namespace from this template, and from nothing if it
-    /// cannot read it.
+    /// The console creates the Operator's namespace from this template, and ignores a template that
+    /// it cannot read.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the manifest of the namespace, with its labels and annotations.
     ///
@@ -211,9 +215,10 @@ rule! {
     /// `message: operatorframework.io/suggested-namespace-template is not a v1 Namespace manifest:
     /// it is a v1 Project`
     CSV_61: Warn {
+        name: "valid-suggested-namespace-template",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         may_skip: true,
-        source: "OCP 4.15 L14409, L14740-14780",
+        source: ["OCP 4.15 L14409, L14740-14780"],
     }
 }
 

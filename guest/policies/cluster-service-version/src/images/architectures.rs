@@ -1,6 +1,8 @@
-//! Labels that say on which architectures and operating systems an Operator manages workloads.
+//! Labels that declare the architectures and operating systems on which an Operator manages
+//! workloads.
 //!
-//! On UPDATE a rule looks at labels that change, because OLM adds labels of its own to the object.
+//! On UPDATE, a rule evaluates only labels that change, because OLM adds its own labels to the
+//! object.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Shape, escape, rule, rules};
@@ -17,7 +19,7 @@ const SUPPORTED: &str = "supported";
 
 const ARCHES: [&str; 4] = ["amd64", "arm64", "ppc64le", "s390x"];
 const SYSTEMS: [&str; 2] = ["linux", "zos"];
-/// What a CSV without such labels stands for.
+/// The architecture of a CSV without such labels.
 const DEFAULT_ARCH: &str = "amd64";
 const DEFAULT_OS: &str = "linux";
 /// Architectures with cryptographic libraries that are validated.
@@ -28,7 +30,7 @@ rule! {
     ///
     /// The value of each label `operatorframework.io/arch.<arch>` and
     /// `operatorframework.io/os.<os>` is `supported`. On UPDATE, a label whose value does not
-    /// change is not judged.
+    /// change is not evaluated.
     ///
     /// # Why
     ///
@@ -36,7 +38,7 @@ rule! {
     /// *Enabling your Operator for multiple architectures and operating systems*). With any other
     /// value the label has no effect.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the value to `supported`, or remove the label.
     ///
@@ -54,25 +56,26 @@ rule! {
     ///
     /// `message: label operatorframework.io/arch.amd64 must have the value supported`
     CSV_73: Warn {
+        name: "valid-platform-label-value",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19801-19813, L19850-19856; OCP 4.15 L14635-14692",
+        source: ["OCP 4.12 L19801-19813, L19850-19856", "OCP 4.15 L14635-14692"],
     }
 }
 
 rule! {
-    /// labels of architectures name architectures that are supported
+    /// labels of architectures name supported architectures
     ///
-    /// `<arch>` of each label `operatorframework.io/arch.<arch>` is one of the setting
-    /// `csv.arches`: `amd64`, `arm64`, `ppc64le` and `s390x` unless set. OpenShift before 4.15 does
-    /// not list `arm64`; leave it out of the setting for such clusters. On UPDATE, a label that the
-    /// old object has is not judged.
+    /// `<arch>` of each label `operatorframework.io/arch.<arch>` is listed in the setting
+    /// `csv.arches` (default: `amd64`, `arm64`, `ppc64le` and `s390x`). OpenShift before 4.15 does
+    /// not list `arm64`; remove it from the setting for such clusters. On UPDATE, a label that the
+    /// old object has is not evaluated.
     ///
     /// # Why
     ///
     /// Operators are filtered by these strings (OpenShift 4.12, Operators, *Architecture and
     /// operating system support for Operators*). `x86_64` or `aarch64` match no node.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use the string for the architecture: `amd64` for x86-64, `ppc64le` for IBM Power, `s390x`
     /// for IBM Z.
@@ -91,23 +94,25 @@ rule! {
     ///
     /// `message: "x86_64" is not a supported architecture string`
     CSV_74: Warn {
+        name: "known-architecture-labels",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19808, L19878-19905, L19937; OCP 4.15 L14700-14708, L14720; OCP 4.5 L6499-6517",
+        source: ["OCP 4.12 L19808, L19878-19905, L19937", "OCP 4.15 L14700-14708, L14720", "OCP 4.5 L6499-6517"],
     }
 }
 
 rule! {
-    /// labels of operating systems name operating systems that are supported
+    /// labels of operating systems name supported operating systems
     ///
-    /// `<os>` of each label `operatorframework.io/os.<os>` is one of the setting `csv.oses`:
-    /// `linux` and `zos` unless set. On UPDATE, a label that the old object has is not judged.
+    /// `<os>` of each label `operatorframework.io/os.<os>` is listed in the setting `csv.oses`
+    /// (default: `linux` and `zos`). On UPDATE, a label that the old object has is not evaluated.
     ///
     /// # Why
     ///
     /// Operators are filtered by these strings (OpenShift 4.12, Operators, *Architecture and
-    /// operating system support for Operators*). A cluster has no nodes for other ones.
+    /// operating system support for Operators*). A cluster has no nodes for other operating
+    /// systems.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use `linux` or `zos`, or add the operating system to the setting `csv.oses`.
     ///
@@ -125,8 +130,9 @@ rule! {
     ///
     /// `message: "windows" is not a supported operating system string`
     CSV_75: Warn {
+        name: "known-operating-system-labels",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19813, L19912-19937; OCP 4.15 L14710-14720; OCP 4.5 L6519-6534",
+        source: ["OCP 4.12 L19813, L19912-19937", "OCP 4.15 L14710-14720", "OCP 4.5 L6519-6534"],
     }
 }
 
@@ -135,18 +141,18 @@ rule! {
     ///
     /// If a label `operatorframework.io/arch.<arch>` names another architecture than `amd64`, or a
     /// label `operatorframework.io/os.<os>` another operating system than `linux`, both labels
-    /// `operatorframework.io/os.linux` and `operatorframework.io/arch.amd64` are there. With the
+    /// `operatorframework.io/os.linux` and `operatorframework.io/arch.amd64` are set. With the
     /// setting `csv.archDefaults: family`, another architecture needs only `arch.amd64`, and
-    /// another operating system only `os.linux`. No such labels, or only the default ones, are
-    /// fine. On UPDATE, the rule looks at these labels if they change.
+    /// another operating system only `os.linux`. A CSV without such labels, or with the default
+    /// ones only, is accepted. On UPDATE, the rule evaluates these labels only if they change.
     ///
     /// # Why
     ///
-    /// OLM assumes the default platform only where no label says anything (OpenShift 4.12,
-    /// Operators, *Enabling your Operator for multiple architectures and operating systems*). With
-    /// the first label the Operator disappears from clusters with default nodes.
+    /// OLM assumes the default platform only if there is no such label (OpenShift 4.12, Operators,
+    /// *Enabling your Operator for multiple architectures and operating systems*). With the first
+    /// label the Operator disappears from clusters with default nodes.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the label of the default platform. If the Operator does not support it, ignore the
     /// warning.
@@ -166,8 +172,9 @@ rule! {
     /// `message: after adding an architecture or operating system, include the default os.linux
     /// variant explicitly`, and the same for `arch.amd64`
     CSV_76: Warn {
+        name: "keep-default-platforms",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19824-19832, L19850-19859; OCP 4.15 L14658-14692",
+        source: ["OCP 4.12 L19824-19832, L19850-19859", "OCP 4.15 L14658-14692"],
     }
 }
 
@@ -179,14 +186,15 @@ rule! {
     /// `features.operators.openshift.io/fips-compliant` is `"true"`. Then no label
     /// `operatorframework.io/arch.<arch>` with the value `supported` names another architecture
     /// than `amd64` (x86-64), `ppc64le` and `s390x`. On UPDATE, a label that the old object has is
-    /// not judged unless the claim is new.
+    /// not evaluated unless the claim is new.
     ///
     /// # Why
     ///
     /// OpenShift supports validated cryptographic libraries on these architectures only (OpenShift
-    /// 4.12, Operators, *Infrastructure features*). The claim does not hold on nodes of other ones.
+    /// 4.12, Operators, *Infrastructure features*). The claim is wrong on nodes of other
+    /// architectures.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the label, or the claim.
     ///
@@ -207,8 +215,9 @@ rule! {
     /// `message: FIPS libraries are only supported on x86_64, ppc64le and s390x; label
     /// operatorframework.io/arch.arm64 found`
     CSV_77: Warn {
+        name: "fips-capable-architectures",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L19421-19428; OCP 4.15 L14332, L14384",
+        source: ["OCP 4.12 L19421-19428", "OCP 4.15 L14332, L14384"],
     }
 }
 
@@ -232,7 +241,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
         }
     };
     let is_fips = claims_fips(object);
-    let is_fips_new = is_fips && csv.spares().is_none_or(|old| !claims_fips(old));
+    let is_fips_new = is_fips && csv.ratchet_base().is_none_or(|old| !claims_fips(old));
     for label in &labels {
         let pointer = pointer(label);
         let field = format!("metadata.labels[{label}]");
@@ -266,7 +275,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
 
 /// CSV-76.
 fn defaults(csv: &mut Csv<'_, '_>, labels: &[String]) {
-    let old = csv.spares();
+    let old = csv.ratchet_base();
     let before = old.map(|old| old.keys("/metadata/labels")).unwrap_or_default();
     let before = before.iter().filter(|name| name.starts_with(ARCH) || name.starts_with(OS));
     if old.is_some() && before.eq(labels) {

@@ -1,4 +1,4 @@
-//! Permissions of Operators that get their credentials for a cloud as tokens.
+//! Permissions of Operators that get their cloud credentials as tokens.
 
 use opgate_sdk::rbac::{self, Permissions};
 use opgate_sdk::{Document, rule, rules};
@@ -15,24 +15,24 @@ const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", 
 const FEATURES: [&str; 2] = ["token-auth-aws", "token-auth-azure"];
 
 rule! {
-    /// a ClusterServiceVersion that gets tokens for a cloud may manage CredentialsRequests
+    /// a ClusterServiceVersion that gets cloud tokens has permissions for CredentialsRequests
     ///
     /// If the annotation `features.operators.openshift.io/token-auth-aws` or
     /// `features.operators.openshift.io/token-auth-azure` is `"true"`, the rules of
     /// `spec.install.spec.clusterPermissions` grant the verbs `create`, `delete`, `get`, `list`,
     /// `patch`, `update` and `watch` on `credentialsrequests` of `cloudcredential.openshift.io`.
     /// The verbs may be in several rules; `*` counts, and a rule with `resourceNames` does not.
-    /// Each annotation gets its warning, with the verbs that are missing. On UPDATE, the rule looks
-    /// at an annotation that is new, and at permissions that change.
+    /// There is one warning for each annotation, with the missing verbs. On UPDATE, the rule
+    /// evaluates only annotations that are new, and permissions that change.
     ///
     /// # Why
     ///
-    /// The Operator creates a CredentialsRequest, and the Cloud Credential Operator answers with a
+    /// The Operator creates a CredentialsRequest, and the Cloud Credential Operator responds with a
     /// Secret (OpenShift 4.15, Operators, *CCO-based workflow for OLM-managed Operators*). Without
     /// the permission the Operator gets no credentials. Users can create the CredentialsRequest
     /// themselves, so this is a warning.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the rule below, or describe how users create the CredentialsRequest.
     ///
@@ -56,8 +56,9 @@ rule! {
     /// clusterPermissions do not grant create, delete, get, list, patch, update, watch on
     /// cloudcredential.openshift.io credentialsrequests`
     CSV_98: Warn {
+        name: "token-auth-credentials-request-permissions",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.15 L16202-16255, L16637-16656, L16708-16755",
+        source: ["OCP 4.15 L16202-16255, L16637-16656, L16708-16755"],
     }
 }
 
@@ -65,12 +66,12 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     let object = csv.object;
     let mut declared = FEATURES.into_iter().filter(|feature| features::declares(object, feature));
     let Some(first) = declared.next() else { return };
-    // A catalog's description of a CSV has no permissions.
+    // The description of a CSV in a catalog has no permissions.
     if !csv.is_on(&CSV_98) || !csv.knows("install") {
         return;
     }
     let are_permissions_new = csv.touches_json("/spec/install/spec/clusterPermissions");
-    let old = csv.spares();
+    let old = csv.ratchet_base();
     let is_new = |feature: &&str| {
         are_permissions_new || old.is_none_or(|old| !features::declares(old, feature))
     };

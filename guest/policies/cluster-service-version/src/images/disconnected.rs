@@ -6,10 +6,12 @@
 //!     └──▶ relatedImages ─────────────────────────── by digest?                CSV-68
 //! ```
 //!
-//! One image can break all of these rules, and CSV-71. The violation at its first use names them all;
-//! if the list has it as no valid reference, the violation of CSV-71 does ([`AlsoBroken`]).
+//! One image can violate all of these rules, and CSV-71. The violation at its first use names them
+//! all. If the list has the image with an invalid reference, the violation of CSV-71 names them
+//! ([`AlsoBroken`]).
 //!
-//! On UPDATE an image counts that the old object does not use, or all of them if the claim is new.
+//! On UPDATE, only images that the old object does not use count, or all of them if the claim is
+//! new.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +36,7 @@ pub(crate) fn claims(csv: &Document) -> bool {
 }
 
 /// Whether a version counts as one for disconnected clusters: by its annotations, or because the
-/// setting `csv.disconnected` says so of all.
+/// setting `csv.disconnected` declares all versions as such.
 pub(crate) fn is_claimed(csv: &Document, settings: &Document) -> bool {
     settings.boolean("/csv/disconnected") == Some(true) || claims(csv)
 }
@@ -48,11 +50,11 @@ rule! {
     /// `csv.disconnected: true`, every CSV counts. Then each `image` of `containers` and
     /// `initContainers` in the pod templates of `spec.install.spec.deployments`, and each value of
     /// an `env` entry whose name starts with `RELATED_IMAGE_`, is a reference to an image with a
-    /// digest. A tag beside the digest is allowed. Without deployments there is nothing to evaluate,
-    /// and an entry without a value is not evaluated. On UPDATE, an image that the old object used is
-    /// not evaluated unless the claim is new. This is a warning everywhere: many Operators are published
-    /// with the claim and with tags, and can be installed. The violation at the first use of an image
-    /// names CSV-68 and CSV-69, if the image breaks them, too.
+    /// digest. A tag in addition to the digest is allowed. Without deployments there is nothing to
+    /// evaluate, and an entry without a value is not evaluated. On UPDATE, an image that the old
+    /// object used is not evaluated unless the claim is new. This is a warning everywhere: many
+    /// Operators are published with the claim and with tags, and can be installed. The violation at
+    /// the first use of an image also names CSV-68 and CSV-69 if the image violates them.
     ///
     /// # Why
     ///
@@ -60,10 +62,11 @@ rule! {
     /// (OpenShift 4.12, Operators, *Enabling your Operator for restricted network environments*). A
     /// tag is pulled from the internet, and the pod does not start.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name each image by its digest, in the deployments and in `spec.relatedImages`; `make bundle
-    /// USE_IMAGE_DIGESTS=true` does that in an Operator SDK project. Or remove the claim.
+    /// USE_IMAGE_DIGESTS=true` does that in an Operator SDK project. Alternatively, remove the
+    /// claim.
     ///
     /// # Accepted
     ///
@@ -83,8 +86,9 @@ rule! {
     /// `message: image "quay.io/etcdoperator/operator:v0.9.4" of container "etcd-operator" must be
     /// referenced by a digest (SHA) and not by a tag`
     pub(crate) CSV_67: Warn {
+        name: "disconnected-deployment-images-by-digest",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L9829-9835, L19409, L19529-19535, L19776-19787, L19844; OCP 4.15 L7004-7007, L14331, L14441-14453, L14678; OCP 4.5 L6343-6432",
+        source: ["OCP 4.12 L9829-9835, L19409, L19529-19535, L19776-19787, L19844", "OCP 4.15 L7004-7007, L14331, L14441-14453, L14678", "OCP 4.5 L6343-6432"],
     }
 }
 
@@ -92,10 +96,10 @@ rule! {
     /// a CSV for disconnected clusters names its related images by digest
     ///
     /// In a CSV that claims disconnected support, as in CSV-67, each `spec.relatedImages[].image`
-    /// that is not empty is a reference to an image with a digest. A tag beside the digest is
-    /// allowed. CSV-71 reports empty ones. An image that a deployment names by a tag, too, is a
-    /// violation of CSV-67, which names this rule. On UPDATE, an image that the old object listed is not
-    /// evaluated unless the claim is new. This is a warning everywhere, as CSV-67.
+    /// that is not empty is a reference to an image with a digest. A tag in addition to the digest
+    /// is allowed. CSV-71 reports empty ones. If a deployment also names the image by a tag, the
+    /// violation is one of CSV-67 and names this rule. On UPDATE, an image that the old object
+    /// listed is not evaluated unless the claim is new. This is a warning everywhere, as CSV-67.
     ///
     /// # Why
     ///
@@ -103,7 +107,7 @@ rule! {
     /// 4.12, Operators, *Enabling your Operator for restricted network environments*). An image
     /// that is listed by a tag is not found in the mirror.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name each related image by its digest, or remove the claim.
     ///
@@ -124,8 +128,9 @@ rule! {
     /// `message: spec.relatedImages[0].image "quay.io/etcdoperator/etcd:v3.4" must be referenced by
     /// a digest (SHA) and not by a tag`
     pub(crate) CSV_68: Warn {
+        name: "disconnected-related-images-by-digest",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L9829-9835, L19529-19535; OCP 4.15 L14331, L14449-14451; OCP 4.5 L6348-6370",
+        source: ["OCP 4.12 L9829-9835, L19529-19535", "OCP 4.15 L14331, L14449-14451", "OCP 4.5 L6348-6370"],
     }
 }
 
@@ -135,9 +140,9 @@ rule! {
     /// In a CSV that claims disconnected support, as in CSV-67, `spec.relatedImages` lists each
     /// image of `containers` and `initContainers` of its deployments and each value of a variable
     /// `RELATED_IMAGE_*`, written in the same way. An image that several containers use is reported
-    /// once, at the first one; for an image without a digest the violation of CSV-67 names this rule. On
-    /// UPDATE, an image is evaluated that the old object did not use or that is no longer listed, and
-    /// all images are if the claim is new.
+    /// once, at the first one; for an image without a digest the violation of CSV-67 names this
+    /// rule. On UPDATE, the rule evaluates only images that the old object did not use or that are
+    /// no longer listed, or all images if the claim is new.
     ///
     /// # Why
     ///
@@ -145,7 +150,7 @@ rule! {
     /// *Enabling your Operator for restricted network environments*). Some add the images of
     /// deployments by themselves, so this is a warning.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the image to `spec.relatedImages`.
     ///
@@ -162,25 +167,26 @@ rule! {
     /// `message: image "quay.io/etcdoperator/operator@sha256:…" is not listed in
     /// spec.relatedImages`
     CSV_69: Warn {
+        name: "complete-disconnected-related-images",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L9829-9832, L19409, L19529-19532; OCP 4.15 L14331, L14441-14453; OCP 4.5 L6343-6366",
+        source: ["OCP 4.12 L9829-9832, L19409, L19529-19532", "OCP 4.15 L14331, L14441-14453", "OCP 4.5 L6343-6366"],
     }
 }
 
-/// What else is wrong with an image that CSV-71 reports.
+/// Other violations of an image that CSV-71 reports.
 #[derive(Default)]
 pub(super) struct AlsoBroken {
     /// Field and message of CSV-67, for the first use.
     pub(super) used: Option<[String; 2]>,
-    /// Whether the list has it by a tag, CSV-68.
+    /// Whether the list has it by a tag (CSV-68).
     pub(super) is_listed_by_tag: bool,
 }
 
 /// The images that CSV-71 reports.
 pub(super) type Invalid = BTreeMap<String, AlsoBroken>;
 
-/// Returns the images that CSV-71 reports, with the rules of this module that they break. Those are not
-/// reported here.
+/// Returns the images that CSV-71 reports, with the rules of this module that they violate. Those
+/// rules are not reported here.
 pub(super) fn judge(
     csv: &mut Csv<'_, '_>,
     specs: &[PodSpec],
@@ -191,8 +197,8 @@ pub(super) fn judge(
     if !rules.into_iter().any(|rule| csv.is_on(rule)) || !is_claimed(csv.object, settings) {
         return Invalid::new();
     }
-    // If the claim is new, everything is.
-    let old = csv.spares().filter(|old| is_claimed(old, settings));
+    // If the claim is new, all images are evaluated.
+    let old = csv.ratchet_base().filter(|old| is_claimed(old, settings));
     if old.is_some() && !are_deployments_new && !csv.touches_json(RELATED_IMAGES) {
         return Invalid::new();
     }
@@ -212,15 +218,15 @@ pub(super) fn judge(
     images.invalid
 }
 
-/// The images of a ClusterServiceVersion, by where they are named.
+/// The images of a ClusterServiceVersion, by the fields that name them.
 struct Images {
     used_before: BTreeSet<String>,
     /// The images of the list, each with its first index.
     listed: BTreeMap<String, usize>,
     listed_before: BTreeMap<String, usize>,
-    /// Those of which a violation of CSV-67 names the other rules.
+    /// Images for which a violation of CSV-67 names the other rules.
     reported: BTreeSet<String>,
-    /// Those that CSV-69 has reported.
+    /// Images that CSV-69 has reported.
     unlisted: BTreeSet<String>,
     invalid: Invalid,
 }
@@ -302,7 +308,7 @@ impl Used<'_> {
         }
     }
 
-    /// Who uses it, for people.
+    /// The user of the image, for messages.
     fn by(&self) -> String {
         let name = self.csv.text_or_empty(&format!("{}/name", self.container.pointer()));
         let kind = if self.container.is_regular() { "container" } else { "init container" };

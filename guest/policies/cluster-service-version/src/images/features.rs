@@ -1,6 +1,6 @@
 //! Features that a `ClusterServiceVersion` claims in its annotations.
 //!
-//! Two spellings exist: a list of all features as JSON, and one annotation for each feature. In a
+//! Two notations exist: a list of all features as JSON, and one annotation for each feature. In a
 //! file, both can be written without quotes, as documents print them; then the list or the boolean
 //! itself counts, and MSC-20 warns.
 
@@ -10,16 +10,16 @@ use crate::csv::annotation;
 
 /// The list of features.
 const LIST: &str = "operators.openshift.io/infrastructure-features";
-/// What the names of the other annotations start with.
+/// The prefix of the names of the other annotations.
 pub(super) const PREFIX: &str = "features.operators.openshift.io/";
 
-/// Whether the annotation of a feature says `true`.
+/// Whether the annotation of a feature is `true`.
 pub(super) fn declares(csv: &Document, feature: &str) -> bool {
     let fields = csv.fields("", &[&annotation(&format!("{PREFIX}{feature}"))]);
     fields.iter().any(|row| is_declared(row, 0))
 }
 
-/// Whether it claims a feature that has a name in the list, and another one as an annotation.
+/// Whether it claims a feature, which has one name in the list and another one as an annotation.
 pub(super) fn claims(csv: &Document, listed: &str, declared: &str) -> bool {
     let list = annotation(LIST);
     let fields = csv.fields("", &[&list, &annotation(&format!("{PREFIX}{declared}"))]);

@@ -1,4 +1,5 @@
-//! What the deployments of a `ClusterServiceVersion` run, and where they can run.
+//! The containers in the deployments of a `ClusterServiceVersion`, and the platforms that they
+//! support.
 //!
 //! ```text
 //! features (annotations) ─┬─▶ disconnected   digests, CSV-67 to CSV-69
@@ -25,7 +26,7 @@ const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 
 pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     let specs = pods::in_csv(csv.object);
-    // Most updates are about something else.
+    // Most updates do not change the deployments.
     let are_deployments_new = csv.touches_json(DEPLOYMENTS);
     let invalid = disconnected::judge(csv, &specs, are_deployments_new);
     related::judge(csv, &invalid);
@@ -37,11 +38,11 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     practices::judge(csv, &specs);
 }
 
-/// Adds a finding of a rule that can have a hundred thousand: the texts are made only for those
-/// that a verdict has room for.
+/// Adds a violation of a rule that can have a hundred thousand of them. Makes the texts only for
+/// violations that a verdict has room for.
 fn add(csv: &mut Csv<'_, '_>, rule: &'static Rule, texts: impl FnOnce() -> (String, String)) {
     if csv.report.is_full(rule) {
-        csv.report.add_more(rule, 1);
+        csv.report.add_count(rule, 1);
     } else {
         let (field, message) = texts();
         csv.add(rule, &field, message);

@@ -1,4 +1,4 @@
-//! Good practices that the optional suite of the bundle validator asks for.
+//! Good practices that the optional suite of the bundle validator checks.
 
 use opgate_sdk::pods::{self, PodSpec};
 use opgate_sdk::rbac::{self, Permissions};
@@ -18,22 +18,22 @@ rule! {
     /// a ClusterServiceVersion follows the good practices for resources and CRDs
     ///
     /// Each of the `containers` in the pod templates of `spec.install.spec.deployments` has
-    /// `resources.requests`; init containers are not judged, and an empty mapping is enough. No
+    /// `resources.requests`; init containers are not evaluated, and an empty mapping is enough. No
     /// rule in `permissions` or `clusterPermissions` of `spec.install.spec` has the API group
     /// `apiextensions.k8s.io`, one of the resources `customresourcedefinitions`, `*` and `[*]`, and
     /// one of the verbs `create`, `patch`, `*` and `[*]`; the first such rule is reported. The rule
-    /// is off until `rules` gives it a level, or `bundle.optional` has `good-practices` (or
-    /// `suite=operatorframework`). On UPDATE, the first part looks at requests that change, and the
-    /// second at permissions that change.
+    /// is off unless `rules` gives it a level, or `bundle.optional` has `good-practices` (or
+    /// `suite=operatorframework`). On UPDATE, the rule evaluates only `resources.requests` that
+    /// change, and permissions that change.
     ///
     /// # Why
     ///
-    /// A quota can refuse pods without requests. An Operator that creates CRDs by itself takes them
-    /// away from OLM, which then cannot migrate them or check updates. The suite `good-practices`
-    /// of the bundle validator warns with the same texts (OpenShift 4.12, Operators, *Validating
-    /// Operator bundles*).
+    /// A quota can reject pods without requests. If an Operator creates its CRDs itself, OLM does
+    /// not manage them, and cannot migrate them or check updates. The suite `good-practices` of the
+    /// bundle validator warns with the same texts (OpenShift 4.12, Operators, *Validating Operator
+    /// bundles*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add requests to each container. Ship CRDs in the bundle, and remove the permission.
     ///
@@ -52,11 +52,12 @@ rule! {
     /// `message: unable to find the resource requests for the container: (manager). It is
     /// recommended to ensure the resource request for CPU and Memory. …`
     ///
-    /// For a rule that allows to create CRDs: `message: CSV contains permissions to create CRD. …`
+    /// For a rule that allows creating CRDs: `message: CSV contains permissions to create CRD. …`
     CSV_103: Warn {
+        name: "resource-requests-and-no-crd-permissions",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: ["/bundle/optional"],
-        source: "OCP 4.12 L22740; api pkg/validation/internal/good_practices.go",
+        enabled_by: ["/bundle/optional"],
+        source: ["OCP 4.12 L22740", "api pkg/validation/internal/good_practices.go"],
     }
 }
 
@@ -73,7 +74,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
         let had_none = |old: &Document| {
             old.has(&pointer) && !old.has(&format!("{pointer}/resources/requests"))
         };
-        if csv.spares().is_some_and(had_none) {
+        if csv.ratchet_base().is_some_and(had_none) {
             return;
         }
         let object = csv.object;
@@ -94,7 +95,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
     }
 }
 
-/// The first rule of a list that allows to create CRDs.
+/// The first rule of a list that allows creating CRDs.
 fn creates(csv: &Document, list: Permissions) -> Option<String> {
     let mut found = None;
     rbac::each(csv, list, |rule| {

@@ -18,7 +18,7 @@ const COLUMNS: [&str; 6] = [
     "/startupProbe/timeoutSeconds",
     "/startupProbe/periodSeconds",
 ];
-/// What Kubernetes takes where a probe says nothing, or 0.
+/// The defaults of Kubernetes for a missing value or 0.
 const TIMEOUT: i64 = 1;
 const PERIOD: i64 = 10;
 
@@ -27,17 +27,17 @@ rule! {
     ///
     /// In each `livenessProbe`, `readinessProbe` and `startupProbe` of the containers and init
     /// containers in the pod templates of `spec.install.spec.deployments`, `timeoutSeconds` is
-    /// lower than `periodSeconds`. Where they are absent or 0 they count as Kubernetes reads them:
-    /// 1 and 10. In profile `ocp-4.5` the rule denies, in all others it warns. On UPDATE, a probe
-    /// whose two numbers do not change is not judged.
+    /// lower than `periodSeconds`. If absent or 0, they have the defaults of Kubernetes, 1 and 10.
+    /// In profile `ocp-4.5` the rule denies, in all others it warns. On UPDATE, a probe whose two
+    /// numbers do not change is not evaluated.
     ///
     /// # Why
     ///
-    /// A probe that may take as long as the time between two probes is always under way, and
-    /// failures are noticed late (OpenShift 4.5, Operators, *Enabling your Operator for restricted
-    /// network environments*). Later editions do not have the sentence.
+    /// If a probe can take as long as the time between two probes, a probe is always in progress,
+    /// and failures are noticed late (OpenShift 4.5, Operators, *Enabling your Operator for
+    /// restricted network environments*). Later editions omit the sentence.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Lower `timeoutSeconds`, or raise `periodSeconds`.
     ///
@@ -56,9 +56,10 @@ rule! {
     /// `message: probe readinessProbe of container "etcd-operator": timeoutSeconds 10 must be lower
     /// than periodSeconds 10`
     CSV_102: Warn {
+        name: "probe-timeout-below-period",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/profile"],
-        source: "OCP 4.5 L6434-6437",
+        source: ["OCP 4.5 L6434-6437"],
     }
 }
 
@@ -69,7 +70,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, specs: &[PodSpec]) {
     pods::each_container(csv.object, specs, &COLUMNS, |_, container| {
         let row = container.row;
         for (probe, column) in PROBES.iter().zip((0..).step_by(2)) {
-            // With what Kubernetes takes for both, all is well.
+            // The defaults of Kubernetes for both values satisfy the rule.
             if row.kind(column) == Kind::Number || row.kind(column + 1) == Kind::Number {
                 timing(csv, &container, probe);
             }
@@ -86,7 +87,7 @@ fn timing(csv: &mut Csv<'_, '_>, container: &Container<'_>, probe: &str) {
         return;
     }
     if csv.report.is_full(&CSV_102) {
-        csv.report.add_more(&CSV_102, 1);
+        csv.report.add_count(&CSV_102, 1);
         return;
     }
     let is_new = |member: &&str| csv.touches(&format!("{pointer}/{member}"), &Shape::Scalar);

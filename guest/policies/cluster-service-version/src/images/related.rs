@@ -18,21 +18,22 @@ const LIST: &str = "/spec/relatedImages";
 rule! {
     /// related images are references to images
     ///
-    /// Each `spec.relatedImages[].image` is not empty, and is a reference as container tools write
-    /// it: `[DOMAIN/]PATH[:TAG][@DIGEST]` in the grammar of the distribution project. Tag, digest,
-    /// both or none are accepted, and so is a name without a domain. Names of repositories are
-    /// lower case; digests are sha256, sha384 or sha512 of full length. In a bundle the rule denies, as
-    /// `operator-sdk bundle validate` does; elsewhere it warns, because OLM and opm accept any text. On
-    /// UPDATE, an image that the old object listed is not evaluated.
+    /// Each `spec.relatedImages[].image` is not empty, and is a reference in the syntax of
+    /// container tools: `[DOMAIN/]PATH[:TAG][@DIGEST]` in the grammar of the distribution project.
+    /// Tag, digest, both or none are accepted, and so is a name without a domain. Names of
+    /// repositories are lower case; digests are sha256, sha384 or sha512 of full length. In a
+    /// bundle the rule denies, as `operator-sdk bundle validate` does; elsewhere it warns, because
+    /// OLM and opm accept any text. On UPDATE, an image that the old object listed is not
+    /// evaluated.
     ///
     /// # Why
     ///
     /// Tools that mirror catalogs read the list, and one reference that they cannot parse stops
-    /// them. The validator of bundles refuses it with the same text
-    /// (`pkg/validation/internal/bundle.go` of operator-framework/api). OLM does not read the list: a
-    /// ClusterServiceVersion with a wrong entry can be installed.
+    /// them. The validator of bundles rejects it with the same text
+    /// (`pkg/validation/internal/bundle.go` of operator-framework/api). OLM does not read the list:
+    /// a ClusterServiceVersion with a wrong entry can be installed.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the reference, or remove the entry.
     ///
@@ -53,9 +54,10 @@ rule! {
     /// `message: relatedImages[1] has an invalid image pullspec "quay.io/Org/Img with spaces":
     /// invalid reference format: repository name must be lowercase`
     pub(crate) CSV_71: Deny {
+        name: "valid-related-images",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle],
-        source: "api pkg/validation/internal/bundle.go, pkg/validation/internal/bundle_test.go",
+        source: ["api pkg/validation/internal/bundle.go, pkg/validation/internal/bundle_test.go"],
     }
 }
 
@@ -63,17 +65,17 @@ rule! {
     /// related images have unique names
     ///
     /// Each `spec.relatedImages[].name` is not empty, and no earlier entry has the same name. On
-    /// UPDATE, a name that the old object had as often, or was empty as often, is not judged.
+    /// UPDATE, a name, or an empty name, is not evaluated if the old object had it as often.
     ///
     /// # Why
     ///
     /// The name identifies the image (OpenShift 4.5, Operators, *Enabling your Operator for
-    /// restricted network environments*), and the CRD of CSVs requires it. Nothing breaks at once
-    /// where two entries share one, so this is a warning.
+    /// restricted network environments*), and the CRD of CSVs requires it. Two entries with the
+    /// same name break nothing immediately, so this is a warning.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Give each related image a name that no other one has.
+    /// Give each related image a unique name.
     ///
     /// # Accepted
     ///
@@ -87,17 +89,18 @@ rule! {
     ///
     /// `message: spec.relatedImages[1].name "etcd" is not a unique identifier for the image`
     CSV_72: Warn {
+        name: "unique-related-image-names",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.5 L6352-6366; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.5 L6352-6366", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
-/// The images that [`judge`] will report as no valid references.
+/// The images that [`judge`] will report as invalid references.
 pub(super) fn invalid(csv: &Csv<'_, '_>) -> Invalid {
     if !csv.is_on(&CSV_71) || csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
         return Invalid::new();
     }
-    let before: BTreeSet<String> = csv.spares().map(images).unwrap_or_default();
+    let before: BTreeSet<String> = csv.ratchet_base().map(images).unwrap_or_default();
     let rows = csv.object.rows(LIST, &["/image"]);
     let listed = rows.iter().filter_map(|row| row.text(0));
     let is_invalid = |image: &&str| {
@@ -107,17 +110,17 @@ pub(super) fn invalid(csv: &Csv<'_, '_>) -> Invalid {
 }
 
 pub(super) fn judge(csv: &mut Csv<'_, '_>, invalid: &Invalid) {
-    // Most have no related images at all.
+    // Most objects have no related images.
     if csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
         return;
     }
-    let old = csv.spares();
+    let old = csv.ratchet_base();
     let images_before: BTreeSet<String> = old.map(images).unwrap_or_default();
     let names_before = old.map(names).unwrap_or_default();
     let mut names_so_far: BTreeMap<String, usize> = BTreeMap::new();
     let rows = csv.object.rows(LIST, &["/image", "/name"]);
     for (index, row) in rows.iter().enumerate() {
-        // Where it is no text, the API server refuses it, and a file does not parse as a CSV.
+        // If it is not a text, the API server rejects it, and a file does not parse as a CSV.
         if matches!(row.kind(0), Kind::Text | Kind::Missing | Kind::Null) {
             let image = row.text_or_empty(0);
             if !images_before.contains(image) {
@@ -165,13 +168,13 @@ fn reference(csv: &mut Csv<'_, '_>, index: usize, image: &str, also: Option<&Als
     csv.add_once(&broken);
 }
 
-/// The images, with an empty one for an entry without.
+/// The images, with an empty one for an entry without an image.
 fn images(csv: &Document) -> BTreeSet<String> {
     let rows = csv.rows(LIST, &["/image"]);
     rows.iter().map(|row| row.text_or_empty(0).to_owned()).collect()
 }
 
-/// How often there is each name.
+/// The number of occurrences of each name.
 fn names(csv: &Document) -> BTreeMap<String, usize> {
     let mut names = BTreeMap::new();
     for row in csv.rows(LIST, &["/name"]).iter() {

@@ -58,18 +58,19 @@ rule! {
     /// owned API services have a group, a version, a kind, a name and a deployment
     ///
     /// Each entry of `spec.apiservicedefinitions.owned` has a `group`, a `version`, a `kind`, a
-    /// `name` (the plural) and a `deploymentName` that are not empty. Copies are exempt where OLM
-    /// writes them or the original is there. An UPDATE is judged by the entries of which one of the
-    /// five is new.
+    /// `name` (the plural) and a `deploymentName` that are not empty. Copies are exempt if OLM
+    /// writes them or the original exists. On UPDATE, the rule evaluates only entries in which one
+    /// of the five values is new.
     ///
     /// # Why
     ///
     /// OpenShift 4.12, Operators, *Owned API services*, calls the five required. OLM registers the
     /// API service by group and version, and directs it to the service of the deployment.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add what is missing. `deploymentName` is the name of a deployment of the install strategy.
+    /// Add the missing values. `deploymentName` is the name of a deployment of the install
+    /// strategy.
     ///
     /// # Accepted
     ///
@@ -84,12 +85,13 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same without `deploymentName`.
+    /// The accepted entry without `deploymentName`.
     ///
     /// `message: spec.apiservicedefinitions.owned[0].deploymentName: Required value`
     CSV_44: Deny {
+        name: "complete-owned-api-services",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20913-20981; OCP 4.15 L15018-15395; OCP 4.5 L6565-6990; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L20913-20981", "OCP 4.15 L15018-15395", "OCP 4.5 L6565-6990", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
@@ -102,17 +104,17 @@ rule! {
     /// required API services have a group, a version and a kind
     ///
     /// Each entry of `spec.apiservicedefinitions.required` has a `group`, a `version` and a `kind`
-    /// that are not empty. Copies are exempt where OLM writes them or the original is there. An
-    /// UPDATE is judged by the entries of which one of the three is new.
+    /// that are not empty. Copies are exempt if OLM writes them or the original exists. On UPDATE,
+    /// the rule evaluates only entries in which one of the three values is new.
     ///
     /// # Why
     ///
-    /// OLM waits for the API before it installs the Operator, and cannot find it without the three.
-    /// See OpenShift 4.12, Operators, *Required API services*.
+    /// OLM waits for the API before it installs the Operator, and cannot find it without the three
+    /// values. See OpenShift 4.12, Operators, *Required API services*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add what is missing.
+    /// Add the missing values.
     ///
     /// # Accepted
     ///
@@ -128,8 +130,9 @@ rule! {
     ///
     /// `message: spec.apiservicedefinitions.required[0].version: Required value`
     CSV_45: Deny {
+        name: "complete-required-api-services",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L21085-21119; OCP 4.15 L15018-15395; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L21085-21119", "OCP 4.15 L15018-15395", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
@@ -143,16 +146,16 @@ rule! {
     /// owned and required API services have a display name and a description
     ///
     /// `displayName` and `description` of each entry of `spec.apiservicedefinitions.owned` and
-    /// `required` are not empty. Copies are exempt where OLM writes them or the original is there.
-    /// An UPDATE is judged by the entries whose API or text is new. With the setting
+    /// `required` are not empty. Copies are exempt if OLM writes them or the original exists. On
+    /// UPDATE, the rule evaluates only entries whose API or text is new. With the setting
     /// `csv.requiredFields: deny` the rule denies.
     ///
     /// # Why
     ///
-    /// The console shows these texts to those who install and use the Operator. OpenShift 4.12,
+    /// The console shows these texts to users who install and use the Operator. OpenShift 4.12,
     /// Operators, *Owned API services* and *Required API services*, calls them required.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the text that the message names.
     ///
@@ -165,13 +168,14 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same without `description`.
+    /// The accepted entry without `description`.
     ///
     /// `message: spec.apiservicedefinitions.owned[0].description is required`
     CSV_46: Warn {
+        name: "described-api-services",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
-        source: "OCP 4.12 L20986-21007, L21124-21145",
+        source: ["OCP 4.12 L20986-21007, L21124-21145"],
     }
 }
 
@@ -193,18 +197,18 @@ rule! {
     /// owned API services name a deployment of the install strategy
     ///
     /// `deploymentName` of each entry of `spec.apiservicedefinitions.owned` is the `name` of one of
-    /// `spec.install.spec.deployments`. A missing or empty one is CSV-44. In a catalog this is
-    /// judged where the object itself is there, and not of `olm.csv.metadata`, which leaves the
-    /// deployments out. Copies are exempt where OLM writes them or the original is there. An UPDATE
-    /// is judged by the entries that are new, or whose deployment goes.
+    /// `spec.install.spec.deployments`. CSV-44 reports a missing or empty one. In a catalog the
+    /// rule evaluates complete objects, and not `olm.csv.metadata`, which omits the deployments.
+    /// Copies are exempt if OLM writes them or the original exists. On UPDATE, the rule evaluates
+    /// only entries that are new, or whose deployment is removed.
     ///
     /// # Why
     ///
-    /// OLM looks for the deployment while the ClusterServiceVersion is pending, and never gets to
+    /// OLM looks for the deployment while the ClusterServiceVersion is pending, and never reaches
     /// `InstallReady` without it: OpenShift 4.12, Operators, *Owned API services*, and OLM
     /// `pkg/controller/operators/olm/requirements.go`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct `deploymentName`, or add the deployment.
     ///
@@ -226,8 +230,9 @@ rule! {
     /// `message: strategyDetailsDeployment is missing deployment other for owned APIServices
     /// v1.packages.operators.coreos.com`
     CSV_47: Deny {
+        name: "api-service-deployment-exists",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20913, L20973-20981; OCP 4.15 L15018-15395; OLM pkg/controller/operators/olm/apiservices.go",
+        source: ["OCP 4.12 L20913, L20973-20981", "OCP 4.15 L15018-15395", "OLM pkg/controller/operators/olm/apiservices.go"],
     }
 }
 
@@ -237,7 +242,7 @@ fn backed(csv: &mut Csv<'_, '_>) {
     if !owns_any || !csv.knows("install") || !is_new {
         return;
     }
-    let before = csv.spares().map(Served::of);
+    let before = csv.ratchet_base().map(Served::of);
     let before: HashSet<_> = before.iter().flat_map(Served::lost).map(|(_, api)| api).collect();
     let mut wrong = Findings::of(&CSV_47);
     for (index, api) in Served::of(csv.object).lost() {
@@ -270,7 +275,7 @@ impl Served {
     /// The API services without their deployment, each with its index.
     fn lost(&self) -> impl Iterator<Item = (usize, [&str; 3])> {
         let names = self.deployments.iter().map(|(_, deployment)| deployment.text_or_empty(0));
-        // No service names none: that is CSV-44.
+        // CSV-44 reports a service without a name.
         let names: HashSet<_> = names.chain([""]).collect();
         let owned = self.owned.iter();
         let owned = owned.map(|(index, api)| (index, [0, 1, 2].map(|c| api.text_or_empty(c))));
@@ -282,17 +287,17 @@ rule! {
     /// owned API services are listed once for each kind, with one deployment for each version
     ///
     /// No two entries of `spec.apiservicedefinitions.owned` have the same group, version and kind,
-    /// and entries of the same group and version name the same deployment. Copies are exempt where
-    /// OLM writes them or the original is there. An UPDATE is judged by the entries of which one of
-    /// these values is new.
+    /// and entries of the same group and version name the same deployment. Copies are exempt if OLM
+    /// writes them or the original exists. On UPDATE, the rule evaluates only entries in which one
+    /// of these values is new.
     ///
     /// # Why
     ///
     /// Group and version are one API service, which may be listed for each of its kinds: OpenShift
-    /// 4.12, Operators, *Owned API services*. It has one service, so of two deployments one never
-    /// gets a request.
+    /// 4.12, Operators, *Owned API services*. An API service has one Service, so one of two
+    /// deployments never gets a request.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the entry, or name the same deployment.
     ///
@@ -306,15 +311,16 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same with `kind: A` twice.
+    /// The accepted entry with `kind: A` twice.
     ///
     /// `message: owned API service a.example.com/v1, Kind=A is listed more than once`
     ///
     /// With another deployment: `message: owned API services of a.example.com/v1 name different
     /// deployments`
     CSV_48: Warn {
+        name: "unique-owned-api-services",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20916",
+        source: ["OCP 4.12 L20916"],
     }
 }
 
@@ -330,7 +336,7 @@ fn once(csv: &mut Csv<'_, '_>, owned: &Changed) {
         }
         let [group, version, kind] = [GROUP, VERSION, KIND].map(|column| api.text_or_empty(column));
         let is_new = new.contains(&index);
-        // An old entry is wrong by what was added before it.
+        // An old entry becomes invalid if an entry is added before it.
         let first = listed.insert([group, version, kind], is_new);
         if let Some(is_first_new) = first
             && (is_new || is_first_new)

@@ -55,8 +55,8 @@ rule! {
     /// owned CRDs have a name, a version and a kind
     ///
     /// Each entry of `spec.customresourcedefinitions.owned` has a `name`, a `version` and a `kind`
-    /// that are not empty. Copies are exempt where OLM writes them or the original is there. An
-    /// UPDATE is judged by the entries of which one of the three is new.
+    /// that are not empty. Copies are exempt if OLM writes them or the original exists. On UPDATE,
+    /// the rule evaluates only entries in which one of the three values is new.
     ///
     /// # Why
     ///
@@ -64,10 +64,10 @@ rule! {
     /// ClusterServiceVersions. OLM finds the CustomResourceDefinition by its name, and the API by
     /// all three.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add what is missing, from the CustomResourceDefinition: `metadata.name`, the name of one of
-    /// `spec.versions`, and `spec.names.kind`. Put a version that is a number into quotes.
+    /// Add the missing values from the CustomResourceDefinition: `metadata.name`, the name of one
+    /// of `spec.versions`, and `spec.names.kind`. Put a version that is a number into quotes.
     ///
     /// # Accepted
     ///
@@ -84,8 +84,9 @@ rule! {
     ///
     /// `message: spec.customresourcedefinitions.owned[0].kind: Required value`
     CSV_36: Deny {
+        name: "complete-owned-crds",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20324-20358, L20481-20523; OCP 4.15 L15018-15395; OCP 4.5 L6565-6990; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L20324-20358, L20481-20523", "OCP 4.15 L15018-15395", "OCP 4.5 L6565-6990", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
@@ -100,18 +101,18 @@ rule! {
     /// required CRDs have a name, a version and a kind
     ///
     /// Each entry of `spec.customresourcedefinitions.required` has a `name`, a `version` and a
-    /// `kind` that are not empty. The list itself may be empty. Copies are exempt where OLM writes
-    /// them or the original is there. An UPDATE is judged by the entries of which one of the three
-    /// is new.
+    /// `kind` that are not empty. The list itself may be empty. Copies are exempt if OLM writes
+    /// them or the original exists. On UPDATE, the rule evaluates only entries in which one of the
+    /// three values is new.
     ///
     /// # Why
     ///
-    /// OLM resolves another Operator that provides the API, and cannot do so without the three. See
-    /// OpenShift 4.12, Operators, *Required CRDs*.
+    /// OLM resolves another Operator that provides the API, and cannot do so without the three
+    /// values. See OpenShift 4.12, Operators, *Required CRDs*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add what is missing, from the CustomResourceDefinition of the other Operator: its
+    /// Add the missing values from the CustomResourceDefinition of the other Operator: its
     /// `metadata.name`, the name of one of `spec.versions`, and `spec.names.kind`.
     ///
     /// # Accepted
@@ -133,8 +134,9 @@ rule! {
     ///
     /// `message: spec.customresourcedefinitions.required[0].kind: Required value`
     CSV_37: Deny {
+        name: "complete-required-crds",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20533, L20544-20578, L20615-20620; OCP 4.15 L15018-15395; OCP 4.5 L6565-6990; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L20533, L20544-20578, L20615-20620", "OCP 4.15 L15018-15395", "OCP 4.5 L6565-6990", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
@@ -150,18 +152,18 @@ rule! {
     /// names of owned and required CRDs have a plural and a group
     ///
     /// Each `name` in `spec.customresourcedefinitions.owned` and `required` has a dot:
-    /// `<plural>.<group>`. A missing or empty name is CSV-36 or CSV-37. Copies are exempt where OLM
-    /// writes them or the original is there. An UPDATE is judged by the names that are new.
+    /// `<plural>.<group>`. CSV-36 and CSV-37 report missing and empty names. Copies are exempt if
+    /// OLM writes them or the original exists. On UPDATE, the rule evaluates only new names.
     ///
     /// # Why
     ///
-    /// OLM takes the group of the API from the name. Where it cannot, it does not get any further
-    /// with the ClusterServiceVersion, and says so in its log only. The validators of
-    /// operator-framework/api refuse it with this text.
+    /// OLM reads the group of the API from the name. If it cannot, it stops processing the
+    /// ClusterServiceVersion, and reports this in its log only. The validators of
+    /// operator-framework/api reject it with this text.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the name of the CustomResourceDefinition in full.
+    /// Write the full name of the CustomResourceDefinition.
     ///
     /// # Accepted
     ///
@@ -177,8 +179,9 @@ rule! {
     ///
     /// `message: couldn't parse plural.group from crd name: etcdclusters`
     CSV_38: Deny {
+        name: "qualified-crd-names",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20328, L20674; api pkg/validation/internal/csv.go; OLM pkg/controller/operators/olm/labeler.go",
+        source: ["OCP 4.12 L20328, L20674", "api pkg/validation/internal/csv.go", "OLM pkg/controller/operators/olm/labeler.go"],
     }
 }
 
@@ -198,16 +201,16 @@ fn parsed(csv: &mut Csv<'_, '_>, crds: &Changed, place: &str) {
 rule! {
     /// the group of an owned CRD is the one in its name
     ///
-    /// `group` of an entry of `spec.customresourcedefinitions.owned`, where it is there, is the
-    /// part of the `name` after the first dot. The API server removes the field, so the rule
-    /// concerns manifests in files.
+    /// `group` of an entry of `spec.customresourcedefinitions.owned`, if set, is the part of the
+    /// `name` after the first dot. The API server removes the field, so the rule concerns manifests
+    /// in files.
     ///
     /// # Why
     ///
-    /// OpenShift 4.12, Operators, *Owned CRDs*, describes the field as optional. Nothing reads it:
-    /// who writes another group there expects an API that does not exist.
+    /// OpenShift 4.12, Operators, *Owned CRDs*, describes the field as optional. No program reads
+    /// it: an author who writes another group expects an API that does not exist.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the group, or remove the field.
     ///
@@ -226,8 +229,9 @@ rule! {
     /// `message: owned CRD "mongodbstandalones.mongodb.com": group "database.example.com" does not
     /// match the CRD name`
     CSV_39: Warn {
+        name: "owned-crd-group-matches-name",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20328, L20389-20393, L20482-20484",
+        source: ["OCP 4.12 L20328, L20389-20393, L20482-20484"],
     }
 }
 
@@ -251,18 +255,19 @@ rule! {
     /// owned CRDs have a display name, and required ones also a description
     ///
     /// Each entry of `spec.customresourcedefinitions.owned` has a `displayName`, and each entry of
-    /// `required` has a `displayName` and a `description`; none is empty. There is one violation for
-    /// each entry: it names CSV-41 and CSV-58 if an owned CRD has no description or no example, either.
-    /// Copies are exempt where OLM writes them or the original is there. An UPDATE is evaluated by the
-    /// entries whose name or text is new. With the setting `csv.requiredFields: deny` the rule denies.
+    /// `required` has a `displayName` and a `description`; none is empty. There is one violation
+    /// for each entry. It also names CSV-41 and CSV-58 if an owned CRD has no description or no
+    /// example. Copies are exempt if OLM writes them or the original exists. On UPDATE, the rule
+    /// evaluates only entries whose name or text is new. With the setting `csv.requiredFields:
+    /// deny` the rule denies.
     ///
     /// # Why
     ///
-    /// The console shows these texts to those who install and use the Operator. OpenShift 4.12,
+    /// The console shows these texts to users who install and use the Operator. OpenShift 4.12,
     /// Operators, *Owned CRDs* and *Required CRDs*, calls them required; this is only a warning,
     /// because examples in the same document have none.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the texts that the message names.
     ///
@@ -283,9 +288,10 @@ rule! {
     ///
     /// `message: spec.customresourcedefinitions.owned[0].displayName is required`
     CSV_40: Warn {
+        name: "crds-have-display-names",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
-        source: "OCP 4.12 L20363-20371, L20583-20604, L20107-20111; OCP 4.15 L15018-15395",
+        source: ["OCP 4.12 L20363-20371, L20583-20604, L20107-20111", "OCP 4.15 L15018-15395"],
     }
 }
 
@@ -310,17 +316,17 @@ rule! {
     /// owned CRDs have a description
     ///
     /// `description` of each entry of `spec.customresourcedefinitions.owned` is not empty. An entry
-    /// without a display name is one violation of CSV-40, which names this rule. Copies are exempt where
-    /// OLM writes them or the original is there. An UPDATE is evaluated by the entries whose name or
-    /// description is new.
+    /// without a display name is one violation of CSV-40, which names this rule. Copies are exempt
+    /// if OLM writes them or the original exists. On UPDATE, the rule evaluates only entries whose
+    /// name or description is new.
     ///
     /// # Why
     ///
-    /// The description says what the API is for, where users choose one. The validator for good
-    /// practices of the Operator Framework warns with this text, see OpenShift 4.12, Operators,
-    /// *Bundle validation*.
+    /// The description explains the purpose of the API to users who choose one. The validator for
+    /// good practices of the Operator Framework warns with this text, see OpenShift 4.12,
+    /// Operators, *Bundle validation*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Describe the API in a sentence.
     ///
@@ -340,12 +346,13 @@ rule! {
     ///
     /// `message: owned CRD "k8sevents.k8s.k8sevent.com" has an empty description`
     CSV_41: Warn {
+        name: "owned-crds-have-descriptions",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20376-20384, L20672-20677, L22740, L22828; OCP 4.15 L17398-17399; api pkg/validation/internal/good_practices.go",
+        source: ["OCP 4.12 L20376-20384, L20672-20677, L22740, L22828", "OCP 4.15 L17398-17399", "api pkg/validation/internal/good_practices.go"],
     }
 }
 
-/// What an owned CRD lacks of what users see of it.
+/// The missing texts and examples of an owned CRD.
 #[derive(Default)]
 struct Lacking {
     display_name: bool,
@@ -354,8 +361,8 @@ struct Lacking {
     example: bool,
 }
 
-/// Reports owned CRDs without a display name, a description or an example: one violation for each CRD.
-/// `without_example` has their indexes.
+/// Reports owned CRDs without a display name, a description or an example: one violation for each
+/// CRD. `without_example` has the indexes of CRDs without an example.
 pub(super) fn presented_owned(csv: &mut Csv<'_, '_>, without_example: &[usize]) {
     let mut crds: BTreeMap<usize, Lacking> = BTreeMap::new();
     if !csv.is_unchanged("/spec")

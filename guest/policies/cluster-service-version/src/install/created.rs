@@ -1,14 +1,15 @@
-//! What the API server refuses when OLM creates Deployments, Roles and service accounts.
+//! Objects that the API server rejects when OLM creates Deployments, Roles and service accounts.
 //!
 //! ```text
 //! spec.install.spec ─┬─ deployments ─▶ deployments  selectors, containers
 //!                    │                 mounts       ports, volume mounts
 //!                    └─ permissions ─▶ accounts     service accounts, verbs
-//!                                          └──────▶ Problem ─▶ Csv, unless an UPDATE leaves it
+//!                                          └──────▶ Problem ─▶ Csv, unless it existed before an UPDATE
 //! ```
 //!
-//! Values of other types than the schema's are not evaluated: they make other errors. Go's decoder
-//! takes members in any case, so a member that is only spelled in another case is not missing.
+//! Values of other types than in the schema are not evaluated: they cause other errors. Go's
+//! decoder accepts members in any case, so a member that is only spelled in another case is not
+//! missing.
 
 mod accounts;
 mod deployments;
@@ -28,7 +29,7 @@ const PERMISSIONS: [&str; 2] =
     ["/spec/install/spec/permissions", "/spec/install/spec/clusterPermissions"];
 /// Lists whose entries name a deployment into which OLM mounts certificates.
 const SERVED: [&str; 2] = ["/spec/apiservicedefinitions/owned", "/spec/webhookdefinitions"];
-/// Problems of one object. Further ones are of no use to its author.
+/// Maximum number of problems of one object. More problems do not help its author.
 const MAX_PROBLEMS: usize = 1_000;
 /// Bytes of a text that a message repeats.
 const MAX_SHOWN_BYTES: usize = 256;
@@ -38,11 +39,12 @@ rule! {
     ///
     /// In each entry of `spec.install.spec.deployments` with a `spec`:
     ///
-    /// * `selector` is there, is not empty, is valid, and selects the labels of the pod template;
-    /// * there is a container, and each container and init container has a `name` and an `image`;
-    /// * each `containerPort` is 1 to 65535, and each `hostPort`, if set and not 0, too;
+    /// * `selector` is set, not empty and valid, and selects the labels of the pod template;
+    /// * the pod has a container, and each container and init container has a `name` and an
+    ///   `image`;
+    /// * each `containerPort` is 1 to 65535, and so is each `hostPort`, if set and not 0;
     /// * each of `volumeMounts` names a volume of the pod. The volumes `apiservice-cert` and
-    ///   `webhook-cert` are there in a deployment that an entry of `spec.webhookdefinitions` or
+    ///   `webhook-cert` exist in a deployment that an entry of `spec.webhookdefinitions` or
     ///   `spec.apiservicedefinitions.owned` names, and OLM replaces a mount at their two paths. A
     ///   violation in a cluster only warns: the Subscription can add the volume
     ///   (`spec.config.volumes`).
@@ -50,18 +52,18 @@ rule! {
     /// Each entry of `spec.install.spec.permissions` and `clusterPermissions` has a
     /// `serviceAccountName` and `rules`, and each rule has `verbs`. The list of rules may be empty.
     ///
-    /// In a catalog this is evaluated where the object itself is there, and not for
-    /// `olm.csv.metadata`, which leaves the strategy out. An UPDATE is evaluated for what is wrong in
-    /// a deployment or in the permissions of a service account and was not wrong before.
+    /// In a catalog the rule evaluates complete objects, and not `olm.csv.metadata`, which omits
+    /// the strategy. On UPDATE, the rule reports only problems in a deployment or in the
+    /// permissions of a service account that did not exist before.
     ///
     /// # Why
     ///
     /// OLM creates a Deployment, and a Role or `ClusterRole`, from each entry (OpenShift 4.12,
-    /// Operators, *Defining cluster service versions*). It copies them as they are, so the first to
-    /// see a mistake is the API server of whoever installs the Operator: the CSV fails, or the
-    /// InstallPlan does.
+    /// Operators, *Defining cluster service versions*). It copies the entries unchanged, so the API
+    /// server rejects a mistake only when a user installs the Operator: the CSV or the InstallPlan
+    /// fails.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the member that the message names. Where the selector does not match, write the labels
     /// of `selector.matchLabels` into `template.metadata.labels`.
@@ -102,8 +104,9 @@ rule! {
     ///
     /// `message: spec.install.spec.permissions[0].serviceAccountName: Required value`
     CSV_105: Deny {
+        name: "valid-deployments-and-permissions",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20798; kubernetes pkg/apis/apps/validation, pkg/apis/rbac/validation, pkg/apis/core/validation",
+        source: ["OCP 4.12 L20798", "kubernetes pkg/apis/apps/validation, pkg/apis/rbac/validation, pkg/apis/core/validation"],
     }
 }
 
@@ -113,7 +116,7 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
     }
     let [permissions, cluster_permissions] = PERMISSIONS;
     let [services, webhooks] = SERVED;
-    // The largest last.
+    // The largest list comes last.
     let inspected = [services, webhooks, permissions, cluster_permissions, DEPLOYMENTS];
     if !inspected.iter().any(|pointer| csv.touches_json(pointer)) {
         return;
@@ -122,9 +125,9 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
     if problems.is_empty() {
         return;
     }
-    let before = csv.spares().map(find_problems).unwrap_or_default();
+    let before = csv.ratchet_base().map(find_problems).unwrap_or_default();
     let before: HashSet<_> = before.iter().map(Problem::identity).collect();
-    let can_have_subscription = !csv.review.is_of_a_file();
+    let can_have_subscription = !csv.review.is_from_file();
     for problem in &problems {
         if before.contains(&problem.identity()) {
             continue;
@@ -138,7 +141,7 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// One value that the API server refuses.
+/// A value that the API server rejects.
 #[derive(Debug, Default)]
 struct Problem {
     /// The field of the deployment's spec, or of the permissions.
@@ -168,14 +171,14 @@ impl Problem {
         format!("{place}{separator}{member}: {error}")
     }
 
-    /// What makes it the same one after an UPDATE: not its index in a list.
+    /// The identity of the problem across an UPDATE. It does not contain the index in a list.
     fn identity(&self) -> (bool, &str, &str, &str, &str) {
         let member = self.member.rsplit(['.', ']']).next().unwrap_or_default();
         (self.is_in_deployment, &self.owner, &self.container, member, &self.error)
     }
 }
 
-/// The problems of an object, the first ones if there are very many.
+/// The problems of an object; only the first ones if there are very many.
 fn find_problems(object: &Document) -> Vec<Problem> {
     let mut problems = Vec::new();
     deployments::check(object, &mut problems);
@@ -184,13 +187,13 @@ fn find_problems(object: &Document) -> Vec<Problem> {
     problems
 }
 
-/// Whether a list of problems is long enough.
+/// Whether a list of problems has reached its maximum.
 fn is_full(problems: &[Problem]) -> bool {
     problems.len() >= MAX_PROBLEMS
 }
 
-/// Whether there is no value, or `null`, at members in members of the value at the pointer. A member
-/// in another case counts.
+/// Whether a member on the path below the pointer is missing or `null`. A member in another case
+/// counts as present.
 fn lacks(object: &Document, pointer: &str, members: &[&str]) -> bool {
     let mut pointer = pointer.to_owned();
     for member in members {

@@ -1,4 +1,4 @@
-//! Descriptors: hints for user interfaces, how to show a field of an API.
+//! Descriptors: hints for user interfaces on how to show a field of an API.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, rule, rules};
@@ -13,22 +13,22 @@ rule! {
     /// descriptors have a path with dots, and no other fields than those of descriptors
     ///
     /// Each entry of `specDescriptors`, `statusDescriptors` and `actionDescriptors`, of owned and
-    /// required CRDs and API services, has a `path`. It is a list of fields with dots in between:
-    /// no part is empty, and there are no spaces, nor slashes outside of brackets. Besides `path`
-    /// it has `displayName`, `description`, `x-descriptors` and `value` only; what
-    /// `x-descriptors` contain is free. `resources[].name` may be empty. Copies are exempt where
-    /// OLM writes them or the original is there. An UPDATE is judged where it changes a list of
-    /// descriptors.
+    /// required CRDs and API services, has a `path`. The path is a list of fields with dots in
+    /// between: no part is empty, and there are no spaces, and no slashes outside of brackets. In
+    /// addition to `path`, the entry has only `displayName`, `description`, `x-descriptors` and
+    /// `value`. The content of `x-descriptors` is not checked. `resources[].name` may be empty.
+    /// Copies are exempt if OLM writes them or the original exists. An UPDATE is evaluated only if
+    /// it changes a list of descriptors.
     ///
     /// # Why
     ///
     /// The console looks for the field that the path names in objects of the API, and shows nothing
-    /// where there is none. The API server removes fields that it does not know. See OpenShift
+    /// if the field is missing. The API server removes fields that it does not know. See OpenShift
     /// 4.12, Operators, *Owned CRDs*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the path from `spec` or `status` on, without it: `resources.limits` for
+    /// Write the path below `spec` or `status`, without this prefix: `resources.limits` for
     /// `spec.resources.limits`. Remove the field that the message names.
     ///
     /// # Accepted
@@ -51,8 +51,9 @@ rule! {
     ///
     /// Other ends of the message: `path "spec/size" is not dot-delimited`, `unknown field "type"`
     CSV_42: Warn {
+        name: "valid-descriptors",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20419-20466, L20498-20519; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L20419-20466, L20498-20519", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
@@ -62,11 +63,13 @@ const COLUMNS: [&str; 6] =
     ["", "/path", "/displayName", "/description", "/x-descriptors", "/value"];
 const MEMBERS: [&str; 5] = ["path", "displayName", "description", "x-descriptors", "value"];
 
-/// How many descriptors are looked at, and how many of them a list costs. Lists come one by one.
+/// Maximum cost of all descriptors that are read, and the cost of a list in descriptors. Lists are
+/// read one by one.
 const COSTS: u32 = 30_000;
 const LIST: u32 = 20;
 
-/// The descriptors of a list of APIs. `columns` are those of the name and of the first list.
+/// Evaluates the descriptors of a list of APIs. `columns` are the columns of the name and of the
+/// first list.
 pub(super) fn judge(
     csv: &mut Csv<'_, '_>,
     pointer: &str,

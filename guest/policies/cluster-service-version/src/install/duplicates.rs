@@ -23,17 +23,17 @@ rule! {
     /// a CSV owns each version of a CRD once
     ///
     /// No two entries of `spec.customresourcedefinitions.owned` have the same group, version and
-    /// kind. The group is what follows the first dot of `name`. An entry that lacks one of the three
-    /// is CSV-36. Every entry after the first is a violation. An UPDATE is evaluated where more
-    /// entries have the same group, version and kind than before.
+    /// kind. The group is the part of `name` after the first dot. CSV-36 reports an entry that
+    /// lacks one of the three. Every entry after the first is a violation. An UPDATE is evaluated
+    /// only if more entries have the same group, version and kind than before.
     ///
     /// # Why
     ///
     /// Consoles show the API twice, with two descriptions. `operator-sdk bundle validate` matches
-    /// each entry with a CRD of the bundle, finds none for the second entry, and refuses the bundle
+    /// each entry with a CRD of the bundle, finds none for the second entry, and rejects the bundle
     /// (OpenShift 4.12, Operators, *Owned CRDs*; api `pkg/validation/internal/bundle.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the second entry, or correct its `version` if it describes another version.
     ///
@@ -55,9 +55,10 @@ rule! {
     ///
     /// `message: duplicate CRD "example.com/v1, Kind=A" in CSV "a.v1.0.0"`
     CSV_106: Deny {
+        name: "unique-owned-crd-versions",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle],
-        source: "OCP 4.12 L20480-20560; api pkg/validation/internal/bundle.go",
+        source: ["OCP 4.12 L20480-20560", "api pkg/validation/internal/bundle.go"],
     }
 }
 
@@ -89,7 +90,7 @@ pub(super) fn check(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// How many entries have the same key.
+/// The number of entries for each key.
 fn counts(entries: Option<&Entries>) -> HashMap<Key<'_>, usize> {
     let mut counts: HashMap<Key<'_>, usize> = HashMap::new();
     for key in entries.into_iter().flat_map(Entries::iter).filter_map(|(_, row)| key(row)) {

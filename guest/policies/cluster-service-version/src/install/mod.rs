@@ -1,9 +1,10 @@
-//! What OLM installs: install modes, the install strategy with its deployments, and APIs.
+//! The objects that OLM installs: install modes, the install strategy with its deployments, and
+//! APIs.
 //!
 //! ```text
 //! spec.installModes ───────────▶ modes
 //! spec.install ────────────────▶ strategy      its deployments, and their volume mounts
-//!                    └─────────▶ created       what the API server refuses of it
+//!                    └─────────▶ created       objects that the API server rejects
 //! spec.customresourcedefinitions ─▶ crds ─┐    duplicates
 //! spec.apiservicedefinitions ─────▶ apis ─┴─▶ descriptors
 //!                        alm-examples ──────▶ scorecard
@@ -42,7 +43,7 @@ pub(crate) fn judge(csv: &mut Csv<'_, '_>) {
     scorecard::judge(csv);
 }
 
-/// Evaluates what users see of the owned CRDs, which is in the CRDs and in their examples.
+/// Evaluates the texts and examples of owned CRDs that users see.
 pub(crate) fn presentation(csv: &mut Csv<'_, '_>, without_example: &[usize]) {
     crds::presented_owned(csv, without_example);
 }

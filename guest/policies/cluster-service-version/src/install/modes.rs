@@ -33,7 +33,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// Whether an UPDATE changes the modes: more than their order.
+/// Whether an UPDATE changes more of the modes than their order.
 pub(crate) fn differ(csv: &Csv<'_, '_>) -> bool {
     csv.touches(POINTER, &MODES)
         && Changed::first(csv, POINTER, &COLUMNS)
@@ -41,22 +41,23 @@ pub(crate) fn differ(csv: &Csv<'_, '_>) -> bool {
 }
 
 rule! {
-    /// each install mode has one of the four types, and says whether it is supported
+    /// each install mode has one of the four types and a boolean supported
     ///
     /// Each entry of `spec.installModes` has the `type` `OwnNamespace`, `SingleNamespace`,
     /// `MultiNamespace` or `AllNamespaces`, and a boolean `supported`. In a bundle and in a catalog
-    /// `supported` may be missing: their readers take that as `false`, and OLM writes it out. Before it
-    /// is published, a wrong entry is denied; at admission and in catalogs it is a warning, because OLM
-    /// ignores the entry and installs the Operator. Copies are exempt where OLM writes them or the
-    /// original is there. An UPDATE is evaluated by the entries that were not there before.
+    /// `supported` may be missing: their readers use `false`, and OLM writes the value. Before it
+    /// is published, a wrong entry is denied; at admission and in catalogs it is a warning, because
+    /// OLM ignores the entry and installs the Operator. Copies are exempt if OLM writes them or the
+    /// original exists. On UPDATE, the rule evaluates only entries that did not exist before.
     ///
     /// # Why
     ///
-    /// OLM looks for the four types only, see OpenShift 4.12, Operators, *Operator group
-    /// membership*. An entry with another type has no effect, and the Operator does not watch what
-    /// its author meant. The CRD of ClusterServiceVersions requires both members, with their types.
+    /// OLM uses only the four types, see OpenShift 4.12, Operators, *Operator group membership*. An
+    /// entry with another type has no effect, and the Operator does not watch the namespaces that
+    /// its author intended. The CRD of ClusterServiceVersions requires both members, with their
+    /// types.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the `type`. Write `true` or `false` without quotes.
     ///
@@ -77,15 +78,16 @@ rule! {
     /// `message: spec.installModes[0].type: Unsupported value: "ClusterWide": supported values:
     /// "OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"`
     CSV_29: Deny {
+        name: "known-install-modes",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle, Manifest],
-        source: "OCP 4.12 L3275-3311, L20120-20128; OCP 4.15 L2339-2642; OCP 4.5 L901-1246; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L3275-3311, L20120-20128", "OCP 4.15 L2339-2642", "OCP 4.5 L901-1246", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
 fn known(csv: &mut Csv<'_, '_>, modes: &Changed) {
     let object = csv.object;
-    // Go's decoder takes a boolean that is missing for false; the API server requires it.
+    // Go's decoder reads a missing boolean as false; the API server requires it.
     let is_decoded = matches!(csv.review.input_type(), InputType::Bundle | InputType::Catalog);
     let mut wrong = Findings::of(&CSV_29);
     let list = type_error(object, POINTER, FIELD, object.kind(POINTER), Kind::List);
@@ -130,16 +132,16 @@ fn known(csv: &mut Csv<'_, '_>, modes: &Changed) {
 rule! {
     /// no install mode is listed twice
     ///
-    /// The types in `spec.installModes` are distinct. Copies are exempt where OLM writes them or
-    /// the original is there. An UPDATE is judged where it changes the list.
+    /// The types in `spec.installModes` are distinct. Copies are exempt if OLM writes them or the
+    /// original exists. An UPDATE is evaluated only if it changes the list.
     ///
     /// # Why
     ///
-    /// OLM makes a set of the list before it installs anything, and fails with this text:
-    /// the ClusterServiceVersion gets the phase `Failed` with the reason `InvalidInstallModes` (OLM
+    /// OLM converts the list to a set before it installs anything, and fails with this text: the
+    /// ClusterServiceVersion gets the phase `Failed` with the reason `InvalidInstallModes` (OLM
     /// `pkg/controller/operators/olm/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Keep one entry of each type.
     ///
@@ -162,12 +164,13 @@ rule! {
     /// `message: InstallMode list contains duplicates, cannot make set: [{OwnNamespace true}
     /// {OwnNamespace false}]`
     CSV_30: Deny {
+        name: "unique-install-modes",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L3275; api pkg/operators/v1alpha1/clusterserviceversion.go; OLM pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L3275", "api pkg/operators/v1alpha1/clusterserviceversion.go", "OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
-/// Entries that a message shows: one with more is cut by the report.
+/// Maximum number of entries that a message shows. The report truncates longer messages.
 const SHOWN: usize = 256;
 
 fn distinct(csv: &mut Csv<'_, '_>, modes: &Changed) {
@@ -186,18 +189,18 @@ fn distinct(csv: &mut Csv<'_, '_>, modes: &Changed) {
 rule! {
     /// a ClusterServiceVersion has install modes
     ///
-    /// `spec.installModes` has an entry. A bundle without any is denied, as `operator-sdk bundle
-    /// validate` does; elsewhere this is a warning, because ClusterServiceVersions in the documents
-    /// have no modes, for example the one in OpenShift 4.12, Operators, *Skipping updates*. Copies are
-    /// exempt where OLM writes them or the original is there. An UPDATE is evaluated where it changes
-    /// the list.
+    /// `spec.installModes` has at least one entry. A bundle without any is denied, as `operator-sdk
+    /// bundle validate` does; elsewhere this is a warning, because ClusterServiceVersions in the
+    /// documents have no modes, for example the one in OpenShift 4.12, Operators, *Skipping
+    /// updates*. Copies are exempt if OLM writes them or the original exists. An UPDATE is
+    /// evaluated only if it changes the list.
     ///
     /// # Why
     ///
     /// A mode that is not listed is not supported, so an Operator without modes supports no
-    /// OperatorGroup at all. The validators of operator-framework/api refuse it.
+    /// OperatorGroup at all. The validators of operator-framework/api reject it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// List the four types, each with `supported: true` or `supported: false`.
     ///
@@ -215,9 +218,10 @@ rule! {
     ///
     /// `message: install modes not found`
     CSV_31: Deny {
+        name: "csv-has-install-modes",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_in: [Bundle],
-        source: "OCP 4.12 L2436-2447, L20102-20128; api pkg/validation/internal/csv.go",
+        source: ["OCP 4.12 L2436-2447, L20102-20128", "api pkg/validation/internal/csv.go"],
     }
 }
 
@@ -235,16 +239,16 @@ fn found(csv: &mut Csv<'_, '_>) {
 rule! {
     /// at least one install mode is supported
     ///
-    /// Where `spec.installModes` has entries, one of them has `supported: true`. Copies are exempt
-    /// where OLM writes them or the original is there. An UPDATE is judged where it changes the
-    /// list.
+    /// If `spec.installModes` has entries, at least one of them has `supported: true`. Copies are
+    /// exempt if OLM writes them or the original exists. An UPDATE is evaluated only if it changes
+    /// the list.
     ///
     /// # Why
     ///
     /// No OperatorGroup suits an Operator that supports no mode, so OLM can never install it. The
-    /// validators of operator-framework/api refuse it with this text.
+    /// validators of operator-framework/api reject it with this text.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `supported: true` for each mode that the Operator can work in.
     ///
@@ -264,14 +268,15 @@ rule! {
     ///
     /// `message: none of InstallModeTypes are supported`
     CSV_32: Deny {
+        name: "has-supported-install-mode",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "api pkg/validation/internal/csv.go",
+        source: ["api pkg/validation/internal/csv.go"],
     }
 }
 
 fn supported(csv: &mut Csv<'_, '_>, modes: &Changed) {
     let mut entries = modes.now().iter().peekable();
-    // What is neither true nor false is wrong by itself, see CSV-29.
+    // CSV-29 reports a value that is neither true nor false.
     let may_be = |kind| !matches!(kind, Kind::Missing | Kind::Null | Kind::Boolean);
     let is_supported = |mode: opgate_sdk::Row<'_>| {
         mode.boolean(SUPPORTED) == Some(true) || may_be(mode.kind(SUPPORTED))

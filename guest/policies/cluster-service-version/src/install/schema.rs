@@ -1,5 +1,5 @@
-//! What the CRD of ClusterServiceVersions requires of values, in the words of the
-//! API server. No manifest has met an API server yet.
+//! Requirements of the CRD of ClusterServiceVersions, with the messages of the API server. No API
+//! server has validated a manifest in a file yet.
 
 pub(super) use opgate_sdk::schema::{required, type_error};
 use opgate_sdk::{Kind, Row, Rule};
@@ -16,8 +16,8 @@ pub(super) struct Complete<'c> {
 }
 
 impl Complete<'_> {
-    /// Judges the list; gives it back with the members as its columns, unless an UPDATE leaves it
-    /// as it is.
+    /// Evaluates the list. Returns it with the members as its columns, unless an UPDATE does not
+    /// change it.
     pub(super) fn judge(&self, csv: &mut Csv<'_, '_>) -> Option<Changed> {
         let Self { rule, pointer, field, members } = *self;
         let pointers: Vec<_> = members.iter().map(|member| format!("/{member}")).collect();
@@ -46,7 +46,7 @@ impl Complete<'_> {
     }
 }
 
-/// Whether there is no text in the column, or an empty one.
+/// Whether the column has no text, or an empty one.
 pub(super) fn lacks(row: Row<'_>, column: usize) -> bool {
     row.text_or_empty(column).is_empty()
 }

@@ -1,4 +1,4 @@
-//! What the scorecard of the Operator SDK asks of owned CRDs.
+//! Requirements of the Operator SDK scorecard for owned CRDs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,20 +20,20 @@ rule! {
     /// Each entry of `spec.customresourcedefinitions.owned` has `resources`. For each object of the
     /// annotation `alm-examples` the first owned CRD of its kind and version has a spec descriptor
     /// for each field directly below `spec`, with that field as its `path`. Objects of other APIs,
-    /// and an annotation that is not JSON, are not judged. The rule is off unless a level is
-    /// configured for it. Copies are exempt where OLM writes them or the original is there. An
-    /// UPDATE is judged where it changes the owned CRDs or the annotation.
+    /// and an annotation that is not JSON, are not evaluated. The rule is off unless a level is
+    /// configured for it. Copies are exempt if OLM writes them or the original exists. An UPDATE is
+    /// evaluated only if it changes the owned CRDs or the annotation.
     ///
     /// # Why
     ///
     /// The tests `olm-crds-have-resources-test` and `olm-spec-descriptors-test` of the scorecard
-    /// fail otherwise, see OpenShift 4.12, Operators, *Selected scorecard tests*. The tables of the
-    /// same document call both fields optional, so the rule is off.
+    /// fail if the rule is violated, see OpenShift 4.12, Operators, *Selected scorecard tests*. The
+    /// tables of the same document call both fields optional, so the rule is off.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// List the kinds of objects that the Operator makes for one of the API in `resources`. Add a
-    /// descriptor with the field as its `path` to `specDescriptors`.
+    /// In `resources`, list the kinds of objects that the Operator creates for an object of the
+    /// API. Add a descriptor with the field as its `path` to `specDescriptors`.
     ///
     /// # Accepted
     ///
@@ -48,16 +48,17 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same without `specDescriptors`, where the example has `spec: {size: 3}`.
+    /// The accepted entry without `specDescriptors`, where the example has `spec: {size: 3}`.
     ///
     /// `message: owned CRD "etcdclusters.etcd.database.coreos.com": spec.size has no descriptor`
     ///
     /// Without `resources`: `message: owned CRD "etcdclusters.etcd.database.coreos.com" has no
     /// resources section`
     CSV_43: Warn {
+        name: "owned-crd-resources-and-descriptors",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: [],
-        source: "OCP 4.12 L20397-20466, L22220-22241; OCP 4.15 L16942-16960",
+        enabled_by: [],
+        source: ["OCP 4.12 L20397-20466, L22220-22241", "OCP 4.15 L16942-16960"],
     }
 }
 
@@ -70,7 +71,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     }
     let owned = Entries::first(csv.object, OWNED, &COLUMNS);
     let mut wrong = Findings::of(&CSV_43);
-    // Of several with the same kind and version the first counts.
+    // If several have the same kind and version, the first one counts.
     let mut by_kind: HashMap<[&str; 2], (usize, &str)> = HashMap::new();
     for (index, crd) in owned.iter() {
         let name = crd.text_or_empty(0);
@@ -103,7 +104,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
             descriptors.iter().filter_map(|(_, row)| row.text(0).map(str::to_owned)).collect()
         });
         for field in examples.keys(&format!("/{number}/spec")) {
-            // Each field once, of however many examples.
+            // Each field is reported once, regardless of the number of examples.
             if paths.insert(field.clone()) {
                 wrong.add(csv, || {
                     let name = quote(name);

@@ -28,20 +28,20 @@ rule! {
     /// a ClusterServiceVersion has an install strategy with deployments
     ///
     /// `spec.install` is present, with a `strategy` and, under `spec`, `deployments`. An empty list
-    /// of deployments is accepted. In a catalog this is judged where the object itself is there,
-    /// and not of `olm.csv.metadata`, which leaves it out. A bundle without it is denied, as
-    /// `operator-sdk bundle validate` does; elsewhere this is a warning, because fragments in the
-    /// documents have no strategy. With the setting `csv.requiredFields: deny` the rule denies
-    /// everywhere. Copies are exempt where OLM writes them or the original is there. An UPDATE is
-    /// evaluated where it takes the field away.
+    /// of deployments is accepted. In a catalog the rule evaluates complete objects, and not
+    /// `olm.csv.metadata`, which omits the field. A bundle without it is denied, as `operator-sdk
+    /// bundle validate` does; elsewhere this is a warning, because fragments in the documents have
+    /// no strategy. With the setting `csv.requiredFields: deny` the rule denies everywhere. Copies
+    /// are exempt if OLM writes them or the original exists. An UPDATE is evaluated only if it
+    /// removes the field.
     ///
     /// # Why
     ///
     /// OLM installs the deployments of the strategy, see OpenShift 4.12, Operators, *Defining
     /// cluster service versions*. Without a strategy the ClusterServiceVersion fails. The
-    /// validators of operator-framework/api refuse it.
+    /// validators of operator-framework/api reject it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the field that the message names.
     ///
@@ -59,19 +59,20 @@ rule! {
     ///
     /// `message: required field missing: Spec.InstallStrategy`
     ///
-    /// Where a part of it is there: `message: required field missing:
+    /// If a part of the field is set: `message: required field missing:
     /// Spec.InstallStrategy.StrategyName` or `message: required field missing:
     /// Spec.InstallStrategy.StrategySpec.DeploymentSpecs`
     CSV_33: Deny {
+        name: "install-strategy-with-deployments",
         on: [CSV: Create | Update, CATALOG: Create | Update],
         denies_with: ["/csv/requiredFields"],
         denies_in: [Bundle],
-        source: "OCP 4.12 L2508-2514, L20112-20119, L20798-20804; api pkg/validation/internal/csv.go",
+        source: ["OCP 4.12 L2508-2514, L20112-20119, L20798-20804", "api pkg/validation/internal/csv.go"],
     }
 }
 
 fn present(csv: &mut Csv<'_, '_>) {
-    let before = csv.spares().map(missing_parts).unwrap_or_default();
+    let before = csv.ratchet_base().map(missing_parts).unwrap_or_default();
     for (field, part) in missing_parts(csv.object) {
         let lacked_it = |(_, was): &(_, &str)| was.is_empty() || *was == part;
         if !before.iter().any(lacked_it) {
@@ -80,7 +81,7 @@ fn present(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// The parts that have Go's zero value, as upstream's check of required fields finds them.
+/// The parts that have Go's zero value, as in upstream's check of required fields.
 fn missing_parts(object: &Document) -> Vec<(&'static str, &'static str)> {
     let columns =
         ["/strategy", "/spec/deployments", "/spec/permissions", "/spec/clusterPermissions"];
@@ -105,16 +106,16 @@ fn missing_parts(object: &Document) -> Vec<(&'static str, &'static str)> {
 rule! {
     /// the install strategy is deployment
     ///
-    /// `spec.install.strategy`, where it is set, is `deployment`. A missing or empty one is CSV-33.
-    /// Copies are exempt where OLM writes them or the original is there. An UPDATE is judged where
+    /// `spec.install.strategy`, if set, is `deployment`. CSV-33 reports a missing or empty one.
+    /// Copies are exempt if OLM writes them or the original exists. An UPDATE is evaluated only if
     /// it changes the field.
     ///
     /// # Why
     ///
-    /// OLM knows no other strategy: the ClusterServiceVersion gets the phase `Failed` with the
+    /// OLM supports no other strategy: the ClusterServiceVersion gets the phase `Failed` with the
     /// reason `InvalidStrategy` and this text (OLM `pkg/controller/install/resolver.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `strategy: deployment`, and describe the deployments under `spec`.
     ///
@@ -132,8 +133,9 @@ rule! {
     ///
     /// `message: install strategy invalid: unrecognized install strategy`
     CSV_34: Deny {
+        name: "deployment-install-strategy",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20112-20119; OLM pkg/controller/install/resolver.go, pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L20112-20119", "OLM pkg/controller/install/resolver.go, pkg/controller/operators/olm/operator.go"],
     }
 }
 
@@ -153,16 +155,16 @@ rule! {
     /// deployments of the install strategy have distinct names that Kubernetes accepts
     ///
     /// Each `name` in `spec.install.spec.deployments` is an RFC 1123 subdomain, and no two are the
-    /// same. Copies are exempt where OLM writes them or the original is there. An UPDATE is judged
-    /// by the names that were not wrong before.
+    /// same. Copies are exempt if OLM writes them or the original exists. On UPDATE, the rule
+    /// evaluates only names that were not invalid before.
     ///
     /// # Why
     ///
     /// OLM creates each deployment under its name: of two with the same name one replaces the
-    /// other, and Kubernetes refuses a name that is no subdomain. The validators of
-    /// operator-controller refuse such a bundle with these texts.
+    /// other, and Kubernetes rejects a name that is no subdomain. The validators of
+    /// operator-controller reject such a bundle with these texts.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Rename the deployment. Rename it also in `webhookdefinitions` and `apiservicedefinitions`,
     /// where `deploymentName` refers to it.
@@ -184,8 +186,9 @@ rule! {
     /// With `name: -a`: `message: invalid cluster service version strategy deployment name '-a': a
     /// lowercase RFC 1123 subdomain must consist of …`
     CSV_35: Warn {
+        name: "valid-unique-deployment-names",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20112-20119; operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go",
+        source: ["OCP 4.12 L20112-20119", "operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go"],
     }
 }
 
@@ -204,7 +207,7 @@ fn named(csv: &mut Csv<'_, '_>) {
         let field = || format!("{DEPLOYMENTS_FIELD}[{index}].name");
         let count = seen.entry(name).or_default();
         *count = count.saturating_add(1);
-        // One finding for each name, as upstream.
+        // One violation for each name, as upstream.
         if *count == 2 && !was_twice(name) {
             wrong.add(csv, || {
                 let message = format!(
@@ -230,14 +233,14 @@ fn named(csv: &mut Csv<'_, '_>) {
 }
 
 rule! {
-    /// nothing else is mounted where OLM mounts the serving certificate
+    /// no other volume is mounted where OLM mounts the serving certificate
     ///
     /// In a deployment that an entry of `spec.apiservicedefinitions.owned` or
     /// `spec.webhookdefinitions` names with `deploymentName`, no container mounts a volume at
     /// `/apiserver.local.config/certificates`, unless its mount of the volume `apiservice-cert`
     /// comes first. A mount of `apiservice-cert` itself may have any path. Init containers do not
-    /// count: OLM does not touch them. Copies are exempt where OLM writes them or the original is
-    /// there. An UPDATE is judged where it changes the install strategy, the API services or the
+    /// count: OLM does not touch them. Copies are exempt if OLM writes them or the original exists.
+    /// An UPDATE is evaluated only if it changes the install strategy, the API services or the
     /// webhooks.
     ///
     /// # Why
@@ -246,7 +249,7 @@ rule! {
     /// and replaces a mount that it finds there: the container does not see its own volume. See
     /// OpenShift 4.12, Operators, *API service serving certificates*.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Mount your volume at another path. For another path of OLM's certificate, mount the volume
     /// `apiservice-cert` there.
@@ -265,8 +268,9 @@ rule! {
     ///
     /// `message: volumeMount "my-certs" at /apiserver.local.config/certificates is replaced by OLM`
     CSV_49: Warn {
+        name: "reserved-certificate-mount-paths",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20259-20265, L21068-21071; OCP 4.5 L2155-2162",
+        source: ["OCP 4.12 L20259-20265, L21068-21071", "OCP 4.5 L2155-2162"],
     }
 }
 
@@ -274,7 +278,7 @@ const CERTIFICATES: &str = "/apiserver.local.config/certificates";
 const CERTIFICATE_VOLUME: &str = "apiservice-cert";
 /// Lists whose entries name the deployment that serves them.
 const BACKED: [&str; 2] = ["/spec/apiservicedefinitions/owned", "/spec/webhookdefinitions"];
-/// Containers whose mounts are looked at.
+/// Maximum number of containers whose mounts are read.
 const CONTAINERS: usize = 2_000;
 
 fn mounts(csv: &mut Csv<'_, '_>) {
@@ -282,7 +286,7 @@ fn mounts(csv: &mut Csv<'_, '_>) {
     let backed = BACKED.map(|list| Entries::first(object, list, &["/deploymentName"]));
     let backed = backed.iter().flat_map(Entries::iter);
     let backed: HashSet<_> = backed.filter_map(|(_, entry)| entry.text(0)).collect();
-    // The largest last.
+    // The largest list comes last.
     let inspected = [BACKED[0], BACKED[1], DEPLOYMENTS];
     if backed.is_empty() || !inspected.iter().any(|pointer| csv.touches_json(pointer)) {
         return;
@@ -305,7 +309,7 @@ fn mounts(csv: &mut Csv<'_, '_>) {
             left = rest;
             let list = format!("{pointer}/{container}/volumeMounts");
             let mounts = Entries::first(object, &list, &["/name", "/mountPath"]);
-            // OLM stops at the first one that has either.
+            // OLM stops at the first mount that has either.
             let first = mounts.iter().find(|(_, mount)| {
                 mount.text(0) == Some(CERTIFICATE_VOLUME) || mount.text(1) == Some(CERTIFICATES)
             });

@@ -1,17 +1,18 @@
-//! APIs that ClusterServiceVersions own and require, and the versions in the cluster that do.
+//! APIs that ClusterServiceVersions own and require, and the versions in the cluster that own or
+//! require them.
 //!
-//! Of a very long list the first entries are looked at. The rules that use them warn.
+//! The rules evaluate only the first entries of a very long list. Rules that use them warn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use opgate_sdk::Document;
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 
 use crate::entries::Entries;
 use crate::reads::CSVS;
 
-/// What a ClusterServiceVersion does with its APIs. The words are those of its members.
+/// The relation of a ClusterServiceVersion to its APIs. The words are the names of its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Owned,
@@ -42,13 +43,13 @@ impl fmt::Display for Api {
 const LISTS: [(bool, &str, &str); 2] =
     [(false, "customresourcedefinitions", "/name"), (true, "apiservicedefinitions", "/group")];
 
-/// The APIs of a ClusterServiceVersion, each with its field, and whether these are all.
+/// The APIs of a ClusterServiceVersion, each with its field, and whether the list is complete.
 pub(super) struct Apis {
     pub(super) list: Vec<(Api, Place)>,
     pub(super) are_all: bool,
 }
 
-/// Where an API stands.
+/// The location of an API.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     list: &'static str,
@@ -86,7 +87,7 @@ impl Apis {
         apis
     }
 
-    /// Each API once, with its first place.
+    /// Each API once, with its first location.
     pub(super) fn by_api(self) -> BTreeMap<Api, Place> {
         self.list.into_iter().rev().collect()
     }
@@ -112,7 +113,7 @@ impl Role {
 }
 
 /// Calls `visit` with each ClusterServiceVersion of the cluster that owns, or requires, one of the
-/// APIs, and with those of them that it does, until it returns `false`.
+/// APIs, and with the APIs that it owns or requires, until `visit` returns `false`.
 pub(super) fn each(
     role: Role,
     apis: &BTreeSet<Api>,
@@ -130,7 +131,8 @@ pub(super) fn each(
             continue;
         }
         let values: Vec<String> = values.into_iter().collect();
-        let matches = [Match { index: role.index(is_service), values: &values, absent: false }];
+        let matches =
+            [IndexMatch { index: role.index(is_service), values: &values, include_missing: false }];
         let mut goes_on = true;
         CSVS.each(Query { matches: &matches, ..Query::default() }, |other| {
             let its = Apis::of(&other, role).list.into_iter().map(|(api, _)| api);

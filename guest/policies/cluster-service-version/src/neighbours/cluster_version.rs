@@ -27,18 +27,18 @@ rule! {
     ///
     /// The property `olm.maxOpenShiftVersion` of the ClusterServiceVersion is not less than the
     /// major and minor version of the cluster. The property is in the annotation `olm.properties`
-    /// or `operatorframework.io/properties`; of several the lowest counts. The version of the
-    /// cluster is that of the setting `csv.openShiftVersion`, or else the last completed one in
-    /// the history of the `ClusterVersion` `version`, or else its `status.desired.version`. As in
-    /// OLM, 4.23 and 5.0 are one version. Copies are exempt. Only a new ClusterServiceVersion is
+    /// or `operatorframework.io/properties`; if there are several, the lowest one counts. The
+    /// version of the cluster is the setting `csv.openShiftVersion`, or else the last completed one
+    /// in the history of the `ClusterVersion` `version`, or else its `status.desired.version`. As
+    /// in OLM, 4.23 and 5.0 are one version. Copies are exempt. Only a new ClusterServiceVersion is
     /// evaluated.
     ///
     /// # Why
     ///
-    /// Its author says that the Operator does not work on the cluster, and OLM does not permit an
-    /// update of the cluster while it is installed.
+    /// According to its author, the Operator does not work on the cluster. OLM does not permit an
+    /// update of the cluster while the Operator is installed.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Install a version of the Operator that supports the cluster.
     ///
@@ -53,14 +53,15 @@ rule! {
     /// `message: etcdoperator.v0.9.4 supports OpenShift versions up to 4.9 but the cluster runs
     /// 4.12.30`
     CSV_81: Warn {
+        name: "cluster-within-max-openshift-version",
         on: [CSV: Create],
         reads: [CLUSTER_VERSIONS],
-        source: "OCP 4.12 L21679-21704; OCP 4.15 L15828-15874",
+        source: ["OCP 4.12 L21679-21704", "OCP 4.15 L15828-15874"],
     }
 }
 
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    if !csv.review.creates() || !csv.is_on(&CSV_81) {
+    if csv.review.is_update() || !csv.is_on(&CSV_81) {
         return;
     }
     let Some(maximum) = maximum(csv.object) else { return };
@@ -82,7 +83,7 @@ fn current(review: &Review<'_>, report: &mut Report<'_>) -> Option<String> {
         return Some(version);
     }
     let found = CLUSTER_VERSIONS.get("", VERSION);
-    let version = report.answer(&[&CSV_81], "ClusterVersions", found)??;
+    let version = report.or_skip(&[&CSV_81], "ClusterVersions", found)??;
     // The newest comes first.
     let history = version.rows("/status/history", &["/state", "/version"]);
     let completed = history.iter().find(|row| row.text(0) == Some("Completed"));
@@ -95,9 +96,9 @@ rule! {
     ///
     /// `spec.desiredUpdate.version` of a `ClusterVersion` is not of a later major and minor version
     /// than the property `olm.maxOpenShiftVersion` of any ClusterServiceVersion that is not a copy.
-    /// The property is read as for CSV-81. There is a finding for each ClusterServiceVersion. An
-    /// UPDATE is judged by `spec.desiredUpdate`. If it names an image without a version, and a
-    /// ClusterServiceVersion has the property, the rule is not evaluated.
+    /// The property is read as for CSV-81. There is one violation for each ClusterServiceVersion.
+    /// An UPDATE is evaluated only if it changes `spec.desiredUpdate`. If it names an image without
+    /// a version, and a ClusterServiceVersion has the property, the rule is skipped.
     ///
     /// # Gap
     ///
@@ -110,7 +111,7 @@ rule! {
     /// OLM reports that the cluster is not upgradeable while such an Operator is installed. After
     /// the update, the Operator may stop working.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// First update each Operator that the message names to a version that supports the new
     /// OpenShift version, or uninstall it.
@@ -126,17 +127,21 @@ rule! {
     /// `message: cluster update to 4.13.1 is not allowed: ClusterServiceVersion
     /// operators/etcdoperator.v0.9.4 has olm.maxOpenShiftVersion 4.12`
     CSV_82: Deny {
+        name: "operators-support-cluster-update",
         on: [CLUSTER_VERSION: Update],
         reads: [CSVS],
-        source: "OCP 4.12 L21682, L21700-21721; OCP 4.15 L15828-15874; \
-                 OLM pkg/controller/operators/openshift/helpers.go",
+        source: [
+            "OCP 4.12 L21682, L21700-21721",
+            "OCP 4.15 L15828-15874",
+            "OLM pkg/controller/operators/openshift/helpers.go",
+        ],
     }
 }
 
-/// Judges an UPDATE of a `ClusterVersion`.
+/// Evaluates an UPDATE of a `ClusterVersion`.
 pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
-    if review.updates_from().is_none() || !report.is_on(&CSV_82) {
+    if review.old_of_update().is_none() || !report.is_on(&CSV_82) {
         return;
     }
     let desired = object.text_or_empty("/spec/desiredUpdate/version");
@@ -158,7 +163,7 @@ pub(crate) fn request(review: &Review<'_>, report: &mut Report<'_>) {
         // One is enough to know that the version matters.
         !only_image || found.is_empty()
     });
-    if report.answer(&[&CSV_82], "ClusterServiceVersions", visited).is_none() {
+    if report.or_skip(&[&CSV_82], "ClusterServiceVersions", visited).is_none() {
         return;
     }
     if only_image {

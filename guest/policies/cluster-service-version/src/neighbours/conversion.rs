@@ -1,25 +1,27 @@
-//! Conversion webhooks and the cluster: the CRDs that they convert, and the CSVs that convert the
-//! same ones.
+//! Conversion webhooks and the cluster: the CRDs that they convert, and other CSVs that convert the
+//! same CRDs.
 //!
 //! ```text
 //! webhooks::conversion ─▶ Target ─┬─▶ CRDS             preserveUnknownFields
-//!                                 └─▶ CSVS, conversion ─ on their way out? linked? ─▶ rivals
+//!                                 └─▶ CSVS, conversion ─ being removed? linked? ─▶ conflicting CSVs
 //! ```
 //!
-//! Who may write ClusterServiceVersions in one namespace can neither take a CRD over from another
-//! namespace by naming its CSV in `spec.replaces` or `spec.skips`, nor by bringing the webhook in
-//! later: links count within a namespace, as for OLM, and an UPDATE that adds a CRD, cuts the chain
-//! or drops the mark of a copy is judged, also of a CSV that is being deleted.
+//! Users with write access to ClusterServiceVersions in one namespace cannot take a CRD over from
+//! another namespace. Naming its CSV in `spec.replaces` or `spec.skips` has no effect, because
+//! links count within a namespace only, as for OLM. Adding the webhook later has no effect either:
+//! an UPDATE that adds a CRD, cuts the chain or drops the mark of a copy is evaluated, also for a
+//! CSV that is being deleted.
 //!
-//! Not prevented: a CSV steps aside and returns. It does not count as a rival while it is being
-//! deleted, which a finalizer can prolong, or while its status says `Replacing` or `Deleting`,
-//! because during an upgrade the old and the new CSV both define the webhook. Another CSV may then convert the CRD. Recent
-//! releases of OLM install nothing from a CSV that is being deleted. Who brings back a status by
-//! hand has two webhooks for one CRD, and the one that OLM writes last wins.
+//! One bypass remains: a CSV can stop counting for a time and count again later. A CSV does not
+//! count while it is being deleted, which a finalizer can prolong, or while its status is
+//! `Replacing` or `Deleting`, because during an upgrade the old and the new CSV both define the
+//! webhook. Another CSV may then convert the CRD. Recent releases of OLM install nothing from a CSV
+//! that is being deleted. A user who restores a status manually gets two webhooks for one CRD, and
+//! the one that OLM writes last takes effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::{Document, Shape, is_terminating, rule, rules};
 
 use crate::csv::Csv;
@@ -30,7 +32,8 @@ use crate::webhooks::conversion::{self, Target};
 
 rules![CSV_95, CSV_97];
 
-/// Most versions that one walk along the chain looks at. A namespace usually has two or three.
+/// Maximum number of versions that one walk along the chain reads. A namespace usually has two or
+/// three.
 const STEPS: usize = 256;
 
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
@@ -48,20 +51,21 @@ rule! {
     /// a conversion webhook converts CRDs that prune unknown fields
     ///
     /// No CRD in `conversionCRDs` of a definition of type `ConversionWebhook` has
-    /// `spec.preserveUnknownFields: true`. At admission the CRDs of the cluster count, in a bundle
-    /// those beside the CSV. A CRD that is in neither passes. An UPDATE is judged by the
-    /// definitions that it changes, whatever changed in the cluster since. The rule reads CRDs.
+    /// `spec.preserveUnknownFields: true`. At admission the CRDs of the cluster count, and in a
+    /// bundle the CRDs of the same bundle. A missing CRD is accepted. On UPDATE, the rule evaluates
+    /// only definitions that the request changes, regardless of changes in the cluster. The rule
+    /// reads CRDs.
     ///
     /// # Why
     ///
-    /// The API server calls a conversion webhook only for a CRD that prunes unknown fields, and
-    /// OLM lets the CSV fail (OpenShift 4.12, Operators, *Conversion webhook constraints*; OLM
+    /// The API server calls a conversion webhook only for a CRD that prunes unknown fields, and OLM
+    /// fails the CSV (OpenShift 4.12, Operators, *Conversion webhook constraints*; OLM
     /// `pkg/controller/install/webhook.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Give the CRD a structural schema and set `spec.preserveUnknownFields` to `false`. Use
-    /// `x-kubernetes-preserve-unknown-fields` in the schema where fields must stay open.
+    /// `x-kubernetes-preserve-unknown-fields` in the schema for fields that must stay open.
     ///
     /// # Accepted
     ///
@@ -80,9 +84,10 @@ rule! {
     /// `message: crd.Spec.PreserveUnknownFields must be false to let API Server call webhook to do
     /// the conversion`
     CSV_95: Deny {
+        name: "converted-crds-prune-unknown-fields",
         on: [CSV: Create | Update, REGISTRY_BUNDLE: Create | Update],
         reads: [CRDS],
-        source: "OCP 4.12 L20208-20210, L20292; OCP 4.15 L14861-15012; OLM pkg/controller/install/webhook.go",
+        source: ["OCP 4.12 L20208-20210, L20292", "OCP 4.15 L14861-15012", "OLM pkg/controller/install/webhook.go"],
     }
 }
 
@@ -95,7 +100,7 @@ fn preserving_in_the_cluster(csv: &mut Csv<'_, '_>, targets: &[Target]) {
     let mut preserving = BTreeSet::new();
     for name in names {
         let crd = CRDS.get("", name);
-        match csv.report.answer(&[&CSV_95], "CustomResourceDefinitions", crd) {
+        match csv.report.or_skip(&[&CSV_95], "CustomResourceDefinitions", crd) {
             Some(Some(crd)) if crd.boolean("/spec/preserveUnknownFields") == Some(true) => {
                 preserving.insert(name.to_owned());
             }
@@ -112,7 +117,7 @@ pub(crate) fn preserving(crds: impl Iterator<Item = Document>) -> BTreeSet<Strin
     crds.filter(keeps).filter_map(|crd| crd.text("/metadata/name")).collect()
 }
 
-/// CSV-95 for a CSV and the CRDs beside it that keep unknown fields.
+/// CSV-95 for a CSV and the CRDs of its bundle that keep unknown fields.
 pub(crate) fn in_bundle(csv: &mut Csv<'_, '_>, preserving: &BTreeSet<String>) {
     if csv.is_on(&CSV_95) && !preserving.is_empty() {
         let targets = conversion::targets(csv);
@@ -136,19 +141,19 @@ rule! {
     /// No other CSV of the cluster has a definition of type `ConversionWebhook` for a CRD that this
     /// CSV converts. Another CSV does not count if it is a copy (label `olm.copiedFrom`), if it is
     /// being deleted or has the phase `Replacing` or `Deleting`, or if it is in the same namespace
-    /// and one of the two leads to the other by `spec.replaces` and `spec.skips`, over CSVs that
-    /// are there. An UPDATE is judged by the CRDs that it adds, and by all of them if it changes
-    /// `replaces` or `skips`. One finding for each CRD. The rule reads CSVs.
+    /// and one of the two leads to the other by `spec.replaces` and `spec.skips`, over existing
+    /// CSVs. On UPDATE, the rule evaluates only CRDs that the request adds, or all of them if it
+    /// changes `replaces` or `skips`. There is one violation for each CRD. The rule reads CSVs.
     ///
     /// # Why
     ///
-    /// A CRD has room for one conversion webhook. A second Operator would overwrite that of the
+    /// A CRD can have one conversion webhook. A second Operator would overwrite the webhook of the
     /// first one, for the objects of all namespaces (OpenShift 4.12, Operators, *Conversion webhook
     /// constraints*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// If this CSV is the next version of the other one, name that in `spec.replaces` or
+    /// If this CSV is the next version of the other one, name the other one in `spec.replaces` or
     /// `spec.skips`. Otherwise remove the other Operator first, or do not install this one.
     ///
     /// # Accepted
@@ -171,9 +176,10 @@ rule! {
     /// foos.example.com is already targeted by ClusterServiceVersion
     /// operators/webhook-operator.v0.0.1`
     CSV_97: Deny {
+        name: "one-conversion-webhook-across-csvs",
         on: [CSV: Create | Update],
         reads: [CSVS],
-        source: "OCP 4.12 L20298; OCP 4.15 L14861-15012",
+        source: ["OCP 4.12 L20298", "OCP 4.15 L14861-15012"],
     }
 }
 
@@ -186,18 +192,18 @@ fn rivals(csv: &mut Csv<'_, '_>, targets: &[Target]) {
     if !new_chain && !targets.iter().any(|target| target.is_new) {
         return;
     }
-    // Where the chain changes, a CSV that was linked may be a rival.
-    let known = match csv.spares().filter(|_| !new_chain) {
+    // If the chain changes, a CSV that was linked may now conflict.
+    let known = match csv.ratchet_base().filter(|_| !new_chain) {
         Some(old) => conversion::names(old),
         None => BTreeSet::new(),
     };
-    // The first place of each CRD: CSV-96 is about the others.
+    // The first location of each CRD. CSV-96 reports the others.
     let mut wanted: BTreeMap<&str, &Target> = BTreeMap::new();
     for target in targets.iter().filter(|target| !known.contains(&target.name)) {
         wanted.entry(&target.name).or_insert(target);
     }
     let found = of_others(csv, &wanted);
-    let Some(found) = csv.report.answer(&[&CSV_97], "ClusterServiceVersions", found) else {
+    let Some(found) = csv.report.or_skip(&[&CSV_97], "ClusterServiceVersions", found) else {
         return;
     };
     let mut findings = Findings::of(&CSV_97);
@@ -222,7 +228,7 @@ fn of_others(
         return Ok(found);
     }
     let values: Vec<String> = wanted.keys().map(|&name| name.to_owned()).collect();
-    let matches = [Match { index: "conversion", values: &values, absent: false }];
+    let matches = [IndexMatch { index: "conversion", values: &values, include_missing: false }];
     let mut failed = None;
     CSVS.each(Query { matches: &matches, ..Query::default() }, |other| {
         match counts(csv, &other) {
@@ -245,7 +251,7 @@ fn of_others(
     failed.map_or(Ok(found), Err)
 }
 
-/// Whether another ClusterServiceVersion stays, and neither is this one nor linked to it.
+/// Whether another ClusterServiceVersion stays, and is neither this one nor linked to it.
 fn counts(csv: &Csv<'_, '_>, other: &Document) -> Result<bool, ReadError> {
     let phase = other.text_or_empty("/status/phase");
     if is_terminating(other) || matches!(phase.as_str(), "Replacing" | "Deleting") {
@@ -281,8 +287,8 @@ fn leads(namespace: &str, from: &Document, target: &str) -> Result<bool, ReadErr
     Ok(false)
 }
 
-/// The versions that a version replaces or skips. The replaced one is last, because the walk takes
-/// the last one first.
+/// The versions that a version replaces or skips. The replaced one is last, because the walk starts
+/// with the last one.
 pub(super) fn before(version: &Document) -> Vec<String> {
     let mut names = version.texts("/spec/skips");
     names.push(version.text_or_empty("/spec/replaces"));

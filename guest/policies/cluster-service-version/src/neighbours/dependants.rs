@@ -1,7 +1,7 @@
-//! ClusterServiceVersions that need others, and those that others need.
+//! ClusterServiceVersions that depend on others, and those that others depend on.
 //!
 //! ```text
-//! UPDATE, DELETE ─▶ APIs that are gone ─▶ CSVS that require them ─▶ CSVS that still own them
+//! UPDATE, DELETE ─▶ removed APIs ─▶ CSVS that require them ─▶ CSVS that still own them
 //! CREATE in a namespace of a tenant ────▶ required APIs, conversion webhooks
 //! ```
 
@@ -22,12 +22,12 @@ const OWNED: [&str; 2] =
     ["/spec/customresourcedefinitions/owned", "/spec/apiservicedefinitions/owned"];
 
 rule! {
-    /// the Operator of a tenant needs no other Operator and converts nothing
+    /// the Operator of a tenant has no dependencies and no conversion webhook
     ///
     /// In the namespaces that the setting `operatorGroup.tenantNamespaces` lists, by name or as
     /// `prefix*`, a new CSV has no entry in `spec.customresourcedefinitions.required` and in
     /// `spec.apiservicedefinitions.required`, and no definition of type `ConversionWebhook`. The
-    /// rule finds nothing while the setting is missing, even where `rules` gives it a level.
+    /// rule reports no violation while the setting is missing, even where `rules` gives it a level.
     ///
     /// # Why
     ///
@@ -35,7 +35,7 @@ rule! {
     /// namespace, and a CRD has one conversion webhook for the cluster, so both work for one
     /// instance only (OpenShift 4.12, Operators, *Operators in multitenant clusters*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Install the Operator once for all tenants, in a namespace that the setting does not list.
     ///
@@ -57,9 +57,10 @@ rule! {
     /// `message: multiple instances of an Operator: the Operator cannot have dependencies on other
     /// Operators`
     CSV_100: Deny {
+        name: "self-contained-tenant-operators",
         on: [CSV: Create],
-        off_until: ["/operatorGroup/tenantNamespaces"],
-        source: "OCP 4.12 L4747-4756; OCP 4.15 L2946-2979",
+        enabled_by: ["/operatorGroup/tenantNamespaces"],
+        source: ["OCP 4.12 L4747-4756", "OCP 4.15 L2946-2979"],
     }
 }
 
@@ -94,21 +95,22 @@ pub(super) fn tenant(csv: &mut Csv<'_, '_>) {
 rule! {
     /// an API that another CSV requires keeps a provider
     ///
-    /// If an UPDATE removes an owned API from a CSV, or if a CSV is deleted, then no other CSV of
-    /// the cluster that is not being deleted requires an API that no other such CSV owns. An API is
-    /// a version of a CRD (name, version and kind) or of an API service (group, version and kind).
-    /// A successor that owns the API is a provider like any other. Copies are exempt, as the
-    /// provider (label `olm.copiedFrom`, reason `Copied`, or the annotation `olm.operatorNamespace`
-    /// with another namespace), and as the CSV that requires it (label). The rule only warns: an
-    /// Operator is uninstalled by deleting its CSV. The message names the first CSV that requires
-    /// the API, one finding for each API. The rule reads CSVs.
+    /// If an UPDATE removes an owned API from a CSV, or if a CSV is deleted, no other CSV of the
+    /// cluster requires an API that then has no owner. CSVs that are being deleted do not count,
+    /// neither as users nor as owners. An API is a version of a CRD (name, version and kind) or of
+    /// an API service (group, version and kind). A successor that owns the API is a provider like
+    /// any other. Copies are exempt, as the provider (label `olm.copiedFrom`, reason `Copied`, or
+    /// the annotation `olm.operatorNamespace` with another namespace), and as the CSV that requires
+    /// it (label). The rule only warns: an Operator is uninstalled by deleting its CSV. There is
+    /// one violation for each API. Its message names the first CSV that requires the API. The rule
+    /// reads CSVs.
     ///
     /// # Why
     ///
     /// The other Operator stops working, or stays pending from then on (OpenShift 4.12, Operators,
     /// *Dependency resolution*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the Operator that requires the API first, or install another provider.
     ///
@@ -129,15 +131,16 @@ rule! {
     /// `message: A.v1.example.com is required by ClusterServiceVersion operators/b.v1.0.0 and would
     /// have no provider`
     CSV_101: Warn {
+        name: "required-apis-keep-provider",
         on: [CSV: Update | Delete],
         reads: [CSVS],
-        source: "OCP 4.12 L2571-2577, L3182-3237, L7075; OCP 4.5 L780-781",
+        source: ["OCP 4.12 L2571-2577, L3182-3237, L7075", "OCP 4.5 L780-781"],
     }
 }
 
 /// The APIs that an UPDATE removes.
 pub(super) fn updated(csv: &mut Csv<'_, '_>) {
-    let Some(old) = csv.review.updates_from() else { return };
+    let Some(old) = csv.review.old_of_update() else { return };
     let is_same = |list: &str| csv.object.equal(list, old, list);
     if !csv.is_on(&CSV_101) || OWNED.iter().all(|list| is_same(list)) {
         return;
@@ -151,7 +154,7 @@ pub(super) fn updated(csv: &mut Csv<'_, '_>) {
     let mut gone = before.by_api();
     gone.retain(|api, _| !after.contains_key(api));
     let own = (csv.review.namespace(), csv.name.as_str());
-    // The element is gone: its list is the place.
+    // The element is gone, so the location is its list.
     missed(own, &gone, Place::list, csv.report);
 }
 
@@ -172,9 +175,9 @@ fn missed(
         return;
     }
     let found = without_provider(own, &gone.keys().cloned().collect());
-    let Some(found) = report.answer(&[&CSV_101], "ClusterServiceVersions", found) else { return };
-    report.add_more(&CSV_101, found.len().saturating_sub(Report::ROOM));
-    for (api, (namespace, name)) in found.iter().take(Report::ROOM) {
+    let Some(found) = report.or_skip(&[&CSV_101], "ClusterServiceVersions", found) else { return };
+    report.add_count(&CSV_101, found.len().saturating_sub(Report::MAX_VIOLATIONS));
+    for (api, (namespace, name)) in found.iter().take(Report::MAX_VIOLATIONS) {
         let field = gone.get(api).map(|place| field(*place)).unwrap_or_default();
         let message = format!(
             "{api} is required by ClusterServiceVersion {namespace}/{name} and would have no provider"
@@ -183,7 +186,8 @@ fn missed(
     }
 }
 
-/// Those of the APIs that others require and nobody else owns, with the first one that does.
+/// The APIs that other CSVs require and no other CSV owns, each with the first CSV that requires
+/// it.
 fn without_provider(
     own: (&str, &str),
     gone: &BTreeSet<Api>,

@@ -26,15 +26,15 @@ rule! {
     /// (`spec.apiservicedefinitions`: group, version and kind). The claim is `disconnected` in the
     /// annotation `operators.openshift.io/infrastructure-features`, or `"true"` in
     /// `features.operators.openshift.io/disconnected`; for the new CSV also the setting
-    /// `csv.disconnected`. An API without provider passes. One finding for each provider. The rule
-    /// reads CSVs.
+    /// `csv.disconnected`. An API without a provider is accepted. There is one violation for each
+    /// provider. The rule reads CSVs.
     ///
     /// # Why
     ///
     /// The Operator does not work where its dependency cannot be mirrored or needs the Internet
     /// (OpenShift 4.12, Operators, *Operator requirements for supporting disconnected mode*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Ask the authors of the dependency for a version that supports disconnected mode, or remove
     /// the claim.
@@ -57,9 +57,10 @@ rule! {
     /// `message: dependency etcdoperator.v0.9.4 does not declare support for running in
     /// disconnected mode`
     CSV_70: Warn {
+        name: "disconnected-dependencies",
         on: [CSV: Create],
         reads: [CSVS],
-        source: "OCP 4.12 L19541; OCP 4.15 L14452",
+        source: ["OCP 4.12 L19541", "OCP 4.15 L14452"],
     }
 }
 
@@ -81,7 +82,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
         }
         true
     });
-    if csv.report.answer(&[&CSV_70], "ClusterServiceVersions", found).is_none() {
+    if csv.report.or_skip(&[&CSV_70], "ClusterServiceVersions", found).is_none() {
         return;
     }
     let mut findings = Findings::of(&CSV_70);

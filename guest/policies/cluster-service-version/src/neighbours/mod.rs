@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Csv ─┬─ required         required and owned APIs, in the cluster or in the bundle
-//!      ├─ conversion       one conversion webhook for a CRD, and what that CRD must be like
+//!      ├─ conversion       one conversion webhook for a CRD, and requirements for that CRD
 //!      ├─ dependants       APIs that others require; Operators of tenants
 //!      ├─ disconnected     dependencies of disconnected Operators
 //!      ├─ versions         the same Operator in other namespaces
@@ -10,7 +10,7 @@
 //!      └─ cluster_version  Operators, and the version of OpenShift
 //! ```
 //!
-//! Rules that are off read nothing. What others do is found by indexes of the host, see
+//! Rules that are off read nothing. Indexes of the host find the other objects, see
 //! [`crate::reads`].
 
 mod apis;

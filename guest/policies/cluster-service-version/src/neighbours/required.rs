@@ -16,7 +16,7 @@ const COLUMNS: [&str; 2] = ["/name", "/version"];
 const OWNED: &str = "/spec/customresourcedefinitions/owned";
 const REQUIRED: &str = "/spec/customresourcedefinitions/required";
 const REQUIRED_SERVICES: &str = "/spec/apiservicedefinitions/required";
-/// Questions about names that one review may ask of the cluster. A bundle has some dozens.
+/// Maximum number of queries by name for one review. A bundle needs some dozens.
 const QUESTIONS: usize = 2_000;
 
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
@@ -30,20 +30,20 @@ rule! {
     /// For each entry of `spec.customresourcedefinitions.required` the CustomResourceDefinition of
     /// that name is in the cluster and serves the version. For each entry of
     /// `spec.apiservicedefinitions.required` the APIService `<version>.<group>` is in the cluster.
-    /// Copies are exempt where OLM writes them or the original is there. An UPDATE is judged by the
-    /// entries whose name, version or group is new. The rule reads CustomResourceDefinitions and
-    /// APIServices.
+    /// Copies are exempt if OLM writes them or the original exists. On UPDATE, the rule evaluates
+    /// only entries whose name, version or group is new. The rule reads CustomResourceDefinitions
+    /// and APIServices.
     ///
     /// # Why
     ///
-    /// OLM keeps the ClusterServiceVersion pending until the APIs are there (OLM
-    /// `pkg/controller/operators/olm/requirements.go`). That may be so for a moment only, while OLM
-    /// installs another Operator that provides them, so the rule does not deny.
+    /// OLM keeps the ClusterServiceVersion pending until the APIs are available (OLM
+    /// `pkg/controller/operators/olm/requirements.go`). This can be temporary, while OLM installs
+    /// another Operator that provides them, so the rule does not deny.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Install an Operator that provides the API, or wait for it. With a Subscription OLM finds one
-    /// by itself.
+    /// Install an Operator that provides the API, or wait for it. With a Subscription, OLM finds
+    /// one automatically.
     ///
     /// # Accepted
     ///
@@ -54,7 +54,7 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same while the CustomResourceDefinition is not in the cluster.
+    /// The accepted entry while the CustomResourceDefinition is not in the cluster.
     ///
     /// `message: required API etcdclusters.etcd.database.coreos.com v1beta2 is not available in the
     /// cluster; the CSV stays pending until it is`
@@ -62,9 +62,10 @@ rule! {
     /// For an API service: `message: required API v1alpha1.a.example.com is not available in the
     /// cluster; the CSV stays pending until it is`
     CSV_50: Warn {
+        name: "required-apis-available",
         on: [CSV: Create | Update],
         reads: [CRDS, API_SERVICES],
-        source: "OCP 4.12 L2240-2256, L20533-20539, L21080, L25890-25902; OLM pkg/controller/operators/olm/requirements.go",
+        source: ["OCP 4.12 L2240-2256, L20533-20539, L21080, L25890-25902", "OLM pkg/controller/operators/olm/requirements.go"],
     }
 }
 
@@ -101,12 +102,12 @@ fn available(csv: &mut Csv<'_, '_>) {
             return;
         }
         let answer = API_SERVICES.get("", &name);
-        let Some(answer) = csv.report.answer(&[&CSV_50], "APIServices", answer) else { return };
+        let Some(answer) = csv.report.or_skip(&[&CSV_50], "APIServices", answer) else { return };
         if answer.is_none() {
             let field = format!("spec.apiservicedefinitions.required[{index}]");
             missing.add(csv, || [field, not_available(&name)]);
         }
-        // Once for all of its kinds.
+        // Once for all kinds of the API service.
         known.insert(name);
     }
 }
@@ -120,19 +121,19 @@ rule! {
     ///
     /// `version` of each entry of `spec.customresourcedefinitions.owned` is among the
     /// `spec.versions` of the CustomResourceDefinition of that name, with `served: true`. For a
-    /// request it is the one of the cluster; one that is not there yet is not judged. For the files
-    /// of a bundle it is the one in `manifests/`. Copies are exempt where OLM writes them or the
-    /// original is there. An UPDATE is judged by the entries whose name or version is new. The rule
-    /// reads CustomResourceDefinitions.
+    /// request, the CustomResourceDefinition is the one in the cluster; if it does not exist yet,
+    /// the entry is not evaluated. For the files of a bundle, it is the one in `manifests/`. Copies
+    /// are exempt if OLM writes them or the original exists. On UPDATE, the rule evaluates only
+    /// entries whose name or version is new. The rule reads CustomResourceDefinitions.
     ///
     /// # Why
     ///
     /// OLM does not install the Operator while the version is not served (OLM
     /// `pkg/controller/operators/olm/requirements.go`). OpenShift 4.12, Operators, *Adding a new
-    /// CRD version* and *Deprecating or removing a CRD version*, asks to update the version in the
-    /// ClusterServiceVersion together with the CustomResourceDefinition.
+    /// CRD version* and *Deprecating or removing a CRD version*, requires updating the version in
+    /// the ClusterServiceVersion together with the CustomResourceDefinition.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the version in the ClusterServiceVersion, or add it to the CustomResourceDefinition.
     ///
@@ -145,13 +146,14 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// The same with `version: v1alpha1`.
+    /// The accepted entry with `version: v1alpha1`.
     ///
     /// `message: owned CRD "cluster.example.com": version "v1alpha1" is not served by the CRD`
     CSV_51: Warn {
+        name: "owned-crd-version-served",
         on: [CSV: Create | Update, REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update],
         reads: [CRDS],
-        source: "OCP 4.12 L20670-20680, L20753; OCP 4.15 L15122-15214",
+        source: ["OCP 4.12 L20670-20680, L20753", "OCP 4.15 L15122-15214"],
     }
 }
 
@@ -182,7 +184,7 @@ pub(crate) struct Crd {
 }
 
 impl Crd {
-    /// What a manifest says, also one of `v1beta1`, which may have a single version.
+    /// Reads a manifest. A manifest of `v1beta1` may have a single version.
     pub(crate) fn of(manifest: &Document) -> Self {
         let mut served: HashSet<_> = served_by(manifest).collect();
         if manifest.length("/spec/versions").is_none_or(|count| count == 0) {
@@ -192,7 +194,7 @@ impl Crd {
     }
 }
 
-/// CSV-51 for a ClusterServiceVersion and the CRDs that are beside it.
+/// CSV-51 for a ClusterServiceVersion and the CRDs of its bundle.
 pub(crate) fn in_bundle(csv: &mut Csv<'_, '_>, crds: &[Crd]) {
     let crds: HashMap<_, _> = crds.iter().map(|crd| (crd.name.as_str(), crd)).collect();
     let owned = Entries::first(csv.object, OWNED, &COLUMNS);
@@ -219,7 +221,7 @@ fn served_by(crd: &Document) -> impl Iterator<Item = String> {
     served.map(|row| row.text_or_empty(0).to_owned()).collect::<Vec<_>>().into_iter()
 }
 
-/// What the cluster knows of a version of a CRD.
+/// The state of a version of a CRD in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Absent,
@@ -227,13 +229,13 @@ enum State {
     Served,
 }
 
-/// What the cluster was asked before.
+/// The results of earlier queries.
 #[derive(Debug, Default)]
 struct Known<'r>(HashMap<[&'r str; 2], State>);
 
 impl<'r> Known<'r> {
-    /// The state of a version; none without a cluster, or after too many questions. An entry that
-    /// is incomplete is not judged.
+    /// The state of a version; none without a cluster, or after too many queries. An incomplete
+    /// entry is not evaluated.
     fn state(
         &mut self,
         csv: &mut Csv<'_, '_>,
@@ -251,7 +253,7 @@ impl<'r> Known<'r> {
             return None;
         }
         let answer = CRDS.get("", name);
-        let crd = csv.report.answer(&[rule], "CustomResourceDefinitions", answer)?;
+        let crd = csv.report.or_skip(&[rule], "CustomResourceDefinitions", answer)?;
         let state = match crd {
             None => State::Absent,
             Some(crd) if served_by(&crd).any(|served| served == version) => State::Served,

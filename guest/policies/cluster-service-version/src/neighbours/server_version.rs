@@ -18,16 +18,16 @@ rule! {
     ///
     /// `spec.minKubeVersion` is not newer than the version of the API server. As in OLM, a `v`
     /// before either version does not count, and neither does a pre-release of the API server's:
-    /// `v1.25.4-eks-1` is 1.25.4. The version is that of the setting `csv.kubernetesVersion`, or
-    /// else the one that the API server reports. A minimum that is not a version is for CSV-22.
-    /// Copies are exempt. Only a new ClusterServiceVersion is evaluated.
+    /// `v1.25.4-eks-1` is 1.25.4. The version is the setting `csv.kubernetesVersion`, or else the
+    /// version that the API server reports. CSV-22 reports a minimum that is not a version. Copies
+    /// are exempt. Only a new ClusterServiceVersion is evaluated.
     ///
     /// # Why
     ///
     /// OLM does not install the Operator: the ClusterServiceVersion stays pending with this message
     /// until the cluster is updated.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Install a version of the Operator for this cluster, or update the cluster first.
     ///
@@ -42,14 +42,15 @@ rule! {
     /// `message: CSV version requirement not met: minKubeVersion (1.30.0) > server version
     /// (1.25.4)`
     CSV_23: Warn {
+        name: "cluster-meets-min-kube-version",
         on: [CSV: Create],
         reads: [SERVER_VERSIONS],
-        source: "OLM pkg/controller/operators/olm/requirements.go",
+        source: ["OLM pkg/controller/operators/olm/requirements.go"],
     }
 }
 
 pub(super) fn judge(csv: &mut Csv<'_, '_>) {
-    if !csv.review.creates() || !csv.is_on(&CSV_23) {
+    if csv.review.is_update() || !csv.is_on(&CSV_23) {
         return;
     }
     let minimum = csv.object.text_or_empty("/spec/minKubeVersion");
@@ -71,12 +72,12 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
     }
 }
 
-/// The version of the setting or the API server.
+/// The version from the setting or the API server.
 fn server(review: &Review<'_>, report: &mut Report<'_>) -> Option<String> {
     if let Some(version) = review.settings.text("/csv/kubernetesVersion") {
         return Some(version);
     }
-    let found = report.answer(&[&CSV_23], "ServerVersions", SERVER_VERSIONS.get("", SERVER))?;
+    let found = report.or_skip(&[&CSV_23], "ServerVersions", SERVER_VERSIONS.get("", SERVER))?;
     let version = found.and_then(|server| server.text("/gitVersion"));
     if version.is_none() {
         report.skip(&CSV_23, FIELD, "the version of the API server is not known");

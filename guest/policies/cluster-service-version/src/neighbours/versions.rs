@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::{Match, ObjectName, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, ObjectName, Query, ReadError};
 use opgate_sdk::{Document, Operation, Row, escape, rule, rules};
 use opgate_upstream::version::Version;
 
@@ -19,33 +19,33 @@ use crate::targets::CSV;
 
 rules![CSV_99];
 
-/// OLM labels what belongs to a package with `operators.coreos.com/<package>.<namespace>`.
+/// OLM labels the objects of a package with `operators.coreos.com/<package>.<namespace>`.
 const COMPONENT: &str = "operators.coreos.com/";
 /// The word of such a label in which the package begins, as the index of labels has it.
 const LABEL_WORD: &str = "com/";
-/// Most CSVs that are looked at for a new one: each takes 2 µs.
+/// Maximum number of CSVs that are compared with a new one. Each takes 2 µs.
 const MOST: usize = 4_096;
-/// Longest name that Kubernetes takes.
+/// Maximum length of a name in Kubernetes.
 const NAME: usize = 253;
 
 rule! {
     /// all instances of an Operator in the cluster have the same version
     ///
     /// The CSVs of the same Operator in other namespaces have the same `spec.version` as a new CSV,
-    /// and own the same versions of the same CRDs. CSVs are of the same Operator if their names
-    /// are equal up to the version (`etcdoperator` of `etcdoperator.v0.9.4`), or if both have a
-    /// label `operators.coreos.com/<package>.<namespace>` with their namespace and the same
-    /// package. A CSV does not count if it is a copy (label `olm.copiedFrom`), or if one of the two
-    /// names the other in `spec.replaces` or `spec.skips`: an upgrade is running. One finding for
+    /// and own the same versions of the same CRDs. CSVs are of the same Operator if their names are
+    /// equal up to the version (`etcdoperator` of `etcdoperator.v0.9.4`), or if both have a label
+    /// `operators.coreos.com/<package>.<namespace>` with their namespace and the same package. A
+    /// CSV does not count if it is a copy (label `olm.copiedFrom`), or if one of the two names the
+    /// other in `spec.replaces` or `spec.skips`: an upgrade is running. There is one violation for
     /// each such CSV. The rule reads CSVs.
     ///
     /// # Why
     ///
     /// All instances share the CRDs, which exist once. An older instance cannot be installed once
-    /// the CRDs are newer, and the data of instances that differ is at risk (OpenShift 4.12,
+    /// the CRDs are newer, and the data of different instances is at risk (OpenShift 4.12,
     /// Operators, *Operators in multitenant clusters*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Install the version that the other namespaces have, or upgrade all of them.
     ///
@@ -68,9 +68,10 @@ rule! {
     /// `message: all instances of the same Operator must be the same version:
     /// team1-operator/etcdoperator.v1.0.0 has version 1.0.0`
     CSV_99: Warn {
+        name: "same-operator-version-across-namespaces",
         on: [CSV: Create],
         reads: [CSVS],
-        source: "OCP 4.12 L3985-4005, L4750, L4762-4768, L6411; OCP 4.15 L2946-2979, L4478-4545",
+        source: ["OCP 4.12 L3985-4005, L4750, L4762-4768, L6411", "OCP 4.15 L2946-2979, L4478-4545"],
     }
 }
 
@@ -79,7 +80,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>) {
         return;
     }
     let others = others(csv);
-    let Some((others, is_all)) = csv.report.answer(&[&CSV_99], "ClusterServiceVersions", others)
+    let Some((others, is_all)) = csv.report.or_skip(&[&CSV_99], "ClusterServiceVersions", others)
     else {
         return;
     };
@@ -147,14 +148,15 @@ fn candidates(
     // are compared: 10,000 of them take a millisecond.
     let is_dotted = ["", "."].contains(&name.get(stem.len()..=stem.len()).unwrap_or_default());
     let word = [first_word(stem).to_owned()];
-    let by_word = [Match { index: "word", values: &word, absent: false }];
+    let by_word = [IndexMatch { index: "word", values: &word, include_missing: false }];
     let matches: &[_] = if is_dotted { &by_word } else { &[] };
     let mut names = CSVS.names(Query { matches, ..Query::default() })?;
     names.retain(|other| is_of(&other.name, stem));
     if !packages.is_empty() {
         let values: Vec<String> =
             packages.iter().map(|package| format!("{LABEL_WORD}{}", first_word(package))).collect();
-        let by_label = [Match { index: "label-word", values: &values, absent: false }];
+        let by_label =
+            [IndexMatch { index: "label-word", values: &values, include_missing: false }];
         names.extend(CSVS.names(Query { matches: &by_label, ..Query::default() })?);
     }
     // In byte order, each once.

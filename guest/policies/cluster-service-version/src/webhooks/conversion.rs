@@ -26,10 +26,10 @@ const OWNED: &str = "/spec/customresourcedefinitions/owned";
 const OWNED_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scalar)]));
 /// Bytes of a text that many messages repeat.
 const SHOWN: usize = 256;
-/// CRDs that are looked at. OLM takes one after the other and stops at the first one that is not in
-/// the cluster, so those after thousands have no effect.
+/// Maximum number of CRDs that the rules evaluate. OLM processes the CRDs in order and stops at the
+/// first one that is not in the cluster, so those after thousands have no effect.
 const MOST: usize = 5_000;
-/// Names of definitions in a message.
+/// Maximum number of names of definitions in a message.
 const MOST_NAMES: usize = 16;
 
 /// A CRD that a definition of type `ConversionWebhook` lists.
@@ -37,7 +37,7 @@ const MOST_NAMES: usize = 16;
 pub(crate) struct Target {
     /// Index of the definition.
     definition: usize,
-    /// Place in its list.
+    /// The position in its list.
     at: usize,
     /// Name of the CRD.
     pub(crate) name: String,
@@ -81,7 +81,7 @@ pub(crate) fn first(csv: &Document) -> Option<String> {
 /// The names of the CRDs that another ClusterServiceVersion converts.
 pub(crate) fn names(csv: &Document) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    // Of another one, nothing else is read.
+    // For a definition of another type, nothing else is read.
     let definitions = Entries::all(csv, LIST, &["/type", "/conversionCRDs"]);
     let converting = |row: &Row<'_>| {
         row.text(0) == Some(CONVERTS) && row.kind(1) == Kind::List && row.length(1) > Some(0)
@@ -100,7 +100,7 @@ pub(super) fn judge(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     modes(csv, definitions);
     let mut findings = Findings::of(&CSV_93);
     for definition in definitions.list.iter().filter(|d| d.converts() && !d.has_crds) {
-        // Of a list that was empty, Go writes none.
+        // Go omits an empty list.
         let differs = |old: &Definition| !old.converts() || old.has_crds;
         if definitions.is_new(definition, differs) {
             findings.add(csv, || {
@@ -124,18 +124,19 @@ rule! {
     ///
     /// If an entry of `spec.webhookdefinitions` has the type `ConversionWebhook`, or any
     /// `conversionCRDs`, then no entry of `spec.installModes` with another type than
-    /// `AllNamespaces` has `supported: true`, and none with this type has `supported: false`. A
-    /// CSV without install modes passes. With the setting `csv.conversionRequiresModes`
-    /// `AllNamespaces` must be there with `supported: true`, as OLM v1 asks. One finding for each
-    /// such definition. An UPDATE is judged by the definitions to which it adds a CRD or gives
-    /// another type, and by all of them if it changes the install modes.
+    /// `AllNamespaces` has `supported: true`, and none with this type has `supported: false`. A CSV
+    /// without install modes is accepted. With the setting `csv.conversionRequiresModes`,
+    /// `AllNamespaces` must be listed with `supported: true`, as OLM v1 requires. There is one
+    /// violation for each such definition. On UPDATE, the rule evaluates only definitions to which
+    /// the request adds a CRD or gives another type, or all of them if it changes the install
+    /// modes.
     ///
     /// # Why
     ///
     /// A CRD has one conversion webhook for the whole cluster, so an Operator that serves only some
     /// namespaces cannot have it (OpenShift 4.12, Operators, *Conversion webhook constraints*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `supported: false` for the other install modes, and `supported: true` for
     /// `AllNamespaces`.
@@ -162,8 +163,9 @@ rule! {
     ///
     /// `message: only AllNamespaces InstallModeType is supported when conversionCRDs is present`
     CSV_92: Deny {
+        name: "conversion-webhook-needs-all-namespaces",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20286-20289, L20120-20128; OCP 4.15 L14861-15012; api pkg/validation/internal/csv.go; OLM pkg/controller/install/webhook.go",
+        source: ["OCP 4.12 L20286-20289, L20120-20128", "OCP 4.15 L14861-15012", "api pkg/validation/internal/csv.go", "OLM pkg/controller/install/webhook.go"],
     }
 }
 
@@ -208,14 +210,15 @@ rule! {
     /// a conversion webhook lists a CRD
     ///
     /// Every entry of `spec.webhookdefinitions` with the type `ConversionWebhook` has at least one
-    /// entry in `conversionCRDs`. An UPDATE is judged by the definitions that it changes.
+    /// entry in `conversionCRDs`. On UPDATE, the rule evaluates only definitions that the request
+    /// changes.
     ///
     /// # Why
     ///
-    /// OLM writes the webhook into the CRDs that the definition lists. Without one there is nothing
-    /// to do, and the CSV fails (OLM `pkg/controller/install/webhook.go`).
+    /// OLM writes the webhook into the CRDs that the definition lists. Without any CRD, the CSV
+    /// fails (OLM `pkg/controller/install/webhook.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// List the CRDs that the webhook converts, `<plural>.<group>`, or remove the definition.
     ///
@@ -236,8 +239,9 @@ rule! {
     /// `message: unable to manager conversion webhook: conversion webhook must have at least one
     /// CRD specified`
     CSV_93: Deny {
+        name: "conversion-webhook-lists-crds",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20182-20190, L20295; OLM pkg/controller/install/webhook.go",
+        source: ["OCP 4.12 L20182-20190, L20295", "OLM pkg/controller/install/webhook.go"],
     }
 }
 
@@ -246,16 +250,16 @@ rule! {
     ///
     /// Every entry of `conversionCRDs` in a definition of type `ConversionWebhook` is the `name` of
     /// an entry of `spec.customresourcedefinitions.owned`. OLM ignores `conversionCRDs` of other
-    /// webhooks. An UPDATE is judged by the CRDs that it adds to a definition, and by those that
-    /// are no longer owned.
+    /// webhooks. On UPDATE, the rule evaluates only CRDs that the request adds to a definition, and
+    /// CRDs that are no longer owned.
     ///
     /// # Why
     ///
-    /// The webhook gets every object of the CRD, of all versions. OLM does not let an Operator
+    /// The webhook gets every object of the CRD, of all versions. OLM does not allow an Operator to
     /// take over the objects of another one (OpenShift 4.12, Operators, *Conversion webhook
     /// constraints*; OLM `pkg/controller/install/webhook.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the CRD to the owned ones, or remove it from `conversionCRDs`.
     ///
@@ -276,8 +280,9 @@ rule! {
     ///
     /// `message: csv a.v1.0.0 does not own CRD b.example.com`
     CSV_94: Deny {
+        name: "conversion-webhook-for-owned-crds",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20190, L20295; OCP 4.15 L14861-15012; OLM pkg/controller/install/webhook.go",
+        source: ["OCP 4.12 L20190, L20295", "OCP 4.15 L14861-15012", "OLM pkg/controller/install/webhook.go"],
     }
 }
 
@@ -289,7 +294,7 @@ fn owned(csv: &mut Csv<'_, '_>, targets: &[Target]) {
     let rows = Entries::all(csv.object, OWNED, &["/name"]);
     let names = rows.iter().filter_map(|(_, row)| row.text(0));
     let owned: BTreeSet<&str> = names.filter(|name| wanted.contains(name)).collect();
-    let was_owned: BTreeSet<String> = match csv.review.spares() {
+    let was_owned: BTreeSet<String> = match csv.review.ratchet_base() {
         Some(old) if csv.touches(OWNED, &OWNED_NAMES) => {
             let rows = Entries::all(old, OWNED, &["/name"]);
             let names = rows.iter().filter_map(|(_, row)| row.text(0));
@@ -312,17 +317,17 @@ rule! {
     /// a CRD has one conversion webhook in a CSV
     ///
     /// No CRD is listed more than once in `conversionCRDs` of the definitions of type
-    /// `ConversionWebhook`, neither in two of them nor in one. The message has the names of the
-    /// definitions in their order, one finding for each CRD. An UPDATE is judged by the CRDs that
-    /// it adds to a definition.
+    /// `ConversionWebhook`, neither in two of them nor in one. There is one violation for each CRD.
+    /// Its message has the names of the definitions in their order. On UPDATE, the rule evaluates
+    /// only CRDs that the request adds to a definition.
     ///
     /// # Why
     ///
-    /// A CRD has room for one conversion webhook: the last definition would win (OpenShift 4.12,
-    /// Operators, *Conversion webhook constraints*). OLM v1 refuses such a bundle
+    /// A CRD can have one conversion webhook: the last definition would take effect (OpenShift
+    /// 4.12, Operators, *Conversion webhook constraints*). OLM v1 rejects such a bundle
     /// (operator-controller `rukpak/render/registryv1/validators/validator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the CRD from all definitions but one.
     ///
@@ -347,8 +352,9 @@ rule! {
     /// `message: conversion webhooks [a,b] reference same custom resource definition
     /// 'foos.example.com'`
     CSV_96: Deny {
+        name: "one-conversion-webhook-per-crd",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20298; operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go",
+        source: ["OCP 4.12 L20298", "operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go"],
     }
 }
 

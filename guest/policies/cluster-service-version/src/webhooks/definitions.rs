@@ -1,4 +1,4 @@
-//! What every webhook definition must have: a type, the members of its schema, a deployment.
+//! Requirements for every webhook definition: a type, the members of its schema, a deployment.
 
 use opgate_sdk::{Kind, Shape, go, rule, rules};
 
@@ -15,22 +15,22 @@ const TYPES: [&str; 3] =
     ["ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"];
 /// Bytes of a value that a message repeats.
 const SHOWN: usize = 256;
-/// Deployments that a message names.
+/// Maximum number of deployments that a message names.
 const LISTED: usize = 8;
 
 rule! {
     /// a webhook definition has a type that OLM knows
     ///
-    /// `spec.webhookdefinitions[].type` is `ValidatingAdmissionWebhook`,
-    /// `MutatingAdmissionWebhook` or `ConversionWebhook`, in this spelling. A definition without a
-    /// type is CSV-84. An UPDATE is judged by the types that it changes.
+    /// `spec.webhookdefinitions[].type` is `ValidatingAdmissionWebhook`, `MutatingAdmissionWebhook`
+    /// or `ConversionWebhook`, in this spelling. CSV-84 reports a definition without a type. On
+    /// UPDATE, the rule evaluates only types that the request changes.
     ///
     /// # Why
     ///
-    /// The schema of ClusterServiceVersions refuses any other type, and OLM creates no webhook for
+    /// The schema of ClusterServiceVersions rejects any other type, and OLM creates no webhook for
     /// it (OpenShift 4.12, Operators, *Webhook considerations for OLM*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write one of the three types.
     ///
@@ -49,8 +49,9 @@ rule! {
     /// `message: spec.webhookdefinitions[0].type: Unsupported value: "AdmissionWebhook": supported
     /// values: "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "ConversionWebhook"`
     CSV_83: Deny {
+        name: "known-webhook-types",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20096, L20247; OCP 4.15 L14861-15012; OCP 4.5 L2144-2146; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L20096, L20247", "OCP 4.15 L14861-15012", "OCP 4.5 L2144-2146", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
@@ -58,18 +59,18 @@ rule! {
     /// a webhook definition has the members that its schema requires
     ///
     /// Every entry of `spec.webhookdefinitions` has `admissionReviewVersions`, `generateName`,
-    /// `sideEffects` and `type`. An empty list or text counts as none, except for `type` (CSV-83).
-    /// If `containerPort` is there, it is an integer from 1 to 65535. Other members are not
-    /// judged, so an `objectSelector` without `matchLabels` and `matchExpressions` passes. An
-    /// UPDATE is judged by the members that it changes.
+    /// `sideEffects` and `type`. An empty list or text counts as missing, except for `type`
+    /// (CSV-83). `containerPort`, if set, is an integer from 1 to 65535. Other members are not
+    /// evaluated, so an `objectSelector` without `matchLabels` and `matchExpressions` is accepted.
+    /// On UPDATE, the rule evaluates only members that the request changes.
     ///
     /// # Why
     ///
     /// The schema of ClusterServiceVersions requires these members, because OLM copies them to the
-    /// webhook configuration, which cannot be without them (OpenShift 4.12, Operators, *Defining
-    /// webhooks with Operator Lifecycle Manager*).
+    /// webhook configuration, which requires them (OpenShift 4.12, Operators, *Defining webhooks
+    /// with Operator Lifecycle Manager*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the member that the message names, or correct the port. Without `containerPort` the
     /// port is 443.
@@ -95,8 +96,9 @@ rule! {
     ///
     /// `message: spec.webhookdefinitions[0].generateName: Required value`
     CSV_84: Deny {
+        name: "complete-webhook-definitions",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20129-20183; OCP 4.5 L2109-2143; api crds/operators.coreos.com_clusterserviceversions.yaml",
+        source: ["OCP 4.12 L20129-20183", "OCP 4.5 L2109-2143", "api crds/operators.coreos.com_clusterserviceversions.yaml"],
     }
 }
 
@@ -108,7 +110,7 @@ pub(super) fn members(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     let (mut types, mut members) = (Findings::of(&CSV_83), Findings::of(&CSV_84));
     for definition in &definitions.list {
         let has_type = !matches!(definition.kind, Kind::Missing | Kind::Null);
-        // Go writes an empty type where there was none.
+        // Go writes an empty type for a missing one.
         let was_wrong_type = |old: &Definition| {
             old.webhook == definition.webhook && (old.kind == definition.kind || old.has_no_type())
         };
@@ -165,7 +167,7 @@ fn port(
     });
 }
 
-/// The beginning of a value, as it is written.
+/// The beginning of a value, as written.
 fn written(csv: &Csv<'_, '_>, pointer: &str) -> String {
     let json = csv.object.raw(pointer).unwrap_or_default();
     go::shortened(&String::from_utf8_lossy(&json), SHOWN)
@@ -175,9 +177,9 @@ rule! {
     /// a webhook definition names a deployment of the CSV
     ///
     /// If `spec.install.spec.deployments` has entries, `deploymentName` of every entry of
-    /// `spec.webhookdefinitions` is the `name` of one of them. A CSV without deployments is
-    /// CSV-86. An UPDATE is judged by the names that it changes, and by those whose deployment
-    /// goes, or that have deployments beside them for the first time.
+    /// `spec.webhookdefinitions` is the `name` of one of them. CSV-86 reports a CSV without
+    /// deployments. On UPDATE, the rule evaluates only names that the request changes, names whose
+    /// deployment is removed, and all names if the CSV had no deployments before.
     ///
     /// # Why
     ///
@@ -185,9 +187,9 @@ rule! {
     /// it. Without it the CSV fails (OpenShift 4.12, Operators, *Webhook considerations for OLM*;
     /// OLM `pkg/controller/operators/olm/apiservices.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Name the deployment that serves the webhook: one of those that the message lists.
+    /// Name the deployment that serves the webhook: one of the deployments that the message lists.
     ///
     /// # Accepted
     ///
@@ -208,8 +210,9 @@ rule! {
     /// `message: strategyDetailsDeployment is missing deployment x for WebhookDescription v.kb.io; there is
     /// webhook-operator-webhook`
     CSV_85: Deny {
+        name: "webhook-deployment-exists",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20244-20250; OCP 4.15 L14861-15012; OCP 4.5 L2147-2148; OLM pkg/controller/operators/olm/apiservices.go",
+        source: ["OCP 4.12 L20244-20250", "OCP 4.15 L14861-15012", "OCP 4.5 L2147-2148", "OLM pkg/controller/operators/olm/apiservices.go"],
     }
 }
 
@@ -217,16 +220,17 @@ rule! {
     /// a CSV with webhook definitions has deployments
     ///
     /// A CSV with entries in `spec.webhookdefinitions` has at least one entry in
-    /// `spec.install.spec.deployments`. The rule only warns: the documentation prints such a CSV
-    /// as an excerpt. An UPDATE is judged by the names of deployments that it changes, and by all
-    /// of them if it changes the deployments.
+    /// `spec.install.spec.deployments`. The rule only warns: the documentation prints such a CSV as
+    /// a fragment. On UPDATE, the rule evaluates only names of deployments that the request
+    /// changes, or all of them if it changes the deployments.
     ///
     /// # Why
     ///
-    /// The Operator has no pod that could answer the API server: the webhook is never ready, and
-    /// the CSV is never installed (OpenShift 4.12, Operators, *Webhook considerations for OLM*).
+    /// The Operator has no pod that could respond to the API server: the webhook is never ready,
+    /// and the CSV is never installed (OpenShift 4.12, Operators, *Webhook considerations for
+    /// OLM*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the deployment that serves the webhook, or remove the definition.
     ///
@@ -247,8 +251,9 @@ rule! {
     /// `message: webhook definition example.webhook.com names deployment
     /// "example-webhook-deployment" but the CSV contains no deployments`
     CSV_86: Warn {
+        name: "webhooks-need-deployments",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20250; OCP 4.5 L2109-2148",
+        source: ["OCP 4.12 L20250", "OCP 4.5 L2109-2148"],
     }
 }
 
@@ -289,7 +294,7 @@ pub(super) fn deployments(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) 
     }
 }
 
-/// Names of deployments, for people.
+/// Names of deployments, for messages.
 fn listed(names: &[&str]) -> String {
     let shown = names.iter().take(LISTED).map(|name| match *name {
         "" => "one without a name".to_owned(),
@@ -311,7 +316,7 @@ enum Had {
 
 impl Had {
     fn of(csv: &Csv<'_, '_>) -> Self {
-        let Some(old) = csv.review.spares() else { return Self::Nothing };
+        let Some(old) = csv.review.ratchet_base() else { return Self::Nothing };
         if !csv.touches(DEPLOYMENTS, &DEPLOYMENT_NAMES) {
             return Self::TheSame;
         }
@@ -322,7 +327,7 @@ impl Had {
         Self::The(names)
     }
 
-    /// Whether a deployment was not there either, for the same reason.
+    /// Whether a deployment was missing before, too, for the same reason.
     fn lacked(&self, deployment: &str, there_are_none: bool) -> bool {
         match self {
             Self::Nothing => false,

@@ -1,4 +1,4 @@
-//! Finds what the rules of a webhook definition must not intercept.
+//! Finds the API groups and resources that the rules of a webhook definition must not intercept.
 //!
 //! The rules are read as JSON text, in one pass: an object can have a hundred thousand of them.
 
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use opgate_upstream::json::{self, Kind, Reading, Sink};
 
-/// What a rule must not have.
+/// A forbidden part of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     AllGroups,
@@ -27,8 +27,8 @@ impl Part {
     }
 }
 
-/// What a list of rules must not have: the rule, what it is, and its place in the list that has it.
-/// In the order in which OLM looks at them.
+/// The forbidden parts of a list of rules: the rule, the part, and its position in the list that
+/// has it, in the order in which OLM checks them.
 pub(super) fn offences(rules: &[u8], as_upstream: bool) -> Vec<(usize, Part, usize)> {
     let mut scan = Scan { text: rules, as_upstream, ..Scan::default() };
     if json::kind(rules) == Some(Kind::List) {
@@ -48,9 +48,9 @@ struct Scan<'j> {
     rule: usize,
     /// The member of the rule that is read.
     member: Member,
-    /// Place in its list.
+    /// The position in its list.
     at: usize,
-    // The first place of each, in the lists of the rule.
+    // The first position of each, in the lists of the rule.
     all: Option<usize>,
     olm: Option<usize>,
     admission: Option<usize>,
@@ -67,12 +67,12 @@ enum Member {
 }
 
 impl Scan<'_> {
-    /// What a JSON string says.
+    /// The value of a JSON string.
     fn said(&self, range: Range<usize>) -> Cow<'_, str> {
         json::decoded(self.text.get(range).unwrap_or_default())
     }
 
-    /// After each value.
+    /// Runs after each value.
     fn end(&mut self) {
         match self.depth {
             1 => {
@@ -98,7 +98,7 @@ impl Sink for Scan<'_> {
         if self.depth != 2 {
             return;
         }
-        // Of a member that is there twice, the last one counts.
+        // If a member occurs twice, the last one counts.
         self.at = 0;
         self.member = match &*self.said(range) {
             "apiGroups" => Member::Groups,
@@ -113,7 +113,7 @@ impl Sink for Scan<'_> {
     }
 
     fn open(&mut self, kind: Kind, _: usize) {
-        // Of a member that is no list, nothing is read.
+        // A member that is not a list is not read.
         if self.depth == 2 && kind != Kind::List {
             self.member = Member::Other;
         }

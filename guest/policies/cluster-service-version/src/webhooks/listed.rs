@@ -1,7 +1,7 @@
-//! What an UPDATE adds to the CRDs of a definition.
+//! CRDs that an UPDATE adds to a definition.
 //!
-//! Each CRD is compared by its name and not by its place, so that one that moves in the list, because
-//! another one goes, is as old as it was.
+//! Each CRD is compared by its name and not by its position, so a CRD that moves in the list
+//! because another one is removed is not new.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use super::{Definition, Definitions};
 use crate::csv::Csv;
 use crate::entries::Entries;
 
-/// The CRDs that a definition listed before an UPDATE. One that moves in the list is no other one.
+/// The CRDs that a definition listed before an UPDATE. A CRD that moves in the list is not a new
+/// one.
 pub(super) enum Known {
-    /// The list is as it was.
+    /// The list is unchanged.
     All,
-    /// How often each name was there. Of a new definition or another type there is none.
+    /// The number of occurrences of each name; none for a new definition or another type.
     Names(BTreeMap<String, usize>),
 }
 
@@ -38,7 +39,7 @@ impl Known {
         Self::Names(names)
     }
 
-    /// Whether a name was not there, or not once more.
+    /// Whether a name was missing before, or occurs more often now.
     pub(super) fn lacks(&mut self, name: &str) -> bool {
         let Self::Names(names) = self else { return false };
         let Some(count) = names.get_mut(name).filter(|count| **count > 0) else { return true };
@@ -47,7 +48,7 @@ impl Known {
     }
 }
 
-/// Whether an UPDATE adds to what a definition converts, or changes its type.
+/// Whether an UPDATE adds CRDs to a definition, or changes its type.
 pub(super) fn adds(
     csv: &Csv<'_, '_>,
     definitions: &Definitions<'_>,

@@ -3,13 +3,13 @@
 //! ```text
 //! spec.webhookdefinitions ─▶ Definition ─┬─ definitions  types, members, deployments
 //!                                        ├─ names        unique, subdomains
-//!                                        ├─ rules        what webhooks may intercept
+//!                                        ├─ rules        resources that webhooks may intercept
 //!                                        ├─ conversion   the CRDs of conversion webhooks
-//!                                        └─ values       what the API server refuses
+//!                                        └─ values       values that the API server accepts
 //! ```
 //!
 //! OLM checks one definition after the other: first whether its name is new, then its rules. The
-//! findings have that order. A property `olm.csv.metadata` has no webhook definitions.
+//! violations have that order. A property `olm.csv.metadata` has no webhook definitions.
 
 pub(crate) mod conversion;
 pub(crate) mod definitions;
@@ -77,7 +77,7 @@ pub(crate) struct Definition {
     name: String,
     /// `deploymentName`; empty unless it is a text.
     deployment: String,
-    /// Which of the [`REQUIRED`] members have no value.
+    /// The [`REQUIRED`] members that have no value.
     lacks: [bool; 4],
     has_port: bool,
     has_rules: bool,
@@ -140,8 +140,9 @@ fn all(csv: &impl Lists) -> Vec<Definition> {
 
 /// The definitions of a ClusterServiceVersion, and those before an UPDATE.
 ///
-/// A definition is what the one of the same name was, so that others can be removed. One with a new
-/// name is what the one in its place was, if nothing has that name any more.
+/// A definition is compared with the old definition of the same name, so that others can be
+/// removed. A definition with a new name is compared with the old definition at its position, if no
+/// definition has the name of the old one any more.
 pub(crate) struct Definitions<'a> {
     list: Vec<Definition>,
     before: Option<Before<'a>>,
@@ -158,7 +159,7 @@ struct Before<'a> {
 impl<'a> Definitions<'a> {
     fn of(csv: &Csv<'a, '_>) -> Self {
         let list = all(csv.object);
-        let before = csv.spares().filter(|_| !list.is_empty()).map(|csv| {
+        let before = csv.ratchet_base().filter(|_| !list.is_empty()).map(|csv| {
             let now = list.iter().map(|definition| definition.name.clone()).collect();
             let list = all(csv);
             let names = list.iter().rev().map(|d| (d.name.clone(), d.index));
@@ -167,7 +168,7 @@ impl<'a> Definitions<'a> {
         Self { list, before }
     }
 
-    /// The object before an UPDATE, and the definition as it was there; none for a new one.
+    /// The object before an UPDATE, and the definition in it; none for a new one.
     fn before(&self, definition: &Definition) -> Option<(&'a Document, &Definition)> {
         let before = self.before.as_ref()?;
         let in_place = before.list.get(definition.index);
@@ -178,12 +179,12 @@ impl<'a> Definitions<'a> {
         Some((before.csv, found))
     }
 
-    /// Whether a definition is new, or differs from what it was.
+    /// Whether a definition is new, or differs from its old state.
     fn is_new(&self, definition: &Definition, differs: impl Fn(&Definition) -> bool) -> bool {
         self.before(definition).is_none_or(|(_, old)| differs(old))
     }
 
-    /// Whether a definition is new, or a list or scalar in it differs from what it was.
+    /// Whether a definition is new, or a list or scalar in it differs from its old state.
     fn is_new_at(&self, csv: &Csv<'_, '_>, definition: &Definition, member: &str) -> bool {
         self.before(definition).is_none_or(|(before, old)| {
             !csv.object.equal(&definition.pointer(member), before, &old.pointer(member))

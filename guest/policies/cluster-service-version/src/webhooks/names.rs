@@ -1,4 +1,4 @@
-//! Names of webhook definitions: each its own, and of characters that OLM v1 takes.
+//! Names of webhook definitions: unique, and of characters that OLM v1 accepts.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,20 @@ rules![CSV_90, CSV_91];
 rule! {
     /// names of webhook definitions are unique
     ///
-    /// No two entries of `spec.webhookdefinitions` have the same `generateName`, whatever their
-    /// types. Two entries without a name have the same one. Every entry after the first with its
-    /// name is a finding. An UPDATE is judged where more entries have a name than before.
+    /// No two entries of `spec.webhookdefinitions` have the same `generateName`, regardless of
+    /// their types. Entries without a name count as entries with the same name. Every entry after
+    /// the first with its name is a violation. An UPDATE is evaluated only if more entries have a
+    /// name than before.
     ///
     /// # Why
     ///
-    /// OLM finds the configuration of a webhook by this name. It checks the name of each
-    /// definition before its rules, and lets the CSV fail with the reason
-    /// `InvalidWebhookDescription` (OLM `pkg/controller/operators/olm/operator.go`).
+    /// OLM finds the configuration of a webhook by this name. It checks the name of each definition
+    /// before its rules, and fails the CSV with the reason `InvalidWebhookDescription` (OLM
+    /// `pkg/controller/operators/olm/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Give each definition a name of its own.
+    /// Give each definition a unique name.
     ///
     /// # Accepted
     ///
@@ -42,12 +43,13 @@ rule! {
     ///
     /// `message: CSV contains repeated WebhookDescription name`
     CSV_90: Deny {
+        name: "unique-webhook-names",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OLM pkg/controller/operators/olm/operator.go, test/e2e/webhook_e2e_test.go",
+        source: ["OLM pkg/controller/operators/olm/operator.go, test/e2e/webhook_e2e_test.go"],
     }
 }
 
-/// How many definitions so far have a name, and how many had it before an UPDATE.
+/// The number of definitions that have a name so far, and the number that had it before an UPDATE.
 pub(super) struct Names<'d> {
     now: BTreeMap<&'d str, usize>,
     before: BTreeMap<&'d str, usize>,
@@ -82,15 +84,16 @@ rule! {
     ///
     /// `spec.webhookdefinitions[].generateName` has at most 253 characters: lower case letters,
     /// digits, `-` and `.`, with a letter or digit at the beginning and end of each part. This is a
-    /// check of OLM v1, so the rule is off unless a level is configured. One finding for each type
-    /// and name, in the order of both. An UPDATE is judged by the names that it changes.
+    /// check of OLM v1, so the rule is off unless a level is configured. There is one violation for
+    /// each type and name, in the order of both. On UPDATE, the rule evaluates only names that the
+    /// request changes.
     ///
     /// # Why
     ///
-    /// OLM v1 makes the name of the webhook configuration from it and refuses a bundle with any
+    /// OLM v1 makes the name of the webhook configuration from it and rejects a bundle with any
     /// other name (operator-controller `rukpak/render/registryv1/validators/validator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a name such as `vwebhooktest.kb.io`.
     ///
@@ -109,9 +112,10 @@ rule! {
     /// `message: webhook of type 'ConversionWebhook' has invalid name '-bad-name': a lowercase RFC
     /// 1123 subdomain must consist of lower case alphanumeric characters, …`
     CSV_91: Deny {
+        name: "valid-webhook-names",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: [],
-        source: "operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go",
+        enabled_by: [],
+        source: ["operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go"],
     }
 }
 

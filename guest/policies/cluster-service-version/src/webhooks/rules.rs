@@ -1,4 +1,4 @@
-//! What the rules of a webhook definition must not intercept.
+//! API groups and resources that the rules of a webhook definition must not intercept.
 
 use std::collections::BTreeSet;
 
@@ -12,25 +12,25 @@ use crate::targets::{CATALOG, CSV};
 
 rules![CSV_87, CSV_88, CSV_89];
 
-/// Rules of the object and of the old one that are compared: each takes two calls of the host.
-/// After so many the others count as changed.
+/// Maximum number of rules of the object and of the old one that are compared. Each takes two calls
+/// of the host. Further rules count as changed.
 const COMPARED: usize = 2_000;
 
 rule! {
     /// a webhook does not intercept all API groups
     ///
     /// No entry of `spec.webhookdefinitions[].rules` has `*` in `apiGroups`. Definitions of every
-    /// type count, as for OLM. One finding for each such entry, after that of CSV-90 for the same
-    /// definition. An UPDATE is judged by the entries with groups or resources that no entry of the
-    /// definition had before.
+    /// type count, as for OLM. There is one violation for each such entry, after the violation of
+    /// CSV-90 for the same definition. On UPDATE, the rule evaluates only entries with groups or
+    /// resources that no entry of the definition had before.
     ///
     /// # Why
     ///
-    /// A webhook that fails would block every request, also those that repair or remove the
-    /// Operator. OLM lets the CSV fail (OpenShift 4.12, Operators, *Admission webhook rules
+    /// A failing webhook would block every request, including requests that fix or remove the
+    /// Operator. OLM fails the CSV (OpenShift 4.12, Operators, *Admission webhook rules
     /// constraints*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// List the groups that the webhook is for.
     ///
@@ -48,8 +48,9 @@ rule! {
     ///
     /// `message: webhook rules cannot include all groups`
     CSV_87: Deny {
+        name: "no-webhook-for-all-api-groups",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20271-20274; OCP 4.15 L14861-15012; OCP 4.5 L2163-2169; OLM pkg/controller/install/webhook.go",
+        source: ["OCP 4.12 L20271-20274", "OCP 4.15 L14861-15012", "OCP 4.5 L2163-2169", "OLM pkg/controller/install/webhook.go"],
     }
 }
 
@@ -58,15 +59,14 @@ rule! {
     ///
     /// No entry of `spec.webhookdefinitions[].rules` has `operators.coreos.com` in `apiGroups`.
     /// Only this text counts: `webhook.operators.coreos.io` and `a.operators.coreos.com` are other
-    /// groups. Definitions of every type count. An UPDATE is judged as for CSV-87.
+    /// groups. Definitions of every type count. An UPDATE is evaluated as for CSV-87.
     ///
     /// # Why
     ///
-    /// A webhook that fails could keep OLM from updating or removing the very Operator that serves
-    /// it. OLM lets the CSV fail (OpenShift 4.12, Operators, *Admission webhook rules
-    /// constraints*).
+    /// A failing webhook could prevent OLM from updating or removing the Operator that serves it.
+    /// OLM fails the CSV (OpenShift 4.12, Operators, *Admission webhook rules constraints*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the group from the rule.
     ///
@@ -85,8 +85,9 @@ rule! {
     ///
     /// `message: webhook rules cannot include the OLM group`
     CSV_88: Deny {
+        name: "no-webhook-for-olm-resources",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20277; OCP 4.15 L14861-15012; OCP 4.5 L2163-2169; OLM pkg/controller/install/webhook.go",
+        source: ["OCP 4.12 L20277", "OCP 4.15 L14861-15012", "OCP 4.5 L2163-2169", "OLM pkg/controller/install/webhook.go"],
     }
 }
 
@@ -94,20 +95,20 @@ rule! {
     /// a webhook does not intercept the configurations of webhooks
     ///
     /// No entry of `spec.webhookdefinitions[].rules` with `admissionregistration.k8s.io` in
-    /// `apiGroups` has one of these in `resources`, whatever the case of its letters: `*`, `*/*`,
+    /// `apiGroups` has one of these in `resources`, in any case: `*`, `*/*`,
     /// `mutatingwebhookconfiguration(s)`, `validatingwebhookconfiguration(s)`, or one of the last
     /// four with a subresource. With the setting `csv.webhookResources: upstream` only `*`,
-    /// `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` count, in this
-    /// spelling, as for OLM. An UPDATE is judged as for CSV-87.
+    /// `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` count, in this spelling,
+    /// as for OLM. An UPDATE is evaluated as for CSV-87.
     ///
     /// # Why
     ///
-    /// A webhook that fails could keep everybody from removing it. OLM wants to refuse such a rule
-    /// but compares resources with the names of kinds, so the usual spelling passes there
-    /// (OpenShift 4.12, Operators, *Admission webhook rules constraints*; OLM
+    /// A failing webhook could prevent its own removal. OLM is meant to reject such a rule but
+    /// compares resources with the names of kinds, so OLM accepts the usual spelling (OpenShift
+    /// 4.12, Operators, *Admission webhook rules constraints*; OLM
     /// `pkg/controller/install/webhook.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// List the other resources of the group, or remove the group from the rule.
     ///
@@ -131,8 +132,9 @@ rule! {
     /// `message: webhook rules cannot include MutatingWebhookConfiguration or
     /// ValidatingWebhookConfiguration resources`
     CSV_89: Deny {
+        name: "no-webhook-for-webhook-configurations",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20280; OCP 4.15 L14861-15012; OCP 4.5 L2163-2169; OLM pkg/controller/install/webhook.go; operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go",
+        source: ["OCP 4.12 L20280", "OCP 4.15 L14861-15012", "OCP 4.5 L2163-2169", "OLM pkg/controller/install/webhook.go", "operator-controller internal/operator-controller/rukpak/render/registryv1/validators/validator.go"],
     }
 }
 
@@ -141,7 +143,7 @@ pub(super) struct Rules {
     is_on: bool,
     as_upstream: bool,
     findings: [Findings; 3],
-    /// Rules that were compared with what they were before an UPDATE.
+    /// The number of rules that were compared with the rules before an UPDATE.
     compared: usize,
 }
 
@@ -190,8 +192,8 @@ impl Rules {
         }
     }
 
-    /// What the rules before an UPDATE intercept that they must not. A rule that moves in the list
-    /// is no other one.
+    /// The forbidden parts of the rules before an UPDATE. A rule that moves in the list is not a
+    /// new one.
     fn offending(
         &mut self,
         definitions: &Definitions<'_>,
@@ -213,7 +215,8 @@ impl Rules {
     }
 }
 
-/// What an UPDATE of a rule is judged by: its groups and resources, in any order.
+/// The groups and resources of a rule, in any order. An UPDATE of a rule is evaluated if they
+/// change.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Intercepted([Vec<String>; 2]);
 

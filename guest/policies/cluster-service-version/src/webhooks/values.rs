@@ -1,4 +1,5 @@
-//! Values that OLM copies from a webhook definition into an object that the API server then refuses.
+//! Values that OLM copies from a webhook definition into an object that the API server then
+//! rejects.
 //!
 //! ```text
 //! ValidatingAdmissionWebhook ─▶ ValidatingWebhookConfiguration ─┐
@@ -6,8 +7,8 @@
 //! ConversionWebhook ──────────▶ spec.conversion of CRDs ──────────▶ path and versions
 //! ```
 //!
-//! A value of another type than the schema's is not evaluated here, and neither is a missing one:
-//! Kubernetes has defaults for those that are optional.
+//! A value of another type than in the schema is not evaluated here, and neither is a missing one:
+//! Kubernetes has defaults for optional values.
 
 use opgate_sdk::{Kind, Row, go, lists, names, rule, rules};
 
@@ -49,7 +50,7 @@ const MAX_SHOWN_BYTES: usize = 256;
 const MAX_SHOWN_VERSIONS: usize = 16;
 
 rule! {
-    /// the API server accepts what OLM makes of a webhook definition
+    /// the API server accepts the objects that OLM creates from a webhook definition
     ///
     /// In each entry of `spec.webhookdefinitions` of type `ValidatingAdmissionWebhook` or
     /// `MutatingAdmissionWebhook`:
@@ -68,17 +69,18 @@ rule! {
     ///   DNS-1123 subdomains;
     /// * `admissionReviewVersions` has `v1` or `v1beta1`.
     ///
-    /// OLM does not use the other values of a `ConversionWebhook`, so they are not evaluated. Missing
-    /// values are CSV-84, other types CSV-83. An UPDATE is evaluated for the values that it changes.
+    /// OLM does not use the other values of a `ConversionWebhook`, so they are not evaluated.
+    /// CSV-84 reports missing values, and CSV-83 other types. On UPDATE, the rule evaluates only
+    /// values that the request changes.
     ///
     /// # Why
     ///
     /// OLM copies these values into a webhook configuration, or into the CRDs that the webhook
-    /// converts (OpenShift 4.12, Operators, *Defining webhooks with Operator Lifecycle Manager*). The
-    /// API server refuses it after the Operator has been published and its deployments have been
-    /// created, and the CSV fails.
+    /// converts (OpenShift 4.12, Operators, *Defining webhooks with Operator Lifecycle Manager*).
+    /// The API server rejects an invalid object after the Operator has been published and its
+    /// deployments have been created, and the CSV fails.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write one of the values that the message names. For `generateName`, write a name with three
     /// parts, such as `vwebhooktest.kb.io`.
@@ -110,8 +112,9 @@ rule! {
     /// `message: spec.webhookdefinitions[0].sideEffects: Unsupported value: "Some": supported values:
     /// "None", "NoneOnDryRun"`
     CSV_104: Deny {
+        name: "valid-webhook-definition-values",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L20129-20183, L20239-20250; kubernetes pkg/apis/admissionregistration/validation/validation.go; api pkg/operators/v1alpha1/clusterserviceversion_types.go",
+        source: ["OCP 4.12 L20129-20183, L20239-20250", "kubernetes pkg/apis/admissionregistration/validation/validation.go", "api pkg/operators/v1alpha1/clusterserviceversion_types.go"],
     }
 }
 
@@ -124,7 +127,7 @@ pub(super) fn check(csv: &mut Csv<'_, '_>, definitions: &Definitions<'_>) {
     for (definition, (_, row)) in definitions.list.iter().zip(rows.iter()) {
         for (column, member) in MEMBERS.iter().enumerate() {
             let Some(error) = error(csv, definition, row, column, member) else { continue };
-            // Another type makes another object.
+            // Another type results in another object.
             let is_new = definitions.is_new(definition, |old| old.webhook != definition.webhook)
                 || definitions.is_new_at(csv, definition, &format!("/{member}"));
             if is_new {
@@ -156,7 +159,7 @@ fn error(
         "admissionReviewVersions" => versions_error(csv, definition, row.length(column)?),
         _ if !is_admission => None,
         "generateName" => name_error(row.text(column)?),
-        // An empty one is missing (CSV-84).
+        // CSV-84 reports an empty value.
         "sideEffects" => unsupported(
             row.text(column).filter(|value| !value.is_empty())?,
             ["None", "NoneOnDryRun"],
@@ -188,7 +191,7 @@ fn unsupported(value: &str, supported: [&str; 2]) -> Option<String> {
 }
 
 fn name_error(name: &str) -> Option<String> {
-    // A missing one is CSV-84.
+    // CSV-84 reports a missing name.
     if name.is_empty() {
         return None;
     }
@@ -234,7 +237,7 @@ fn path_error(path: &str) -> Option<String> {
 fn versions_error(csv: &Csv<'_, '_>, definition: &Definition, length: u32) -> Option<String> {
     let versions = lists::texts(csv.object, &definition.pointer("/admissionReviewVersions"));
     let is_accepted = versions.iter().any(|version| VERSIONS.contains(&version.as_str()));
-    // An empty list is CSV-84.
+    // CSV-84 reports an empty list.
     let are_texts = usize::try_from(length) == Ok(versions.len());
     if versions.is_empty() || is_accepted || !are_texts {
         return None;

@@ -21,7 +21,7 @@ rule! {
     /// API, but lacks the fields that the Operator writes. OpenShift 4.12, Operators, *Dependency
     /// best practices*, recommends a minimum version.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the lowest version that works: `>=1.4.0`.
     ///
@@ -43,8 +43,9 @@ rule! {
     ///
     /// message: `package dependency on "prometheus" has no minimum version`
     pub(crate) CON_26: Warn {
+        name: "package-range-lower-bound",
         on: [REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L3091-3113; OCP 4.15 L2228-2294",
+        source: ["OCP 4.12 L3091-3113", "OCP 4.15 L2228-2294"],
     }
 }
 
@@ -64,7 +65,7 @@ rule! {
     /// administrators cannot override it. OpenShift 4.12, Operators, *Dependency best practices*,
     /// recommends no maximum version or a very wide range.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Drop the upper bound, or raise it to at least one major version above the lower one. To skip
     /// a release that is known to be broken, exclude it: `>1.0.0 !1.2.1`.
@@ -88,7 +89,8 @@ rule! {
     /// message: `package dependency on "prometheus" has a narrow maximum version; whenever
     /// possible, do not set a maximum version`
     pub(crate) CON_27: Warn {
+        name: "package-range-upper-bound",
         on: [REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update],
-        source: "OCP 4.12 L486, L3116-3124, L3132; OCP 4.15 L2228-2294",
+        source: ["OCP 4.12 L486, L3116-3124, L3132", "OCP 4.15 L2228-2294"],
     }
 }

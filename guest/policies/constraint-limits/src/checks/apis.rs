@@ -19,7 +19,7 @@ rule! {
     /// dependency is never satisfied. OpenShift 4.12, Operators, *Generic constraints*: the type
     /// means the same as `olm.gvk`, whose fields are not empty.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set all three fields, as the CRD or the API service that you need has them.
     ///
@@ -39,11 +39,12 @@ rule! {
     ///
     /// message: `olm.constraint gvk.kind must be a non-empty string`
     pub(crate) CON_07: Deny {
+        name: "gvk-constraint-fields",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L849-857, L2735-2737; OCP 4.15 L726-803; api pkg/constraints/constraint.go",
+        source: ["OCP 4.12 L849-857, L2735-2737", "OCP 4.15 L726-803", "api pkg/constraints/constraint.go"],
     }
 }
 
@@ -62,7 +63,7 @@ rule! {
     /// satisfied. OpenShift 4.12, Operators, *olm.gvk property*: a GVK must adhere to the
     /// validations of Kubernetes.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Copy group, version and kind from the CRD: `spec.group`, the name of one of `spec.versions`,
     /// and `spec.names.kind`.
@@ -86,10 +87,11 @@ rule! {
     /// alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is
     /// '[a-z]([-a-z0-9]*[a-z0-9])?')`
     pub(crate) CON_22: Deny {
+        name: "valid-dependency-api-names",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L849, L886, L2735-2737, L4901; OCP 4.15 L726-803; OKD L271, L293",
+        source: ["OCP 4.12 L849, L886, L2735-2737, L4901", "OCP 4.15 L726-803", "OKD L271, L293"],
     }
 }

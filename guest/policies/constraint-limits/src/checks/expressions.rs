@@ -21,7 +21,7 @@ rule! {
     /// 4.12, Operators, *Common Expression Language (CEL) constraints*, requires a CEL expression
     /// over the properties of Operators.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the expression at the position that the message marks. Use `&&` and `||` for logic,
     /// and `properties` for data.
@@ -46,11 +46,12 @@ rule! {
     /// reference to 'doesnt_exist' (in container '')`, and below it the line of the expression with
     /// a mark.
     pub(crate) CON_11: Deny {
+        name: "cel-rule-compiles",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2745, L2758-2783; OCP 4.15 L1962-2147; api pkg/constraints/cel.go, pkg/constraints/cel_test.go",
+        source: ["OCP 4.12 L2745, L2758-2783", "OCP 4.15 L1962-2147", "api pkg/constraints/cel.go, pkg/constraints/cel_test.go"],
     }
 }
 
@@ -67,7 +68,7 @@ rule! {
     /// OpenShift 4.12, Operators, *Common Expression Language (CEL) constraints*: the rule
     /// determines whether an Operator satisfies the constraint.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Compare the value with something: `properties[0].value == "x"`.
     ///
@@ -89,10 +90,11 @@ rule! {
     ///
     /// message: `cel expressions must have type Bool`
     pub(crate) CON_12: Deny {
+        name: "cel-rule-bool",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2758; api pkg/constraints/cel.go, pkg/constraints/cel_test.go",
+        source: ["OCP 4.12 L2758", "api pkg/constraints/cel.go, pkg/constraints/cel_test.go"],
     }
 }

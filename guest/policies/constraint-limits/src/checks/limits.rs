@@ -27,7 +27,7 @@ rule! {
     /// compound constraints*, sets a limit of 64 KB for that reason; the code of OLM allows 131072
     /// bytes.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Shorten failure messages and remove repeated parts. To use the limit of OLM's code, set
     /// `constraints.maxBytes: 131072`.
@@ -44,11 +44,12 @@ rule! {
     /// 65536 bytes`. For compressed content of a ConfigMap the message is `the files in binaryData
     /// expand to more than 8388608 bytes`.
     pub(crate) CON_01: Deny {
+        name: "constraint-size-limit",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2932; OCP 4.15 L1962-2147; api pkg/constraints/constraint.go",
+        source: ["OCP 4.12 L2932", "OCP 4.15 L1962-2147", "api pkg/constraints/constraint.go"],
     }
 }
 
@@ -64,7 +65,7 @@ rule! {
     /// constraints asks tools to enforce a limit of 10 levels, which OLM does not enforce.
     /// OpenShift 4.12, Operators, *Nested compound constraints*, names no limit.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Merge an `all` directly inside an `all`, and an `any` directly inside an `any`.
     ///
@@ -87,11 +88,12 @@ rule! {
     ///
     /// message: `olm.constraint is nested 11 compound levels deep, more than 10`
     pub(crate) CON_15: Warn {
+        name: "constraint-nesting-recommendation",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2892-2926; enhancements compound-bundle-constraints.md",
+        source: ["OCP 4.12 L2892-2926", "enhancements compound-bundle-constraints.md"],
     }
 }
 
@@ -107,7 +109,7 @@ rule! {
     /// OLM's decoder stops at 10000 levels and does not read the constraint. No Operator needs this
     /// depth. It is a defect of a tool, or an attack on the programs that read the value.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the constraint with fewer levels. If a tool generates it, check the tool for a loop.
     ///
@@ -124,10 +126,11 @@ rule! {
     ///
     /// message: `parse olm.constraint: exceeded max depth`
     pub(crate) CON_16: Deny {
+        name: "constraint-json-depth",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "api pkg/constraints/constraint.go",
+        source: ["api pkg/constraints/constraint.go"],
     }
 }

@@ -20,7 +20,7 @@ rule! {
     /// Operators, *Generic constraints*: the type means the same as `olm.package`, which names a
     /// package.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `packageName` to the name of the package in the catalog.
     ///
@@ -40,11 +40,12 @@ rule! {
     ///
     /// message: `olm.constraint package.packageName must be a non-empty string`
     pub(crate) CON_08: Deny {
+        name: "package-constraint-name",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L831-838, L2739-2741, L2811-2813; api pkg/constraints/constraint.go",
+        source: ["OCP 4.12 L831-838, L2739-2741, L2811-2813", "api pkg/constraints/constraint.go"],
     }
 }
 
@@ -65,7 +66,7 @@ rule! {
     /// OLM cannot convert the constraint to a predicate, and fails to resolve the bundle. OpenShift
     /// 4.12, Operators, *olm.package.required*, requires a valid semver range.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write bounds instead of `^` and `~`: `>=1.2.3`, with an upper bound only where later
     /// versions are known not to work (CON-27). To accept any version, write `>=0.0.0`.
@@ -88,11 +89,12 @@ rule! {
     /// Could not parse comparator "^" in "^1.2.3"`. For an empty range the message is `convert
     /// olm.constraint to resolver predicate: Last element in range is '||'`.
     pub(crate) CON_09: Deny {
+        name: "package-constraint-version-range",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L868-875, L2482, L3132; OLM pkg/controller/registry/resolver/resolver.go; api pkg/constraints/constraint_test.go",
+        source: ["OCP 4.12 L868-875, L2482, L3132", "OLM pkg/controller/registry/resolver/resolver.go", "api pkg/constraints/constraint_test.go"],
     }
 }
 
@@ -114,7 +116,7 @@ rule! {
     /// OpenShift 4.12, Operators, *Replacing multiple Operators*: a range has the format that the
     /// semver library supports.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the range with `>=` and `<`: `>=1.2.0 <1.3.0` instead of `~1.2.x`, `1.x` instead of
     /// `1.x.x`.
@@ -138,10 +140,11 @@ rule! {
     /// message: `range "^1.2.x" is accepted but does not mean what it says: "^1.2.x" means exactly
     /// 1.2.0`
     pub(crate) CON_10: Warn {
+        name: "unambiguous-version-range",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2482, L3132; api pkg/constraints/constraint.go",
+        source: ["OCP 4.12 L2482, L3132", "api pkg/constraints/constraint.go"],
     }
 }

@@ -23,7 +23,7 @@ rule! {
     /// OpenShift 4.12, Operators, *olm.package.required* and *olm.gvk.required*, describes the
     /// values.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the value at the location that the message names. To accept any version, write
     /// `versionRange: '>=0.0.0'`.
@@ -45,10 +45,11 @@ rule! {
     /// message: `Last element in range is '||'`. For a label that is a number the message is `json:
     /// cannot unmarshal number into Go struct field .label of type string`.
     pub(crate) CON_18: Deny {
+        name: "required-property-values",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L868-896; OLM pkg/controller/registry/resolver/resolver.go",
+        source: ["OCP 4.12 L868-896", "OLM pkg/controller/registry/resolver/resolver.go"],
     }
 }

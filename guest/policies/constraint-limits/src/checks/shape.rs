@@ -21,7 +21,7 @@ rule! {
     /// OLM cannot decode anything else, and fails to resolve the dependencies of the bundle.
     /// OpenShift 4.12, Operators, *Generic constraints*, requires an object.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write an object. In YAML, check the indentation: keys that are not indented below `value`
     /// leave it `null`, as in the example of a `not` constraint in OpenShift 4.12.
@@ -43,11 +43,12 @@ rule! {
     /// message: `parse olm.constraint: json: cannot unmarshal array into Go value of type
     /// constraints.Constraint`
     pub(crate) CON_02: Deny {
+        name: "constraint-json-object",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2730; api pkg/constraints/constraint.go; OLM pkg/controller/registry/resolver/resolver.go",
+        source: ["OCP 4.12 L2730", "api pkg/constraints/constraint.go", "OLM pkg/controller/registry/resolver/resolver.go"],
     }
 }
 
@@ -67,7 +68,7 @@ rule! {
     /// OLM rejects a constraint with an unknown field. If a field is repeated, one value silently
     /// overwrites the other. OpenShift 4.12, Operators, *Generic constraints*, lists the types.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the spelling, or remove the field. Prefer `packageName` and `versionRange`: OLM's
     /// code accepts no other spellings, although examples in the documentation use `name`.
@@ -89,11 +90,12 @@ rule! {
     /// message: `parse olm.constraint: json: unknown field "none"`. For a repeated field the
     /// message is `parse olm.constraint: json: duplicate field "name"`.
     pub(crate) CON_03: Deny {
+        name: "constraint-known-fields",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2730-2749, L2802-2926; OCP 4.15 L1962-2147; api pkg/constraints/constraint.go, pkg/constraints/constraint_test.go",
+        source: ["OCP 4.12 L2730-2749, L2802-2926", "OCP 4.15 L1962-2147", "api pkg/constraints/constraint.go, pkg/constraints/constraint_test.go"],
     }
 }
 
@@ -109,7 +111,7 @@ rule! {
     /// OLM decodes the constraint into a structure with strings, and fails on any other type.
     /// OpenShift 4.12, Operators, *Generic constraints*, calls the message a string.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put the value into quotes: YAML reads `1.5` as a number and `true` as a boolean.
     ///
@@ -132,10 +134,11 @@ rule! {
     /// message: `parse olm.constraint: json: cannot unmarshal number into Go struct field
     /// Constraint.failureMessage of type string`
     pub(crate) CON_06: Deny {
+        name: "constraint-string-fields",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2730, L2837-2848; api pkg/constraints/constraint.go",
+        source: ["OCP 4.12 L2730, L2837-2848", "api pkg/constraints/constraint.go"],
     }
 }

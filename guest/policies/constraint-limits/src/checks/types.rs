@@ -19,7 +19,7 @@ rule! {
     /// OLM cannot convert an empty constraint to a predicate, and fails to resolve the bundle.
     /// OpenShift 4.12, Operators, *Generic constraints*: a constraint is of a particular type.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the requirement, or remove the constraint. In YAML, check the indentation below the key.
     ///
@@ -39,11 +39,12 @@ rule! {
     ///
     /// message: `convert olm.constraint to resolver predicate: constraint is empty`
     pub(crate) CON_04: Deny {
+        name: "constraint-not-empty",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2730-2749, L2837; OLM pkg/controller/registry/resolver/resolver.go",
+        source: ["OCP 4.12 L2730-2749, L2837", "OLM pkg/controller/registry/resolver/resolver.go"],
     }
 }
 
@@ -60,7 +61,7 @@ rule! {
     /// silently ignores the others, so their requirements are not enforced. OpenShift 4.12,
     /// Operators, *Generic constraints*: a constraint is of a particular type.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put each part into the list of an `all`, or write one property for each.
     ///
@@ -85,11 +86,12 @@ rule! {
     /// message: `olm.constraint must set exactly one of gvk, package, cel, all, any, not; found
     /// gvk, package`
     pub(crate) CON_05: Deny {
+        name: "constraint-exactly-one-type",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2730-2749; OLM pkg/controller/registry/resolver/resolver.go",
+        source: ["OCP 4.12 L2730-2749", "OLM pkg/controller/registry/resolver/resolver.go"],
     }
 }
 
@@ -105,7 +107,7 @@ rule! {
     /// OLM always satisfies an empty `all` or `not`, and never an empty `any`. Neither is useful.
     /// OpenShift 4.12, Operators, *Generic constraints*: the three contain one or more constraints.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add a constraint to the list, or remove the `all`, `any` or `not`.
     ///
@@ -127,11 +129,12 @@ rule! {
     ///
     /// message: `olm.constraint all.constraints must contain one or more constraints`
     pub(crate) CON_13: Deny {
+        name: "compound-constraint-not-empty",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2747-2749, L2892-2926; OCP 4.15 L1962-2147; OLM pkg/controller/registry/resolver/resolver.go",
+        source: ["OCP 4.12 L2747-2749, L2892-2926", "OCP 4.15 L1962-2147", "OLM pkg/controller/registry/resolver/resolver.go"],
     }
 }
 
@@ -149,7 +152,7 @@ rule! {
     /// candidates. OpenShift 4.12, Operators, *Compound constraints (all, any, not)*, advises
     /// against it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Move the `not` into an `all`, next to the constraint that selects the candidates.
     ///
@@ -172,10 +175,11 @@ rule! {
     ///
     /// message: `the not compound constraint should only be used within all or any constraints`
     pub(crate) CON_14: Warn {
+        name: "not-constraint-nested",
         on: [
             CSV: Create | Update, INSTALL_PLAN: Create | Update, CONFIG_MAP: Create | Update,
             REGISTRY_BUNDLE: Create | Update, CATALOG: Create | Update,
         ],
-        source: "OCP 4.12 L2853-2884; OCP 4.15 L2079-2099",
+        source: ["OCP 4.12 L2853-2884", "OCP 4.15 L2079-2099"],
     }
 }

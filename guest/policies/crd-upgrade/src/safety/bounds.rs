@@ -9,23 +9,24 @@ use crate::targets::CRD;
 rule! {
     /// no minimum or maximum is introduced or tightened
     ///
-    /// In each version that both CRDs have, for each schema that both have:
-    /// `maximum`, `maxItems`, `maxLength` and `maxProperties` are neither introduced nor decreased,
-    /// `minimum`, `minItems`, `minLength` and `minProperties` neither introduced nor increased. To
-    /// remove or relax one is safe. The message starts with the keyword.
+    /// In each version that both CRDs have, for each schema that both have: `maximum`, `maxItems`,
+    /// `maxLength` and `maxProperties` are neither introduced nor decreased, `minimum`, `minItems`,
+    /// `minLength` and `minProperties` neither introduced nor increased. Removing or relaxing a
+    /// limit is safe. The message starts with the keyword.
     ///
-    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
-    /// it off, or have it deny.
+    /// The rule applies to UPDATEs that change a schema. The setting `crd.upgradeSafety` can turn
+    /// it off, or make it deny.
     ///
     /// # Why
     ///
-    /// Objects that are stored with a larger (or smaller) value stay as they are, but nobody can
-    /// update them any more, not even to remove a finalizer. Clients that send such values fail.
+    /// Objects that are stored with a larger (or smaller) value stay unchanged, but can no longer
+    /// be updated, not even to remove a finalizer. Clients that send such values fail.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the bound as it was before, and remove one that was not there. Let the Operator report values outside
-    /// of the new bound in the status, or add a version to `spec.versions` with the new bound, and keep the old one.
+    /// Restore the previous bound, and remove an introduced bound. Let the Operator report values
+    /// outside of the new bound in the status, or add a version to `spec.versions` with the new
+    /// bound, and keep the old one.
     ///
     /// # Accepted
     ///
@@ -40,12 +41,13 @@ rule! {
     /// # message: 'v1alpha1: ^.spec.size: minimum: minimum increased : 1 -> 10'
     /// ```
     pub(crate) CRD_23: Warn {
+        name: "crd-limits-not-tightened",
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
-        source: "crdify test/maxvaluedecreased, test/minvalueincreased",
+        source: ["crdify test/maxvaluedecreased, test/minvalueincreased"],
     }
 }
-/// What changed of a minimum or maximum.
+/// The change of a minimum or maximum.
 pub(super) fn change<'t>(
     keyword: Keyword,
     old: &Schema<'t>,

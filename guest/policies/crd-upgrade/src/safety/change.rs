@@ -1,4 +1,4 @@
-//! What changes between two schemas, in upstream's words.
+//! The changes between two schemas, in upstream's words.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::schema::go::Number;
 
 type Text<'t> = Cow<'t, str>;
 
-/// A change that an object or a client may not survive. Displayed as check and text.
+/// A change that can break an object or a client. Displayed as check and text.
 #[derive(Debug, PartialEq)]
 pub(super) enum Change<'t> {
     /// The values as JSON.
@@ -25,7 +25,7 @@ pub(super) enum Change<'t> {
     Pattern(Text<'t>, Text<'t>),
     Required(Vec<Text<'t>>),
     Type(Text<'t>, Text<'t>),
-    /// The hash of what changed.
+    /// The hash of the change.
     Unhandled(u64),
 }
 
@@ -67,7 +67,7 @@ impl std::hash::Hash for Change<'_> {
     }
 }
 
-/// Bytes of a value that are shown: a message has no more.
+/// The maximum size of a value in a message, in bytes.
 const SHOWN: usize = 4 << 10;
 
 /// `%q`

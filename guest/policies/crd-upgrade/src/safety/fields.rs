@@ -11,21 +11,21 @@ rule! {
     ///
     /// Every schema in a version of the old CRD is in the version of the same name of the new CRD:
     /// those of `properties`, `items`, `additionalProperties`, `patternProperties`, `allOf`,
-    /// `anyOf`, `oneOf`, `not`, `definitions`, `dependencies` and `additionalItems`. Each one that
-    /// is missing is reported once, by its path from `^`, the outermost schema, also if it is in
-    /// another one that is missing. Its type, enum and default are not reported as well. To rename
-    /// a field is to remove it.
+    /// `anyOf`, `oneOf`, `not`, `definitions`, `dependencies` and `additionalItems`. The rule
+    /// reports each missing schema once, by its path from `^`, the outermost schema, also if it is
+    /// in another missing schema. Its type, enum and default are not reported in addition. Renaming
+    /// a field removes it.
     ///
-    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
-    /// it off, or have it deny. Versions that are removed as a whole are the subject of CRD-12 and
-    /// CRD-13.
+    /// The rule applies to UPDATEs that change a schema. The setting `crd.upgradeSafety` can turn
+    /// it off, or make it deny. CRD-12 and CRD-13 evaluate the removal of whole versions.
     ///
     /// # Why
     ///
-    /// The API server prunes fields that the schema does not have. What objects have there is lost
-    /// at their next update, and clients that send the field are ignored without an error.
+    /// The API server prunes fields that the schema does not have. The values of these fields are
+    /// lost at the next update of the objects, and the API server ignores the field in requests
+    /// without an error.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Keep the field, and describe it as deprecated. Remove it in a new version.
     ///
@@ -43,12 +43,13 @@ rule! {
     /// # message: 'existingFieldRemoval: removed field : v1alpha1.^.spec.mode'
     /// ```
     pub(crate) CRD_19: Warn {
+        name: "crd-field-not-removed",
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
-        source: "OCP 4.12 L3093; crdify test/existingfieldremoval; operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety.go",
+        source: ["OCP 4.12 L3093", "crdify test/existingfieldremoval", "operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety.go"],
     }
 }
-/// The message about a schema that is missing.
+/// The message for a missing schema.
 pub(super) fn removed(version: &str, path: &str) -> String {
     format!("existingFieldRemoval: removed field : {version}.{path}")
 }
@@ -56,22 +57,21 @@ pub(super) fn removed(version: &str, path: &str) -> String {
 rule! {
     /// no field becomes required in a version
     ///
-    /// In each version that both CRDs have, for each schema that both have, `required` has no name
-    /// that it did not have. A schema that is new as a whole may require what it likes. The message
-    /// lists the names in order.
+    /// In each version that both CRDs have, for each schema that both have, `required` has no new
+    /// name. A new schema can require any fields. The message lists the names in order.
     ///
-    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
-    /// it off, or have it deny.
+    /// The rule applies to UPDATEs that change a schema. The setting `crd.upgradeSafety` can turn
+    /// it off, or make it deny.
     ///
     /// # Why
     ///
-    /// Objects without the field stay stored, but nobody can update them any more, and clients that
-    /// do not know the field cannot create others.
+    /// Objects without the field stay stored, but can no longer be updated, and clients that do not
+    /// know the field cannot create objects.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Leave the field optional, and let the Operator choose its value where it is missing. Require
-    /// it in a new version.
+    /// Leave the field optional, and let the Operator choose its value if it is missing. Require it
+    /// in a new version.
     ///
     /// # Accepted
     ///
@@ -86,9 +86,10 @@ rule! {
     /// # message: 'v1alpha1: ^.spec: required: new required fields: [mode]'
     /// ```
     pub(crate) CRD_20: Warn {
+        name: "crd-field-not-newly-required",
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
-        source: "crdify test/requiredfieldadded; kapp pkg/kapp/crdupgradesafety",
+        source: ["crdify test/requiredfieldadded", "kapp pkg/kapp/crdupgradesafety"],
     }
 }
 fn required<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
@@ -99,21 +100,21 @@ fn required<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
 rule! {
     /// the type of a field does not change in a version
     ///
-    /// In each version that both CRDs have, for each schema that both have,
-    /// `type` is the same. No type is a type of its own: to add or remove it is a change.
+    /// In each version that both CRDs have, for each schema that both have, `type` is the same. A
+    /// missing type counts as a separate type: adding or removing it is a change.
     ///
-    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
-    /// it off, or have it deny.
+    /// The rule applies to UPDATEs that change a schema. The setting `crd.upgradeSafety` can turn
+    /// it off, or make it deny.
     ///
     /// # Why
     ///
     /// Values of the old type that are stored are no longer valid. Clients decode the field into a
     /// type of their language, and fail when a value of another type arrives.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Keep the field as it is, and add one of another name with the new type, or define a new
-    /// version with a conversion webhook.
+    /// Keep the field unchanged, and add a field with another name and the new type, or define a
+    /// new version with a conversion webhook.
     ///
     /// # Accepted
     ///
@@ -128,9 +129,10 @@ rule! {
     /// # message: 'v1alpha1: ^.spec.size: type: type changed : "integer" -> "string"'
     /// ```
     pub(crate) CRD_21: Warn {
+        name: "crd-field-type-unchanged",
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
-        source: "crdify test/typechanged",
+        source: ["crdify test/typechanged"],
     }
 }
 fn type_of<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
@@ -138,7 +140,7 @@ fn type_of<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
     (was != is).then_some(Change::Type(was, is))
 }
 
-/// What changed of a keyword of these rules.
+/// The change of a keyword of these rules.
 pub(super) fn change<'t>(
     keyword: Keyword,
     old: &Schema<'t>,

@@ -1,5 +1,5 @@
-//! Upgrade safety: what a new schema does to the objects and clients of the old one, as
-//! [crdify](https://github.com/kubernetes-sigs/crdify) judges it for OLM 1.0.
+//! Upgrade safety: the effect of a new schema on the objects and clients of the old one, with the
+//! checks of [crdify](https://github.com/kubernetes-sigs/crdify) for OLM 1.0.
 //!
 //! ```text
 //! scope ───────────────────────────────────────────────▶ CRD-18
@@ -10,8 +10,8 @@
 //!                                           └─▶ strict   CRD-26 (also between served versions)
 //! ```
 //!
-//! The host compares versions without a copy of them. Only a schema that differs is read (`tree`,
-//! `schema`, `go`); `place` and `change` are what findings say.
+//! The host compares versions without copying them. Only a schema that differs is read (`tree`,
+//! `schema`, `go`); `place` and `change` produce the texts of violations.
 
 mod bounds;
 mod change;
@@ -42,7 +42,7 @@ rules![CRD_18, CRD_19, CRD_20, CRD_21, CRD_22, CRD_23, CRD_24, CRD_25, CRD_26];
 
 /// Evaluates an UPDATE of a CRD.
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
-    let (Some(new), Some(old)) = (review.subject(), review.updates_from()) else { return };
+    let (Some(new), Some(old)) = (review.subject(), review.old_of_update()) else { return };
     scope(review, report, new, old);
     let pointers = ["/spec/versions", "/spec/validation", "/spec/version"];
     if pointers.iter().all(|pointer| is_same(new, pointer, old, pointer)) {
@@ -55,14 +55,15 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Whether a rule is on. The setting turns off what the configuration has no level for.
+/// Whether a rule is on. The setting turns off the rules without a configured level.
 fn is_wanted(review: &Review<'_>, report: &Report<'_>, rule: &'static Rule) -> bool {
     let is_off = || review.settings.text_or_empty("/crd/upgradeSafety") == "off";
     report.is_on(rule) && (report.is_configured(rule) || !is_off())
 }
 
-/// Whether Kubernetes decodes two values alike. For the host, an empty list is like nothing,
-/// but it is not a default like no default: the sizes tell these apart.
+/// Whether Kubernetes decodes two values to the same value. The host treats an empty list like a
+/// missing value, but an empty default differs from a missing default: their sizes distinguish
+/// them.
 fn is_same(new: &Document, pointer: &str, old: &Document, old_pointer: &str) -> bool {
     new.size(pointer) == old.size(old_pointer) && new.equal(pointer, old, old_pointer)
 }
@@ -70,18 +71,19 @@ fn is_same(new: &Document, pointer: &str, old: &Document, old_pointer: &str) -> 
 rule! {
     /// the scope of a CRD does not change
     ///
-    /// On UPDATE, `spec.scope` is that of the old CRD. The setting `crd.upgradeSafety` switches
-    /// CRD-18 to CRD-25 off, or has them deny.
+    /// On UPDATE, `spec.scope` is that of the old CRD. The setting `crd.upgradeSafety` turns CRD-18
+    /// to CRD-25 off, or makes them deny.
     ///
     /// # Why
     ///
     /// The objects of a CRD are stored below their namespaces, or outside of any. After a change of
-    /// the scope no client finds them. The API server rejects the change as well, unless the old
-    /// CRD is not established.
+    /// the scope no client finds them. The API server also rejects the change, unless the old CRD
+    /// is not established.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Keep the scope. For the other one, define another kind with a CRD of its own, and move the objects to it.
+    /// Keep the scope. To change the scope, define another kind with a separate CRD, and move the
+    /// objects to it.
     ///
     /// # Accepted
     ///
@@ -96,9 +98,10 @@ rule! {
     /// # message: 'scope: scope changed : "Namespaced" -> "Cluster"'
     /// ```
     CRD_18: Warn {
+        name: "crd-scope-unchanged",
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
-        source: "crdify test/scopechanged; operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety.go",
+        source: ["crdify test/scopechanged", "operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety.go"],
     }
 }
 fn scope(review: &Review<'_>, report: &mut Report<'_>, new: &Document, old: &Document) {
@@ -113,9 +116,9 @@ fn scope(review: &Review<'_>, report: &mut Report<'_>, new: &Document, old: &Doc
 struct Version {
     name: String,
     is_served: bool,
-    /// The field of the schema, or of what has none.
+    /// The field of the schema, or of the version or CRD without one.
     field: String,
-    /// Where the schema is, if there is one.
+    /// The pointer of the schema, if there is one.
     pointer: Option<String>,
     /// Read at most once.
     tree: OnceCell<Option<Tree>>,
@@ -135,8 +138,8 @@ impl Version {
     /// Whether it has the same schema as another.
     fn is_as(&self, crd: &Document, other: &Self, other_crd: &Document) -> bool {
         let size = |version: &Self, crd: &Document| crd.size(version.pointer.as_deref()?);
-        // What has another size is read later, if at all. The host would look for the difference in
-        // all values; bytes are compared faster here.
+        // A schema of another size is read later, if at all. The host would compare all values to
+        // find the difference; comparing bytes is faster here.
         size(self, crd) == size(other, other_crd)
             && match (self.tree(crd), other.tree(other_crd)) {
                 (Some(tree), Some(other)) => tree.is_copy_of(other),
@@ -186,7 +189,7 @@ fn versions(crd: &Document) -> Vec<Version> {
     versions
 }
 
-/// Compares each version with the one of the same name.
+/// Compares each version with the version of the same name.
 fn same_versions(
     review: &Review<'_>,
     report: &mut Report<'_>,
@@ -209,7 +212,7 @@ fn same_versions(
     }
 }
 
-/// The findings about a version.
+/// The violations of a version.
 struct Findings<'f, 'r> {
     report: &'f mut Report<'r>,
     version: &'f str,
@@ -217,7 +220,7 @@ struct Findings<'f, 'r> {
 }
 
 impl Findings<'_, '_> {
-    /// Adds a finding. The text is only made if it is shown.
+    /// Adds a violation. The text is only created if it is shown.
     fn add(
         &mut self,
         rule: &'static Rule,
@@ -228,7 +231,7 @@ impl Findings<'_, '_> {
             return;
         }
         if self.report.is_full(rule) {
-            self.report.add_more(rule, 1);
+            self.report.add_count(rule, 1);
         } else {
             self.report.add(rule, field(), text());
         }
@@ -242,7 +245,7 @@ impl Visitor for Findings<'_, '_> {
         let version = self.version;
         let field = || at.field().to_owned();
         self.add(&CRD_19, field, || fields::removed(version, at.path()));
-        // Once: its type, enum and default went with it.
+        // Once: its type, enum and default are removed with it.
         false
     }
 
@@ -262,7 +265,7 @@ impl Visitor for Findings<'_, '_> {
     }
 }
 
-/// The field of a change: the keyword, where the new schema has it.
+/// The field of a change: the keyword, if the new schema has it.
 fn field(at: &Location, change: &Change<'_>, has_keyword: bool) -> String {
     let keyword = change.keyword().filter(|_| has_keyword);
     keyword.map_or_else(

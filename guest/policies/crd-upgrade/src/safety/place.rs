@@ -1,19 +1,20 @@
-//! Where a walk through schemas is: as upstream writes it, and as the field of the new object.
+//! The position of a walk through schemas, in upstream's notation and as the field of the new
+//! object.
 //!
 //! ```text
 //! ^.servers.items      spec.versions[0].schema.openAPIV3Schema.properties.servers.items
 //! ```
 //!
-//! Both texts grow on the way down and are cut on the way back. They have a maximum, because names
-//! can have hundreds of kilobytes, and a message shows 4 KiB of them. What distinguishes places is
-//! their hash.
+//! Both texts grow on the way down and are truncated on the way back. They have a maximum size,
+//! because names can have hundreds of kilobytes, and a message shows 4 KiB of them. A hash
+//! identifies a location.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use crate::schema::Keyword;
 
-/// Bytes of a text from which on nothing is added.
+/// The size in bytes after which nothing is added to a text.
 const MOST: usize = 4 << 10;
 
 /// See the module.
@@ -56,12 +57,12 @@ impl Location {
         Self { path: "^".to_owned(), field, hash: 0, has_hash: false }
     }
 
-    /// The same, with hashes.
+    /// A location with hashes.
     pub(super) fn hashed(self) -> Self {
         Self { has_hash: true, ..self }
     }
 
-    /// As upstream writes it: `^.spec.size`.
+    /// In upstream's notation: `^.spec.size`.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -71,7 +72,7 @@ impl Location {
         &self.field
     }
 
-    /// Identifies this location, together with what is found there.
+    /// Identifies this location together with the change.
     pub(super) fn hash_with(&self, found: &impl Hash) -> u64 {
         hash_of(&(self.hash, found))
     }
@@ -86,7 +87,7 @@ impl Location {
         self.hash = mark.hash;
     }
 
-    /// Goes to a schema in this one. The field only follows to what the new object has.
+    /// Moves to a schema in this one. The field only includes parts that the new object has.
     pub(super) fn enter(&mut self, keyword: Keyword, step: Step<'_>, is_in_new: bool) {
         if self.has_hash {
             self.hash = hash_of(&(self.hash, keyword, step));
@@ -95,7 +96,8 @@ impl Location {
         if path.len() < MOST {
             // Writing to a String does not fail.
             let _ = match step {
-                // A path of Kubernetes takes an element without a name for one with an empty index.
+                // A path of Kubernetes treats an element without a name like one with an empty
+                // index.
                 Step::Named("") if keyword == Keyword::Properties => write!(path, "[]"),
                 Step::Named(name) if keyword == Keyword::Properties => {
                     write!(path, ".{}", start(name))
@@ -122,7 +124,7 @@ impl Location {
     }
 }
 
-/// Whether a name stands in a field as it is.
+/// Whether a name is written in a field without brackets.
 fn is_simple(name: &str) -> bool {
     !name.is_empty() && !name.contains(['.', '[', ']', '/'])
 }

@@ -1,4 +1,5 @@
-//! The strict part of upgrade safety: between served versions, and changes that no check handles.
+//! The strict part of upgrade safety: differences between served versions, and changes without a
+//! separate check.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +12,27 @@ use super::{Version, field};
 use crate::targets::CRD;
 
 rule! {
-    /// served versions have the same schema, and no change of a schema is left unexplained
+    /// served versions have the same schema, and each change of a schema has a check
     ///
-    /// Off unless the configuration sets a level. The checks of CRD-20 to CRD-25 apply to every
-    /// pair of served versions of the new CRD, from the older to the newer by the order of
-    /// Kubernetes (`v1alpha1`, `v1beta1`, `v1`, `v2`). A schema that the newer version does not
-    /// have is compared with an empty one. Findings that the old CRD has between the same versions
-    /// are left out. With `spec.conversion.strategy: Webhook` in the new CRD, versions are not
-    /// compared.
+    /// The rule is off unless the configuration sets a level. The checks of CRD-20 to CRD-25 apply
+    /// to every pair of served versions of the new CRD, from the older to the newer by the order of
+    /// Kubernetes (`v1alpha1`, `v1beta1`, `v1`, `v2`). A schema that is missing in the newer
+    /// version is compared with an empty schema. Differences that the old CRD has between the same
+    /// versions are not reported. With `spec.conversion.strategy: Webhook` in the new CRD, versions
+    /// are not compared.
     ///
-    /// Within a version and between served ones, any other difference of a schema is a finding:
-    /// `format`, `oneOf`, `x-kubernetes-validations` and so on. Only `description` may differ. A
-    /// difference in `additionalProperties`, `allOf`, `anyOf`, `oneOf` or `not` is one of the
-    /// schema around it, too. If a CRD has so many versions that not all pairs can be compared, the
+    /// Within a version and between served versions, any other difference of a schema is a
+    /// violation: `format`, `oneOf`, `x-kubernetes-validations` and so on. Only `description` can
+    /// differ. A difference in `additionalProperties`, `allOf`, `anyOf`, `oneOf` or `not` is also a
+    /// difference of the schema around it. If a CRD has too many versions to compare all pairs, the
     /// rule is evaluated in part.
     ///
     /// # Why
     ///
-    /// Without a webhook, the API server converts objects by changing `apiVersion` only. What one
-    /// served version accepts and another does not is an error for the clients of one of them.
+    /// Without a webhook, the API server converts objects by changing only `apiVersion`. Clients of
+    /// a served version fail on values that only another version accepts.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Give both versions the same schema, or convert with a webhook.
     ///
@@ -48,14 +49,15 @@ rule! {
     /// # message: 'v1 -> v2: ^.spec.extraField: type: type changed : "boolean" -> "string"'
     /// ```
     pub(crate) CRD_26: Warn {
+        name: "crd-served-schemas-identical",
         on: [CRD: Update],
-        off_until: [],
+        enabled_by: [],
         may_skip: true,
-        source: "operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety_test.go",
+        source: ["operator-controller internal/operator-controller/rukpak/preflights/crdupgradesafety/crdupgradesafety_test.go"],
     }
 }
 
-/// Schemas that are visited for all pairs of a review.
+/// The maximum number of schemas that are visited for all pairs of a review.
 const MOST: usize = 100_000;
 
 /// The served versions, from the oldest to the newest.
@@ -68,9 +70,9 @@ fn served(versions: &[Version]) -> Vec<&Version> {
 /// A served version of the new CRD.
 struct Served<'v> {
     version: &'v Version,
-    /// The same in the old CRD, if it is served there.
+    /// This version in the old CRD, if it is served there.
     before: Option<&'v Version>,
-    /// Whether that has the same schema.
+    /// Whether the version in the old CRD has the same schema.
     is_same: bool,
 }
 
@@ -99,7 +101,7 @@ pub(super) fn served_versions<'v>(
                 break 'pairs;
             }
             left -= 1;
-            // What both had is subtracted as a whole.
+            // Differences that the old CRD also has are subtracted.
             if older.is_same && newer.is_same {
                 continue;
             }
@@ -126,7 +128,7 @@ pub(super) fn served_versions<'v>(
     }
 }
 
-/// Remembers the findings of the old CRD.
+/// Records the differences of the old CRD.
 struct Known<'k>(&'k mut Vec<u64>);
 
 impl Visitor for Known<'_> {
@@ -141,7 +143,7 @@ impl Visitor for Known<'_> {
     }
 }
 
-/// Reports the findings that the old CRD does not have.
+/// Reports the differences that the old CRD does not have.
 struct Added<'a, 'r> {
     report: &'a mut Report<'r>,
     pair: &'a str,
@@ -160,7 +162,7 @@ impl Visitor for Added<'_, '_> {
             return;
         }
         if self.report.is_full(&CRD_26) {
-            self.report.add_more(&CRD_26, 1);
+            self.report.add_count(&CRD_26, 1);
         } else {
             let message = format!("{}: {}: {change}", self.pair, at.path());
             self.report.add(&CRD_26, field(at, change, has_keyword), message);
@@ -168,12 +170,12 @@ impl Visitor for Added<'_, '_> {
     }
 }
 
-/// The order of versions from the oldest to the newest, as `CompareKubeAwareVersionStrings` has it.
+/// The order of versions from the oldest to the newest, like `CompareKubeAwareVersionStrings`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Age {
-    /// Not such a version: the later in byte order, the older.
+    /// Not such a version: a name that is later in byte order is older.
     Other(std::cmp::Reverse<String>),
-    /// Alpha, beta, or generally available; its number, and that behind alpha or beta.
+    /// Alpha, beta, or generally available; the major number, and the number after alpha or beta.
     Known(Stage, u64, u64),
 }
 

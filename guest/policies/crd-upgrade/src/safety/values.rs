@@ -1,4 +1,4 @@
-//! Which values a field can have: its enum, default, pattern, and whether null is one.
+//! The values that a field can have: enum, default, pattern and nullable.
 
 use opgate_sdk::rule;
 
@@ -7,26 +7,27 @@ use crate::schema::{Keyword, Schema, without};
 use crate::targets::CRD;
 
 rule! {
-    /// no enum is introduced, loses values or is dropped
+    /// no enum is introduced, loses values or is removed
     ///
     /// In each version that both CRDs have, for each schema that both have: a schema without `enum`
-    /// does not get one, and one with `enum` keeps all of its values. To drop an enum is to remove
-    /// all values. To add values is safe. Values are compared and printed as JSON, in order.
+    /// does not get one, and one with `enum` keeps all of its values. Removing an enum counts as
+    /// removing all values. Adding values is safe. Values are compared and printed as JSON, in
+    /// order.
     ///
-    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
-    /// it off, or have it deny.
+    /// The rule applies to UPDATEs that change a schema. The setting `crd.upgradeSafety` can turn
+    /// it off, or make it deny.
     ///
     /// # Why
     ///
-    /// Objects that are stored with a removed value cannot be updated any more. Clients that know
-    /// the values of an enum and meet another one, after the enum was dropped, may not cope with
-    /// it.
+    /// Objects that are stored with a removed value can no longer be updated. Clients that know the
+    /// values of an enum can fail on another value after the enum is removed.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the enum as it was before: put back the values that the message names, and remove an enum that was
-    /// not there. Values can be added beside them; let the Operator treat obsolete ones like those that replace
-    /// them. For fewer values, add a version to `spec.versions` with the new enum, and keep the old one as it is.
+    /// Restore the previous enum: add the values that the message names, and remove an introduced
+    /// enum. You can add further values; let the Operator treat obsolete values like their
+    /// replacements. For fewer values, add a version to `spec.versions` with the new enum, and keep
+    /// the old version unchanged.
     ///
     /// # Accepted
     ///
@@ -41,9 +42,10 @@ rule! {
     /// # message: 'v1: ^.spec.mode: enum: allowed enum values removed : ["Unmanaged"]'
     /// ```
     pub(crate) CRD_22: Warn {
+        name: "crd-enum-not-tightened",
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
-        source: "crdify test/enumvalueremoved, test/enumnetnew",
+        source: ["crdify test/enumvalueremoved, test/enumnetnew"],
     }
 }
 fn allowed<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
@@ -61,21 +63,21 @@ rule! {
     ///
     /// In each version that both CRDs have, for each schema that both have, `default` is the same
     /// JSON, or missing in both. The order of members and the notation of numbers make no
-    /// difference. `null` is no default.
+    /// difference. `null` counts as missing.
     ///
-    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
-    /// it off, or have it deny.
+    /// The rule applies to UPDATEs that change a schema. The setting `crd.upgradeSafety` can turn
+    /// it off, or make it deny.
     ///
     /// # Why
     ///
-    /// The API server applies defaults when it reads objects, too. All objects without the field
-    /// change their meaning at once, although nobody wrote to them.
+    /// The API server also applies defaults when it reads objects. All objects without the field
+    /// change their meaning at once, without a write.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the default as it was before, as the message quotes it, and remove one that was not there. For another
-    /// value, let the Operator choose it for new objects, or add a version to `spec.versions` with the new default,
-    /// and keep the old one as it is.
+    /// Restore the previous default, which the message quotes, and remove an added default. For
+    /// another value, let the Operator choose it for new objects, or add a version to
+    /// `spec.versions` with the new default, and keep the old version unchanged.
     ///
     /// # Accepted
     ///
@@ -90,9 +92,10 @@ rule! {
     /// # message: 'v1: ^.spec.mode: default: default value changed : "\"Managed\"" -> "\"Unmanaged\""'
     /// ```
     pub(crate) CRD_24: Warn {
+        name: "crd-default-unchanged",
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
-        source: "crdify test/defaultvaluechanged, test/defaultvaluenetnew, test/defaultvalueremoved",
+        source: ["crdify test/defaultvaluechanged, test/defaultvaluenetnew, test/defaultvalueremoved"],
     }
 }
 fn default<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
@@ -103,23 +106,24 @@ fn default<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
 rule! {
     /// pattern and nullable of a field do not change in a version
     ///
-    /// In each version that both CRDs have, for each schema that both have,
-    /// `pattern` and `nullable` are the same. Each of them is reported when it is added, removed or
-    /// changed. An empty pattern is none, and `nullable: false` is the same as no `nullable`.
+    /// In each version that both CRDs have, for each schema that both have, `pattern` and
+    /// `nullable` are the same. The rule reports each of them if it is added, removed or changed.
+    /// An empty pattern counts as missing, and `nullable: false` is the same as no `nullable`.
     ///
-    /// The rule looks at UPDATEs that change a schema. The setting `crd.upgradeSafety` can switch
-    /// it off, or have it deny.
+    /// The rule applies to UPDATEs that change a schema. The setting `crd.upgradeSafety` can turn
+    /// it off, or make it deny.
     ///
     /// # Why
     ///
-    /// Stored values that do not match the new pattern cannot be updated any more, and without
-    /// `nullable` the API server drops a null that is stored. Clients that rely on a pattern, or on
-    /// a value that is never null, fail where it is removed or null is allowed.
+    /// Stored values that do not match the new pattern can no longer be updated, and without
+    /// `nullable` the API server drops a stored null. Clients that rely on a pattern, or on a value
+    /// that is never null, fail if the pattern is removed or null is allowed.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write both as they were before, and remove a pattern that was not there. Let the Operator report values that
-    /// it does not accept, or add a version to `spec.versions` with the new ones, and keep the old one as it is.
+    /// Restore the previous values, and remove an added pattern. Let the Operator report values
+    /// that it does not accept, or add a version to `spec.versions` with the new pattern or
+    /// `nullable`, and keep the old version unchanged.
     ///
     /// # Accepted
     ///
@@ -134,9 +138,10 @@ rule! {
     /// # message: 'v1: ^.spec.name: pattern: pattern changed : "^a" -> "^b"'
     /// ```
     pub(crate) CRD_25: Warn {
+        name: "crd-pattern-and-nullable-unchanged",
         on: [CRD: Update],
         denies_with: ["/crd/upgradeSafety"],
-        source: "crdify test/patternchanged, test/nullableremoved",
+        source: ["crdify test/patternchanged, test/nullableremoved"],
     }
 }
 fn pattern<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
@@ -149,7 +154,7 @@ fn nullable<'t>(old: &Schema<'t>, new: &Schema<'t>) -> Option<Change<'t>> {
     (was != is).then_some(Change::Nullable(was))
 }
 
-/// What changed of a keyword of these rules.
+/// The change of a keyword of these rules.
 pub(super) fn change<'t>(
     keyword: Keyword,
     old: &Schema<'t>,

@@ -1,7 +1,7 @@
-//! JSON and numbers as Go prints them.
+//! JSON and numbers in the notation of Go.
 //!
-//! The API server decodes JSON in a schema and writes it again: names in order, no white space, the
-//! shortest numbers. Files need not be written so, and must give the same texts.
+//! The API server decodes JSON in a schema and encodes it again: names in order, no white space,
+//! the shortest numbers. Files can have another notation, and must produce the same texts.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -45,7 +45,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Go writes a sign in every exponent, and at least so many digits.
+/// Go writes a sign in every exponent, and at least this number of digits.
 fn scientific(float: f64, digits: usize) -> String {
     let text = format!("{float:e}");
     let Some((mantissa, exponent)) = text.split_once('e') else { return text };
@@ -69,7 +69,7 @@ fn marshalled(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a text without escapes has nothing in it that Go escapes.
+/// Whether a text without escapes has no characters that Go escapes.
 fn is_plain(inner: &[u8]) -> bool {
     !inner.iter().any(|byte| matches!(byte, b'\\' | b'<' | b'>' | b'&' | 0x7f..))
 }
@@ -95,19 +95,19 @@ fn push_text(text: &str, into: &mut String) {
     into.push('"');
 }
 
-/// What of an object is written.
+/// The members of an object that are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Members {
     All,
-    /// Without those whose value is `null`, an empty text or an empty list.
+    /// Without members whose value is `null`, an empty text or an empty list.
     Fields,
 }
 
-/// Bytes from which on a value is taken as it is written.
+/// The size in bytes above which a value is copied unchanged.
 const LONG: usize = 64 << 10;
 
-/// A value as `json.Marshal` writes it. What is very long is taken as it is: a message only shows
-/// the start of it, and the API server writes it so anyway.
+/// A value as `json.Marshal` writes it. A very long value is copied unchanged: a message only shows
+/// the start of it, and the API server already writes it in this notation.
 pub(crate) fn json(raw: &[u8]) -> Cow<'_, str> {
     let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\""));
     match (json::kind(raw), inner, str::from_utf8(raw)) {
@@ -119,8 +119,8 @@ pub(crate) fn json(raw: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The same of a struct with texts and pointers: the fields that it has not are those that say
-/// nothing.
+/// A value of a struct with texts and pointers, as `json.Marshal` writes it: fields without a value
+/// are omitted.
 pub(crate) fn fields(raw: &[u8]) -> String {
     written(raw, Members::Fields)
 }
@@ -133,8 +133,8 @@ struct Writer<'j> {
     open: Vec<Level>,
     /// Members of all objects that are open.
     members: Vec<Member<'j>>,
-    /// Bytes that may still be sorted. Objects in objects in the wrong order would be written as
-    /// often as they are nested.
+    /// The remaining number of bytes to sort. Nested objects in the wrong order would be written
+    /// once for each level.
     left: usize,
 }
 
@@ -142,20 +142,20 @@ struct Writer<'j> {
 struct Level {
     is_object: bool,
     is_sorted: bool,
-    /// Whether something stands in it.
+    /// Whether it has an element or a member.
     is_begun: bool,
-    /// Members below belong to others.
+    /// Members below this index belong to other objects.
     members: usize,
 }
 
 struct Member<'j> {
     name: Cow<'j, str>,
-    /// Where its text starts, and the comma before it.
+    /// The offset of its text, and of the comma before it.
     start: usize,
     before: usize,
 }
 
-/// How often all bytes may be sorted.
+/// The number of times that all bytes can be sorted.
 const ROUNDS: usize = 8;
 
 fn written(raw: &[u8], which: Members) -> String {
@@ -167,7 +167,7 @@ fn written(raw: &[u8], which: Members) -> String {
         members: Vec::new(),
         left: raw.len().saturating_mul(ROUNDS),
     };
-    // It is a part of a text that was read to its end.
+    // It is a part of a text that was read completely.
     let _ = json::read(raw, Reading::WHOLE, &mut writer);
     writer.text
 }
@@ -188,7 +188,7 @@ impl Writer<'_> {
         }
     }
 
-    /// After a value that may say nothing.
+    /// After a value that can be empty.
     fn end(&mut self, says_nothing: bool) {
         if !says_nothing || self.which == Members::All {
             return;
@@ -201,7 +201,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Puts the members in order. The last one of a name counts.
+    /// Sorts the members. The last member with a name counts.
     fn sort(&mut self, level: &Level) {
         let members = self.members.get(level.members..).unwrap_or_default();
         let Some(first) = members.first().map(|member| member.start) else { return };

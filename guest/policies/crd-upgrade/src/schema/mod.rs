@@ -1,5 +1,4 @@
-//! A schema as Kubernetes decodes it: the keywords that `JSONSchemaProps` knows, and what Go makes
-//! of their values.
+//! A schema as Kubernetes decodes it: the keywords of `JSONSchemaProps`, and their values in Go.
 
 pub(crate) mod go;
 pub(crate) mod tree;
@@ -10,7 +9,7 @@ use std::collections::HashSet;
 use opgate_upstream::json::{self, Kind};
 use tree::{Place, Tree};
 
-/// What the value of a keyword is, by its Go type.
+/// The Go type of the value of a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// `string`
@@ -25,7 +24,7 @@ pub(crate) enum Shape {
     Number,
     /// `*JSON`
     Json,
-    /// `[]JSON` of which the order does not matter to a check
+    /// `[]JSON` without regard to order
     Jsons,
     /// `[]string`
     Texts,
@@ -45,7 +44,7 @@ pub(crate) enum Shape {
     NamedOrTexts,
 }
 
-/// Declares the keywords, in the order in which their findings are reported.
+/// Declares the keywords, in the order in which their changes are reported.
 macro_rules! keywords {
     ($($name:ident $text:literal $shape:ident,)+) => {
         /// A keyword of a schema.
@@ -55,7 +54,7 @@ macro_rules! keywords {
         impl Keyword {
             pub(crate) const ALL: [Self; [$($text,)+].len()] = [$(Self::$name,)+];
 
-            /// As it is written.
+            /// The name in the schema.
             pub(crate) fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -77,7 +76,7 @@ macro_rules! keywords {
 }
 
 keywords! {
-    // Each has a check of its own, or is not compared.
+    // Each has a separate check, or is not compared.
     Type "type" Text,
     Description "description" Text,
     Default "default" Json,
@@ -93,10 +92,10 @@ keywords! {
     Nullable "nullable" Flag,
     Pattern "pattern" Text,
     Required "required" Texts,
-    // Compared as schemas of their own only.
+    // Compared only as separate schemas.
     Properties "properties" Named,
     Items "items" SchemaOrSchemas,
-    // A change of these is not handled by any check.
+    // No check handles a change of these.
     Format "format" Text,
     Title "title" Text,
     Id "id" Text,
@@ -115,7 +114,7 @@ keywords! {
     ListType "x-kubernetes-list-type" OptionalText,
     MapType "x-kubernetes-map-type" OptionalText,
     Validations "x-kubernetes-validations" Structs,
-    // The same, and they are compared as schemas of their own as well.
+    // No check handles a change of these, and they are also compared as separate schemas.
     AllOf "allOf" Schemas,
     AnyOf "anyOf" Schemas,
     OneOf "oneOf" Schemas,
@@ -128,7 +127,7 @@ keywords! {
 }
 
 impl Keyword {
-    /// Whether a change of it is left to a check, or to the schemas in it.
+    /// Whether a separate check, or the comparison of the schemas in it, handles a change.
     pub(crate) fn is_handled(self) -> bool {
         self.slot() <= Self::Items.slot()
     }
@@ -138,21 +137,21 @@ impl Keyword {
 #[derive(Clone, Copy)]
 pub(crate) struct Schema<'s> {
     pub(crate) tree: &'s Tree,
-    /// The values of the keywords. 0, the outermost value, stands for none.
+    /// The values of the keywords. 0, the index of the outermost value, means missing.
     slots: [Place; Keyword::ALL.len()],
-    /// A bit for each keyword that is there.
+    /// A bit for each keyword that is set.
     present: u64,
 }
 
 impl<'s> Schema<'s> {
-    /// The schema at a place. Anything but an object is an empty one.
+    /// The schema at an index. A value that is not an object counts as an empty schema.
     pub(crate) fn at(tree: &'s Tree, place: Place) -> Self {
         let mut schema = Self::empty(tree);
         if tree.kind(place) != Kind::Object {
             return schema;
         }
         for member in tree.children(place) {
-            // The last one of a name counts.
+            // The last member with a name counts.
             if let Some(keyword) = Keyword::named(&tree.name(member))
                 && let Some(slot) = schema.slots.get_mut(keyword.slot())
             {
@@ -180,7 +179,7 @@ impl<'s> Schema<'s> {
         })
     }
 
-    /// The value of a keyword, `null` like none.
+    /// The value of a keyword. `null` counts as missing.
     pub(crate) fn place(&self, keyword: Keyword) -> Option<Place> {
         let place = self.slots.get(keyword.slot()).copied().filter(|&place| place != 0)?;
         (self.tree.kind(place) != Kind::Null).then_some(place)
@@ -190,7 +189,8 @@ impl<'s> Schema<'s> {
         self.place(keyword).filter(|&place| self.tree.kind(place) == kind)
     }
 
-    /// Whether a keyword is written alike in two schemas. Most are, and need no second look.
+    /// Whether a keyword has identical text in two schemas. Most have, and need no further
+    /// comparison.
     pub(crate) fn is_written_as_in(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
         match (self.slots.get(keyword.slot()), other.slots.get(keyword.slot())) {
             (Some(0), Some(0)) => true,
@@ -217,7 +217,7 @@ impl<'s> Schema<'s> {
         go::Number::of(self.tree.raw(place), is_integer)
     }
 
-    /// JSON as the API server writes it.
+    /// JSON in the notation of the API server.
     pub(crate) fn json(&self, keyword: Keyword) -> Option<Cow<'s, str>> {
         self.place(keyword).map(|place| go::json(self.tree.raw(place)))
     }
@@ -239,7 +239,7 @@ impl<'s> Schema<'s> {
         texts.map(|(_, raw)| json::decoded(raw)).collect()
     }
 
-    /// Whether a keyword without schemas in it has another value for Go.
+    /// Whether a keyword without schemas in it has a different value in Go.
     pub(crate) fn differs(&self, other: &Schema<'_>, keyword: Keyword) -> bool {
         let optional = |schema: &Schema<'_>| {
             schema.place(keyword).map(|place| go::json(schema.tree.raw(place)).into_owned())
@@ -262,7 +262,7 @@ impl<'s> Schema<'s> {
     }
 }
 
-/// What is in the first list only, in order, each once.
+/// The elements that are only in the first list, in order and without duplicates.
 pub(crate) fn without<'t>(texts: Vec<Cow<'t, str>>, others: &[Cow<'t, str>]) -> Vec<Cow<'t, str>> {
     let others: HashSet<&str> = others.iter().map(AsRef::as_ref).collect();
     let mut rest = texts;

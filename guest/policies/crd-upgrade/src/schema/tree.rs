@@ -1,12 +1,12 @@
-//! The values of a JSON text by their places in it, without a copy of anything.
+//! The values of a JSON text by their offsets, without copying them.
 //!
 //! ```text
 //! text ─▶ Tree: for each value its name, its start, its end, and the value behind it
 //! ```
 //!
-//! A schema of 1.5 MiB has up to 200,000 values. A call of the host for each look-up would take
-//! more than the time of a call; reading the text once takes some milliseconds. 16 bytes for each
-//! value keep both schemas of a review within the memory of a call.
+//! A schema of 1.5 MiB has up to 200,000 values. A host call for each look-up would exceed the time
+//! limit of a call; reading the text once needs some milliseconds. With 16 bytes for each value,
+//! both schemas of a review fit into the memory of a call.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -20,18 +20,18 @@ pub(crate) type Place = u32;
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// Where its name starts; equal to `start` in a list.
+    /// The offset of its name; equal to `start` in a list.
     name: u32,
     start: u32,
     end: u32,
-    /// The first value behind this one and everything in it.
+    /// The first value after this one and its children.
     next: Place,
 }
 
 /// A text and its values, parents before children.
 pub(crate) struct Tree {
     text: Vec<u8>,
-    /// Found when somebody asks for the first value.
+    /// Computed when the first value is requested.
     nodes: OnceCell<Vec<Node>>,
 }
 
@@ -53,11 +53,11 @@ fn size(n: u32) -> usize {
 struct Scanner<'t> {
     text: &'t [u8],
     nodes: Vec<Node>,
-    /// Lists and objects that are open.
+    /// The open lists and objects.
     open: Vec<Place>,
     /// Whether the innermost of them is an object.
     is_object: bool,
-    /// Where the name of the next value starts.
+    /// The offset of the name of the next value.
     name: Option<u32>,
     /// Whether the value of a name is next.
     is_value: bool,
@@ -65,8 +65,7 @@ struct Scanner<'t> {
 
 impl Scanner<'_> {
     fn push(&mut self, range: Range<usize>) {
-        // Less than twice as much at a time: a text of nothing but brackets has half a million
-        // values.
+        // Grows by less than a factor of two: a text of only brackets has half a million values.
         if self.nodes.len() == self.nodes.capacity() {
             self.nodes.reserve_exact(self.nodes.len() / 4 + 64);
         }
@@ -82,7 +81,7 @@ impl Scanner<'_> {
         self.is_value = false;
     }
 
-    /// Elements of lists are read where somebody asks: an enum or a default can have very many.
+    /// Elements of lists are read on demand: an enum or a default can have very many.
     fn push_scalar(&mut self, range: Range<usize>) {
         if self.is_value || self.open.is_empty() {
             self.push(range);
@@ -130,7 +129,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Behind the text that starts here. Eight bytes at a time: descriptions are most of a schema.
+    /// The offset after the text that starts here. Reads eight bytes at a time: descriptions are
+    /// most of a schema.
     fn behind_text(&self, start: usize) -> usize {
         const ONES: u64 = 0x0101_0101_0101_0101;
         const TOPS: u64 = 0x8080_8080_8080_8080;
@@ -159,7 +159,7 @@ impl Scanner<'_> {
 }
 
 impl Tree {
-    /// A text that a document has. In what is not JSON there are some values, or none.
+    /// A text of a document. A text that is not JSON has some values, or none.
     pub(crate) fn of(text: Vec<u8>) -> Self {
         Self { text, nodes: OnceCell::new() }
     }
@@ -199,7 +199,7 @@ impl Tree {
         node.and_then(|n| self.text.get(size(n.start)..size(n.end))).unwrap_or_default()
     }
 
-    /// What a value is.
+    /// The type of a value.
     pub(crate) fn kind(&self, place: Place) -> Kind {
         json::kind(self.raw(place)).unwrap_or(Kind::Null)
     }
@@ -217,14 +217,14 @@ impl Tree {
     pub(crate) fn elements(&self, place: Place) -> Vec<(Kind, &[u8])> {
         let mut elements = Vec::new();
         if self.kind(place) == Kind::List {
-            // It is a part of a text that was read to its end.
+            // It is a part of a text that was read completely.
             let _ =
                 json::each_child(self.raw(place), |child| elements.push((child.kind, child.raw)));
         }
         elements
     }
 
-    /// The name of a member as it is written, without quotes.
+    /// The raw name of a member, without quotes.
     fn written(&self, place: Place) -> &[u8] {
         let Some(node) = self.node(place) else { return &[] };
         let name = self.text.get(size(node.name)..size(node.start)).unwrap_or_default();
@@ -247,14 +247,14 @@ impl Tree {
         }
     }
 
-    /// Members of an object in the order of their names. The last one of a name counts.
+    /// Members of an object, sorted by name. The last member with a name counts.
     pub(crate) fn members(&self, place: Place, into: &mut Vec<Place>) {
         into.clear();
         if self.kind(place) != Kind::Object {
             return;
         }
         into.extend(self.children(place));
-        // As the API server writes them, they are in order.
+        // The API server writes them in this order.
         let ordered = |pair: &[Place]| match pair {
             [one, two] => self.order(*one, self, *two).is_lt(),
             _ => true,

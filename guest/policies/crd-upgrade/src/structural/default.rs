@@ -8,7 +8,7 @@ use crate::schema::tree::Tree;
 use crate::validation::json::Json;
 use crate::validation::{Validator, Work};
 
-/// Checks the defaults that a walk found. The answer says whether it came to all of them.
+/// Checks the defaults that a walk found. Returns whether it checked all of them.
 pub(super) fn check(walk: &mut Walk<'_, '_, '_>, work: &mut Work) -> bool {
     let tree = walk.tree;
     let defaults = std::mem::take(&mut walk.defaults);

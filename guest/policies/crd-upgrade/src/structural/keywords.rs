@@ -1,4 +1,4 @@
-//! The keywords of one schema, wherever it stands: which there are, and which go together.
+//! The keywords of one schema at any level: known keywords, and allowed combinations.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::schema::{Keyword, Schema};
 /// The types of values.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// What the API server does not know, and whether something empty is nothing.
+/// The keywords that the API server does not support, and whether an empty value counts as missing.
 const UNKNOWN: [(Keyword, bool); 7] = [
     (Keyword::Id, true),
     (Keyword::Draft, true),
@@ -26,7 +26,7 @@ const UNKNOWN: [(Keyword, bool); 7] = [
     (Keyword::Reference, false),
 ];
 
-/// What the outermost schema of a version with the subresource `status` may not have.
+/// The keywords that the outermost schema of a version with the subresource `status` must not have.
 const NOT_WITH_STATUS: [Keyword; 13] = [
     Keyword::AllOf,
     Keyword::AnyOf,
@@ -196,7 +196,7 @@ fn check_set(walk: &mut Walk<'_, '_, '_>, items: &Schema<'_>) {
         _ => return,
     };
     let found = items.text(keyword);
-    // A list is atomic unless it says otherwise, and an object is not.
+    // A list is atomic by default, and an object is not.
     let is_atomic = found == "atomic"
         || (keyword == Keyword::ListType && items.place(Keyword::ListType).is_none());
     if !is_atomic {
@@ -258,7 +258,7 @@ fn check_keys(
     }
 }
 
-/// What stands around rules in CEL, which are not read.
+/// Checks the members around CEL rules. The CEL rules themselves are not read.
 fn check_validations(walk: &mut Walk<'_, '_, '_>, schema: &Schema<'_>) {
     let Some(list) = schema.place(Keyword::Validations) else { return };
     let tree = walk.tree;

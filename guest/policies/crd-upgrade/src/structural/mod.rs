@@ -1,4 +1,4 @@
-//! Structural schemas: what the API server asks of the schema of each version of a CRD.
+//! Structural schemas: the requirements of the API server on the schema of each version of a CRD.
 //!
 //! ```text
 //! version ─▶ text ─▶ Tree ─▶ walk ─┬─▶ keywords     each schema by itself
@@ -7,8 +7,9 @@
 //!                                  └─▶ default      defaults against their schemas
 //! ```
 //!
-//! The schemas of a CRD are read once, each schema in them is visited once, and the time is that of the
-//! texts: some milliseconds for the 1.5 MiB that an API server stores.
+//! The schemas of a CRD are read once, each schema in them is visited once, and the time is
+//! proportional to the size of the texts: some milliseconds for the 1.5 MiB that an API server
+//! stores.
 
 mod default;
 mod keywords;
@@ -28,10 +29,10 @@ use walk::Walk;
 
 rules![CRD_33];
 
-/// Bytes of the schemas of one CRD that are read. An API server stores objects of 1.5 MiB.
+/// The maximum size of the schemas of one CRD, in bytes. An API server stores objects of 1.5 MiB.
 const MAX_BYTES: u32 = 1_600_000;
 
-/// Schemas in the schemas of one CRD that are visited. Published CRDs have some 20,000.
+/// The maximum number of schemas that are visited for one CRD. Published CRDs have some 20,000.
 const MAX_SCHEMAS: usize = 50_000;
 
 rule! {
@@ -40,39 +41,41 @@ rule! {
     /// In a file, each version of a CRD of `apiextensions.k8s.io/v1` has a schema in
     /// `schema.openAPIV3Schema` that is structural and complete:
     ///
-    /// * Each value has a `type` out of `array`, `boolean`, `integer`, `number`, `object` and `string`, unless
-    ///   `x-kubernetes-int-or-string` or `x-kubernetes-preserve-unknown-fields` is `true`. The outermost type is
-    ///   `object`. Arrays have `items`.
-    /// * Below `allOf`, `anyOf`, `oneOf` and `not`, nothing says what a value is (`type`, `default`,
-    ///   `description`, `nullable`, `additionalProperties`, `x-kubernetes-…`). Below those of the outermost schema,
-    ///   each property and item also stands outside of them.
+    /// * Each value has one of the `type`s `array`, `boolean`, `integer`, `number`, `object` and
+    ///   `string`, unless `x-kubernetes-int-or-string` or `x-kubernetes-preserve-unknown-fields` is
+    ///   `true`. The outermost type is `object`. Arrays have `items`.
+    /// * Below `allOf`, `anyOf`, `oneOf` and `not`, no keyword defines a value (`type`, `default`,
+    ///   `description`, `nullable`, `additionalProperties`, `x-kubernetes-…`). Below these keywords
+    ///   of the outermost schema, each property and item is also defined outside of them.
     /// * `$ref`, `definitions`, `dependencies`, `patternProperties`, `additionalItems`, `id`, `$schema` and
     ///   `uniqueItems: true` are not used, nor are `properties` together with `additionalProperties`.
-    /// * The outermost `metadata` restricts `name` and `generateName` only.
-    /// * `x-kubernetes-list-type`, `x-kubernetes-map-type` and `x-kubernetes-list-map-keys` fit the type, and each
-    ///   key of a list is a property of its items that is required or has a default.
+    /// * The outermost `metadata` restricts only `name` and `generateName`.
+    /// * `x-kubernetes-list-type`, `x-kubernetes-map-type` and `x-kubernetes-list-map-keys` match
+    ///   the type, and each key of a list is a property of its items that is required or has a
+    ///   default.
     /// * Each `pattern` is a regular expression of Go, and each `default` is valid by its schema.
     ///
-    /// A request for a CRD is not evaluated, because the API server has checked it. Neither is
-    /// `apiextensions.k8s.io/v1beta1`, whose schemas may be missing, nor a mapping in the place of the list of
-    /// versions (CRD-07).
+    /// A request for a CRD is not evaluated, because the API server has checked it. A CRD of
+    /// `apiextensions.k8s.io/v1beta1` is not evaluated, because its schemas are optional, nor is a
+    /// mapping instead of the list of versions (CRD-07).
     ///
     /// # Gap
     ///
-    /// Rules in CEL (`x-kubernetes-validations`) are not parsed, and defaults in the metadata of embedded resources
-    /// are not checked. Schemas of more than 1.6 MB together, or with more than 50,000 schemas in them, are
-    /// evaluated in part, and the rule says so.
+    /// Rules in CEL (`x-kubernetes-validations`) are not parsed, and defaults in the metadata of
+    /// embedded resources are not checked. Schemas with a total size of more than 1.6 MB, or with
+    /// more than 50,000 schemas in them, are evaluated in part, and the verdict reports it.
     ///
     /// # Why
     ///
-    /// The API server rejects any other schema when the CRD is created, so an install of the
+    /// The API server rejects any other schema when the CRD is created, so the installation of the
     /// Operator fails (OpenShift 4.12, Operators, *Creating a custom resource definition*).
-    /// `operator-sdk bundle validate` does not report it: it leaves out what is about schemas.
+    /// `operator-sdk bundle validate` does not report it: it skips the checks of schemas.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Correct the schema at the path in the message. `make manifests` writes structural schemas from the types in
-    /// Go. Where any fields are to be allowed, write `type: object` and `x-kubernetes-preserve-unknown-fields: true`.
+    /// Correct the schema at the path in the message. `make manifests` generates structural schemas
+    /// from the types in Go. To allow any fields, write `type: object` and
+    /// `x-kubernetes-preserve-unknown-fields: true`.
     ///
     /// # Accepted
     ///
@@ -100,15 +103,16 @@ rule! {
     ///
     /// A version without a schema: `message: spec.versions[0].schema.openAPIV3Schema: Required value`
     CRD_33: Deny {
+        name: "crd-structural-schema",
         on: [CRD: Create | Update],
         may_skip: true,
-        source: "apiextensions-apiserver pkg/apiserver/schema/validation.go; OCP 4.12 L4906",
+        source: ["apiextensions-apiserver pkg/apiserver/schema/validation.go", "OCP 4.12 L4906"],
     }
 }
 
 /// Evaluates the schemas of a CRD in a file.
 pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, work: &mut Work, report: &mut Report<'_>) {
-    if !review.is_of_a_file() || crd.is_v1beta1 || crd.is_mapping || !report.is_on(&CRD_33) {
+    if !review.is_from_file() || crd.is_v1beta1 || crd.is_mapping || !report.is_on(&CRD_33) {
         return;
     }
     let (mut left, mut schemas) = (MAX_BYTES, MAX_SCHEMAS);
@@ -140,7 +144,7 @@ pub(crate) fn judge(review: &Review<'_>, crd: &Crd<'_>, work: &mut Work, report:
         let has_status = crd.document.has(&status);
         let mut walk = Walk::new(&tree, &schema.field, has_status, report);
         schemas = walk.run(schemas);
-        // A default of a schema with a mistake would be reported for the same mistake.
+        // A default of a schema with an error would be reported for the same error.
         let is_complete = walk.count > 0 || default::check(&mut walk, work);
         let why = if schemas == 0 {
             "the schemas take too long to evaluate all of them"

@@ -1,4 +1,5 @@
-//! The way to a schema in a version, as Kubernetes writes it in messages and as the field of the file.
+//! The path to a schema in a version, in the notation of Kubernetes' messages and as the field of
+//! the file.
 //!
 //! ```text
 //! .properties[spec].items      spec.versions[0].schema.openAPIV3Schema.properties.spec.items
@@ -9,7 +10,7 @@ use std::fmt::Write as _;
 use crate::schema::Keyword;
 use crate::schema::tree::{Place, Tree};
 
-/// Bytes of a text from which on nothing is added: a message shows 4 KiB.
+/// The size in bytes after which nothing is added to a text: a message shows 4 KiB.
 const MAX_BYTES: usize = 4 << 10;
 
 /// One step from a schema to a value in it.
@@ -21,7 +22,7 @@ pub(super) enum Part<'p> {
     Index(usize),
 }
 
-/// A schema in another one: the keyword, and there the name or the position.
+/// A schema in another one: the keyword, and the name or the position in it.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
     pub(super) keyword: Keyword,
@@ -34,22 +35,22 @@ impl Link {
         self.keyword == Keyword::Properties
     }
 
-    /// Whether it leads to a schema about the same value.
+    /// Whether it leads to a schema of the same value.
     fn is_junctor(self) -> bool {
         matches!(self.keyword, Keyword::AllOf | Keyword::AnyOf | Keyword::OneOf | Keyword::Not)
     }
 }
 
-/// How a path is written.
+/// The notation of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notation {
     Message,
-    /// A message about the value in the structure, whatever junctors lead to it.
+    /// A message for the value in the structure, without the junctors on the path to it.
     Structure,
     Field,
 }
 
-/// Writes a path: the links to a schema, and the parts behind it.
+/// Writes a path: the links to a schema, and the parts after it.
 pub(super) fn write(tree: &Tree, links: &[Link], parts: &[Part<'_>], notation: Notation) -> String {
     let mut text = String::new();
     for link in links {

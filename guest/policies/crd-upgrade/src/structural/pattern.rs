@@ -1,8 +1,9 @@
-//! The syntax of patterns, as Go's `regexp` reads them.
+//! The syntax of patterns in Go's `regexp`.
 //!
-//! The API server compiles each `pattern` with Go. No other library has its syntax: `\<` and `{` stand
-//! for themselves there, `\pL` is known, and `(?=` is not. Only the syntax is checked, in one pass, and what
-//! is not certain is accepted: names of classes of Unicode, and how large a compiled pattern becomes.
+//! The API server compiles each `pattern` with Go. No other library has its syntax: `\<` and `{`
+//! are literals there, `\pL` is supported, and `(?=` is not. Only the syntax is checked, in one
+//! pass. Uncertain parts are accepted: names of classes of Unicode, and the size of a compiled
+//! pattern.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -15,13 +16,13 @@ const CLASSES: [&str; 14] = [
     "space", "upper", "word", "xdigit",
 ];
 
-/// The most that a repetition may ask for.
+/// The maximum count of a repetition.
 const MAX_REPEAT: u32 = 1_000;
 
-/// Bytes of a part of a pattern that a message shows.
+/// The maximum size of a part of a pattern in a message, in bytes.
 const MAX_SHOWN: usize = 200;
 
-/// What Go says against a pattern.
+/// Go's error for a pattern.
 pub(super) fn error(pattern: &str) -> Option<String> {
     let mut reader = Reader { text: pattern, chars: pattern.char_indices().peekable() };
     reader.read().err().map(|(what, part)| {
@@ -36,7 +37,7 @@ struct Reader<'p> {
     chars: Peekable<CharIndices<'p>>,
 }
 
-/// What stands before a repetition.
+/// The operand of a repetition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -134,7 +135,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Behind `{`: reads the rest of `{2,5}`, unless the brace stands for itself.
+    /// After `{`: reads the rest of `{2,5}`, unless the brace is a literal.
     fn count(&mut self, start: usize) -> Result<bool, Wrong<'p>> {
         let rest = self.rest();
         if !rest.starts_with(|c: char| c.is_ascii_digit()) {
@@ -174,7 +175,7 @@ impl<'p> Reader<'p> {
             };
             let Some(name) = name.filter(is_name) else {
                 let rest = self.text.get(start..).unwrap_or_default();
-                // Also a look behind: `(?<=`.
+                // Also a lookbehind: `(?<=`.
                 let end = rest.find('>').map_or(rest.len(), |at| at.saturating_add(1));
                 return Err(("invalid named capture", rest.get(..end).unwrap_or(rest)));
             };
@@ -196,7 +197,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Behind a backslash, outside of a class.
+    /// After a backslash, outside of a class.
     fn escape_outside(&mut self, start: usize) -> Result<(), Wrong<'p>> {
         match self.peek() {
             Some('A' | 'b' | 'B' | 'z' | 'd' | 's' | 'w' | 'D' | 'S' | 'W') => {
@@ -214,7 +215,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Behind a backslash: a class of Unicode.
+    /// After a backslash: a class of Unicode.
     fn unicode(&mut self, start: usize) -> Result<(), Wrong<'p>> {
         self.next();
         match self.next() {
@@ -235,7 +236,7 @@ impl<'p> Reader<'p> {
         self.text.get(start..).unwrap_or_default()
     }
 
-    /// Behind a backslash: one character.
+    /// After a backslash: one character.
     fn escape(&mut self, start: usize) -> Result<u32, Wrong<'p>> {
         let Some(c) = self.next() else {
             return Err(("trailing backslash at end of expression", ""));
@@ -284,7 +285,7 @@ impl<'p> Reader<'p> {
         (value <= u32::from(char::MAX)).then_some(value)
     }
 
-    /// Behind `[`.
+    /// After `[`.
     fn class(&mut self, start: usize) -> Result<(), Wrong<'p>> {
         self.takes('^');
         let mut is_first = true;
@@ -323,7 +324,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// `[:alpha:]`, if it stands here.
+    /// `[:alpha:]`, if it starts here.
     fn named_class(&mut self, at: usize) -> Result<bool, Wrong<'p>> {
         let rest = self.rest();
         let Some(inner) = rest.strip_prefix("[:") else { return Ok(false) };

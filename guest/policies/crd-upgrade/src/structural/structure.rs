@@ -10,7 +10,7 @@ use crate::schema::{Keyword, Schema};
 /// Members that every object has.
 pub(super) const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Checks a schema of the structure, and plans the visits of those in it.
+/// Checks a schema of the structure, and plans the visits of the schemas in it.
 pub(super) fn visit(
     walk: &mut Walk<'_, '_, '_>,
     place: Place,
@@ -78,7 +78,7 @@ pub(super) fn visit(
     let first = all_of.and_then(|list| walk.tree.children(list).next());
     let skips_first =
         first.is_some_and(|first| is_int_or_string_pattern(&Schema::at(walk.tree, first)));
-    // The API server looks for counterparts of what stands below the outermost schema only.
+    // The API server requires counterparts only for schemas below the outermost schema.
     let counterpart = Some(place).filter(|_| level == Level::Root);
     walk.plan_junctors(schema, counterpart, skips_any_of, skips_first, around);
 }
@@ -113,7 +113,7 @@ fn check_type(
     }
 }
 
-/// `apiVersion`, `kind` and `metadata` of an object: the API server knows what they are.
+/// `apiVersion`, `kind` and `metadata` of an object: the API server knows their types.
 fn check_meta(walk: &mut Walk<'_, '_, '_>, properties: Option<Place>, level: Level) {
     let Some(properties) = properties else { return };
     let tree = walk.tree;
@@ -124,7 +124,7 @@ fn check_meta(walk: &mut Walk<'_, '_, '_>, properties: Option<Place>, level: Lev
         let kind = schema.text(Keyword::Type);
         let at = [Part::Word("properties"), Part::Key(name), Part::Word("type")];
         let wanted = if name == "metadata" { "object" } else { "string" };
-        // What has no type at all is reported where the schema is visited.
+        // A missing type is reported when the schema is visited.
         if !kind.is_empty() && kind != wanted {
             walk.add(&at, || invalid(&kind, &format!("must be {wanted}")));
         }
@@ -135,7 +135,7 @@ fn check_meta(walk: &mut Walk<'_, '_, '_>, properties: Option<Place>, level: Lev
     }
 }
 
-/// Whether the schema of the metadata says more than a type, and something about names.
+/// Whether the schema of the metadata defines more than a type and restrictions of names.
 fn restricts_metadata(schema: &Schema<'_>) -> bool {
     let tree = schema.tree;
     let is_name = |name: &str| matches!(name, "name" | "generateName");
@@ -149,14 +149,14 @@ fn restricts_metadata(schema: &Schema<'_>) -> bool {
     })
 }
 
-/// Whether a keyword has another value than none, for Go.
+/// Whether a keyword has a value in Go.
 pub(super) fn is_set(schema: &Schema<'_>, keyword: Keyword) -> bool {
     let Some(place) = schema.place(keyword) else { return false };
     let raw = schema.tree.raw(place);
     !matches!(raw, b"false" | b"\"\"") && !is_empty(schema.tree, place)
 }
 
-/// Whether a list or an object has nothing in it.
+/// Whether a list or an object is empty.
 fn is_empty(tree: &Tree, place: Place) -> bool {
     let raw = tree.raw(place);
     let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();

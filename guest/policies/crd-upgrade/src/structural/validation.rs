@@ -1,4 +1,4 @@
-//! Schemas below junctors: they say what else holds of a value, and neither what it is nor what it is for.
+//! Schemas below junctors: they restrict a value, and define neither its type nor its purpose.
 
 use opgate_upstream::json::Kind;
 
@@ -8,7 +8,7 @@ use super::walk::{Counterpart, Role, Surroundings, Walk, forbidden};
 use crate::schema::tree::Place;
 use crate::schema::{Keyword, Schema};
 
-/// What the structure alone says, each with what it must be here.
+/// The keywords that only the structure defines, each with its required value here.
 const FORBIDDEN: [(Keyword, &str); 11] = [
     (Keyword::Type, "must be empty to be structural"),
     (Keyword::Default, "must be undefined to be structural"),
@@ -23,7 +23,7 @@ const FORBIDDEN: [(Keyword, &str); 11] = [
     (Keyword::MapType, "must be undefined to be structural"),
 ];
 
-/// Checks a schema below a junctor, and plans the visits of those in it.
+/// Checks a schema below a junctor, and plans the visits of the schemas in it.
 pub(super) fn visit(
     walk: &mut Walk<'_, '_, '_>,
     schema: &Schema<'_>,
@@ -46,7 +46,7 @@ pub(super) fn visit(
         let at = [Part::Word(Keyword::Validations.text())];
         walk.add(&at, || forbidden("must be empty to be structural"));
     }
-    // `false` says nothing.
+    // `false` has no effect.
     if is_set_or_empty(schema, Keyword::AdditionalProperties) {
         let at = [Part::Word("additionalProperties")];
         walk.add(&at, || forbidden("must be undefined to be structural"));

@@ -1,12 +1,12 @@
-//! The walk through the schemas of a version, without recursion: they nest as deep as JSON.
+//! The walk through the schemas of a version, without recursion: they can nest as deep as JSON.
 //!
 //! ```text
 //! openAPIV3Schema ─┬─ items, properties, additionalProperties ─▶ structure:  what a value is
 //!                  └─ allOf, anyOf, oneOf, not ────────────────▶ validation: what holds of it besides
 //! ```
 //!
-//! Each schema is read once. What the outermost schema validates must have a counterpart in the structure; members of
-//! the structure are found in indexes, each of which is made once.
+//! Each schema is read once. The values that the outermost schema validates must have a counterpart
+//! in the structure; indexes of the structure, each built once, find its members.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use super::{keywords, structure, validation};
 use crate::schema::tree::{Place, Tree};
 use crate::schema::{Keyword, Schema};
 
-/// Where a schema of the structure stands.
+/// The position of a schema of the structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     Root,
@@ -28,24 +28,24 @@ pub(super) enum Level {
     Field,
 }
 
-/// What a schema is for.
+/// The role of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Structure(Level),
     Validation {
-        /// The schema of the structure about the same value, if there is one.
+        /// The schema of the structure for the same value, if there is one.
         counterpart: Option<Place>,
         /// Whether `anyOf` has the two types of `x-kubernetes-int-or-string`.
         skips_any_of: bool,
     },
 }
 
-/// What the schemas around a schema forbid in it.
+/// The restrictions of the schemas around a schema.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Surroundings {
-    /// Whether it is about `apiVersion`, `kind` or `metadata` of an object.
+    /// Whether it is the schema of `apiVersion`, `kind` or `metadata` of an object.
     pub(super) is_in_meta: bool,
-    /// Why it must not have a default.
+    /// The reason why it must not have a default.
     pub(super) no_default: Option<&'static str>,
 }
 
@@ -70,11 +70,11 @@ pub(super) struct Walk<'t, 'r, 'a> {
     tasks: Vec<Task>,
     members: BTreeMap<Place, BTreeMap<Cow<'t, str>, Place>>,
     counterparts: BTreeMap<Place, Counterpart>,
-    /// Mistakes so far.
+    /// The errors so far.
     pub(super) count: usize,
     /// The defaults of the structure.
     pub(super) defaults: Vec<Default>,
-    /// Whether there are more than could be kept.
+    /// Whether there are more than the limit.
     pub(super) has_more_defaults: bool,
     free_links: usize,
 }
@@ -88,16 +88,17 @@ pub(super) struct Counterpart {
 
 /// A default that is to be checked.
 pub(super) struct Default {
-    /// The way to its schema.
+    /// The path to its schema.
     pub(super) links: Vec<Link>,
     pub(super) value: Place,
     pub(super) is_embedded: bool,
 }
 
-/// Links that are kept for defaults. Published CRDs have some thousand defaults, ten links deep.
+/// The maximum number of links for defaults. Published CRDs have some thousand defaults, ten links
+/// deep.
 const MAX_LINKS: usize = 200_000;
 
-/// Defaults that are kept.
+/// The maximum number of defaults.
 const MAX_DEFAULTS: usize = 10_000;
 
 impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
@@ -123,7 +124,7 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
         }
     }
 
-    /// Visits all schemas, at most `most`. The answer is what remains of it, 0 if there are more.
+    /// Visits all schemas, at most `most`. Returns the remaining number, or 0 if there are more.
     pub(super) fn run(&mut self, most: usize) -> usize {
         let mut left = most;
         self.visit(0, Role::Structure(Level::Root), Surroundings::default());
@@ -168,7 +169,7 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
         self.tasks.push(Task { link, depth: self.links.len(), role, around });
     }
 
-    /// Plans the visits of the schemas in junctors: they are about the same value.
+    /// Plans the visits of the schemas in junctors: they apply to the same value.
     pub(super) fn plan_junctors(
         &mut self,
         schema: &Schema<'_>,
@@ -197,7 +198,7 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
         }
     }
 
-    /// The members of an object by name. The last one of a name counts.
+    /// The members of an object by name. The last member with a name counts.
     pub(super) fn members(&mut self, place: Place) -> &BTreeMap<Cow<'t, str>, Place> {
         let tree = self.tree;
         self.members.entry(place).or_insert_with(|| {
@@ -212,7 +213,7 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
         *self.counterparts.entry(place).or_insert_with(|| Counterpart::of(&Schema::at(tree, place)))
     }
 
-    /// Remembers a default.
+    /// Records a default.
     pub(super) fn keep_default(&mut self, value: Place, is_embedded: bool) {
         match self.free_links.checked_sub(self.links.len()) {
             Some(rest) if self.defaults.len() < MAX_DEFAULTS => {
@@ -229,12 +230,12 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
         format!("{}{path}", self.field)
     }
 
-    /// Reports a mistake at a path behind this schema.
+    /// Reports an error at a path below this schema.
     pub(super) fn add(&mut self, parts: &[Part<'_>], why: impl FnOnce() -> String) {
         self.add_at(parts, Notation::Message, |_| why());
     }
 
-    /// Reports what the structure does not have, because this schema is about it.
+    /// Reports a value that this schema restricts and the structure does not define.
     pub(super) fn add_missing(&mut self, parts: &[Part<'_>]) {
         self.add_at(parts, Notation::Structure, |here| {
             format!("Required value: because it is defined in {here}")
@@ -244,7 +245,7 @@ impl<'t, 'r, 'a> Walk<'t, 'r, 'a> {
     fn add_at(&mut self, parts: &[Part<'_>], notation: Notation, why: impl FnOnce(&str) -> String) {
         self.count = self.count.saturating_add(1);
         if self.report.is_full(&CRD_33) {
-            self.report.add_more(&CRD_33, 1);
+            self.report.add_count(&CRD_33, 1);
             return;
         }
         let here = self.text(parts, Notation::Message);
@@ -292,7 +293,7 @@ pub(super) fn unsupported(value: &str, supported: &[&str]) -> String {
     format!("Unsupported value: {value}: supported values: {}", supported.join(", "))
 }
 
-/// Bytes of a value that a message shows.
+/// The maximum size of a value in a message, in bytes.
 const MAX_SHOWN: usize = 500;
 
 fn quoted(value: &str) -> String {

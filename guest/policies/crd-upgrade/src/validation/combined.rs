@@ -1,6 +1,7 @@
 //! Schemas in schemas: `anyOf`, `oneOf`, `allOf` and `not`.
 //!
-//! Of several that all fail, upstream prints the errors of the one with most successful checks.
+//! If several schemas all fail, upstream prints the errors of the schema with most successful
+//! checks.
 
 use super::json::Json;
 use super::outcome::{Outcome, Path, quoted};

@@ -1,7 +1,7 @@
-//! Formats of texts, as the API server checks them.
+//! Formats of texts, with the checks of the API server.
 //!
-//! A format that it does not know for a type is not checked. Host names with other characters than
-//! those of ASCII are taken for valid.
+//! A format that it does not support for a type is not checked. Host names with characters outside
+//! ASCII count as valid.
 
 use opgate_upstream::go::ip::Ip;
 use opgate_upstream::go::{duration, mail, url};
@@ -55,7 +55,7 @@ fn plain(format: &str) -> String {
     format.replace('-', "")
 }
 
-/// The format, if the API server knows it for these types.
+/// The format, if the API server supports it for these types.
 pub(super) fn known<'s>(types: &[&str], format: &'s str) -> &'s str {
     let only = match types {
         [name] => name,
@@ -70,7 +70,7 @@ pub(super) fn known<'s>(types: &[&str], format: &'s str) -> &'s str {
     if is_known { format } else { "" }
 }
 
-/// Whether a text has a format, if that can be said.
+/// Whether a text has a format, if that is known.
 pub(super) fn fits(format: &str, text: &str, work: &mut Work) -> Option<bool> {
     if !work.spend(text.len() / 8) {
         return None;
@@ -123,7 +123,7 @@ fn is_base64(text: &str) -> bool {
     !text.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && data.bytes().all(is_digit)
 }
 
-/// An address; of version 4 also one with zeros in front of its numbers.
+/// An IP address. Numbers of version 4 can have leading zeros.
 fn is_address(text: &str) -> bool {
     if text.contains(':') {
         return Ip::kind_of(text).is_some();
@@ -232,9 +232,9 @@ fn is_time(text: &str, work: &mut Work) -> Option<bool> {
     Some(is_time && is_below(0, "23") && is_below(3, "59") && is_below(6, "59"))
 }
 
-/// `22 ns`, `1 day`, `3weeks`: the longer form. It is enough if one pair of number and unit is right.
+/// `22 ns`, `1 day`, `3weeks`: the longer notation. One valid pair of number and unit is enough.
 fn is_long_duration(text: &str) -> bool {
-    /// Units. Of each line, the last may go on.
+    /// Units. The last unit of each line can have a suffix.
     const UNITS: [&[&str]; 8] = [
         &["ns", "nano"],
         &["us", "µs", "micro"],

@@ -13,7 +13,8 @@ use std::ops::Range;
 use opgate_sdk::Document;
 use opgate_upstream::json::{self, Kind, Reading, Sink};
 
-/// Levels that are read. Real schemas have some 60, and what walks over them calls itself.
+/// The maximum number of levels. Real schemas have about 60, and the functions that walk over them
+/// are recursive.
 const DEPTH: usize = 256;
 /// The host passes no more than 4 MiB at once.
 const LARGEST: u32 = 4_000_000;
@@ -27,7 +28,7 @@ pub(crate) enum Json<'j> {
     Float(f64),
     Text(Cow<'j, str>),
     List(Vec<Self>),
-    /// By name, in byte order.
+    /// Sorted by name, in byte order.
     Object(Vec<(Cow<'j, str>, Self)>),
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn raw(document: &Document, pointer: &str) -> Option<Vec<u8>> {
 }
 
 impl<'j> Json<'j> {
-    /// Reads a text. Nothing, if it is not JSON or too deep.
+    /// Reads a text. `None` if it is not JSON or too deep.
     pub(crate) fn parse(text: &'j [u8]) -> Option<Self> {
         let mut builder = Builder { text, open: Vec::new(), key: None, root: None };
         let reading = Reading { max_depth: DEPTH, trailing: false };
@@ -46,12 +47,12 @@ impl<'j> Json<'j> {
         builder.root
     }
 
-    /// A member of an object. `null` is none.
+    /// A member of an object. `null` counts as missing.
     pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         self.member_or_null(name).filter(|value| **value != Self::Null)
     }
 
-    /// A member of an object, also `null`.
+    /// A member of an object, including `null`.
     pub(crate) fn member_or_null(&self, name: &str) -> Option<&Self> {
         let members = self.members();
         let at = members.binary_search_by(|(known, _)| known.as_ref().cmp(name)).ok()?;
@@ -83,7 +84,7 @@ impl<'j> Json<'j> {
         *self == Self::Boolean(true)
     }
 
-    /// A number, as the type of the fields of a schema has it.
+    /// A number in the type of the fields of a schema.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Self::Integer(number) => Some(super::number::float(*number)),
@@ -133,7 +134,7 @@ fn first(mut pairs: impl Iterator<Item = Ordering>) -> Ordering {
 /// Builds values while a text is read.
 struct Builder<'j> {
     text: &'j [u8],
-    /// Lists and objects that are open, each with the key under which it goes.
+    /// The open lists and objects, each with its key in the parent.
     open: Vec<(Option<Cow<'j, str>>, Json<'j>)>,
     key: Option<Cow<'j, str>>,
     root: Option<Json<'j>>,
@@ -185,7 +186,7 @@ impl Sink for Builder<'_> {
     }
 }
 
-/// Of members with one name the last counts.
+/// The last member with a name counts.
 fn sort(members: &mut Vec<(Cow<'_, str>, Json<'_>)>) {
     if members.is_sorted_by(|(left, _), (right, _)| left < right) {
         return;

@@ -1,19 +1,18 @@
-//! Custom resources against the schemas of CRDs, with the texts of Kubernetes.
+//! Validation of custom resources with the schemas of CRDs, with the messages of Kubernetes.
 //!
 //! ```text
 //! schema (JSON) ─▶ Schema, read where values come to it ─┐
 //! object (JSON) ─────────────────────────────────────────┴─▶ validate ─▶ Outcome ─▶ one text
 //! ```
 //!
-//! This is the validation of `k8s.io/kube-openapi`, with its oddities, and then the texts of
-//! `k8s.io/apiextensions-apiserver`. OLM and RukPak call both. Rules in CEL
-//! (`x-kubernetes-validations`), types of lists and the metadata of embedded resources are no part
-//! of it, and fields that the schema does not have are allowed. Members are visited in byte order:
-//! upstream's order is random.
+//! This is the validation of `k8s.io/kube-openapi`, with its deviations from JSON Schema, and the
+//! messages of `k8s.io/apiextensions-apiserver`. OLM and RukPak call both. Rules in CEL
+//! (`x-kubernetes-validations`), types of lists and the metadata of embedded resources are not
+//! validated, and unknown fields are allowed. Members are visited in byte order: upstream's order
+//! is random.
 //!
-//! The [`Work`] of one review is limited, and so is the depth. What is beyond a limit, and a pattern
-//! that is not understood, makes the result doubtful: valid, but neither `not` nor `oneOf` builds on
-//! it.
+//! The [`Work`] of one review is limited, and so is the depth. If a limit is exceeded or a pattern
+//! is not supported, the result is uncertain: valid, but `not` and `oneOf` do not rely on it.
 
 mod combined;
 mod format;
@@ -30,10 +29,11 @@ use outcome::{Outcome, Path, marshalled, printed, quoted};
 use pattern::Patterns;
 use schema::{Additional, Schema};
 
-/// Values at schemas that are looked at in one review, some 0.1 µs each.
+/// The maximum number of pairs of value and schema that are evaluated in one review, about 0.1 µs
+/// each.
 const STEPS: usize = 400_000;
 
-/// What validation may still do.
+/// The remaining work of validation.
 #[derive(Debug)]
 pub(crate) struct Work {
     left: usize,
@@ -47,7 +47,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Takes steps. Afterwards there are none left, if there were not so many.
+    /// Takes steps. If there are fewer steps left than that, none remain.
     fn spend(&mut self, steps: usize) -> bool {
         let left = self.left.checked_sub(steps);
         self.left = left.unwrap_or_default();
@@ -68,13 +68,13 @@ impl<'s> Validator<'s> {
         Self(Schema::of(schema))
     }
 
-    /// What is wrong with an object: the field errors of Kubernetes, in one text.
+    /// The errors of an object: the field errors of Kubernetes, in one text.
     pub(crate) fn errors(&self, object: &Json<'_>, work: &mut Work) -> Option<String> {
         validate(&self.0, object, &Path::Root, work).text()
     }
 }
 
-/// One value against one schema. The order of the checks is that of upstream.
+/// Validates one value with one schema. The order of the checks is that of upstream.
 fn validate(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut Work) -> Outcome {
     if !work.spend(1) {
         return Outcome::doubtful();
@@ -127,7 +127,7 @@ fn validate(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>, work: &mut W
 
 fn of_type(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>) -> Outcome {
     let mut outcome = Outcome::default();
-    // The name of the type, and the format that Go gives it.
+    // The name of the type, and its format in Go.
     let (name, format) = match value {
         Json::Null => {
             if schema.types.is_empty() || schema.is_type("null") || schema.nullable {
@@ -165,7 +165,7 @@ fn of_type(schema: &Schema<'_>, value: &Json<'_>, path: &Path<'_>) -> Outcome {
     outcome
 }
 
-/// Length and pattern: the first that fails counts.
+/// Length and pattern: the first failure counts.
 fn string(
     schema: &Schema<'_>,
     text: &str,

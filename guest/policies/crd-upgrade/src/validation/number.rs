@@ -12,7 +12,7 @@ pub(crate) fn float(number: i64) -> f64 {
     number as f64
 }
 
-/// A float without its fraction, as near as 64 bits come.
+/// A float without its fraction, in the precision of 64 bits.
 #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "as Go converts it")]
 pub(crate) fn truncated(number: f64) -> i64 {
     number as i64
@@ -23,9 +23,9 @@ fn fits_float32(number: f64) -> bool {
     (number as f32).is_finite()
 }
 
-/// Whether a float has no fraction, or so little of one that upstream does not see it.
+/// Whether a float has no fraction, or a fraction that is too small for upstream's check.
 pub(super) fn is_integer(number: f64) -> bool {
-    /// The integers that JSON numbers can tell apart.
+    /// The integers that JSON numbers can represent exactly.
     const MOST: f64 = 9_007_199_254_740_991.0;
     if !(-MOST..=MOST).contains(&number) {
         return false;
@@ -66,7 +66,7 @@ impl Number {
     }
 }
 
-/// What the schema says of a number.
+/// The limits of the schema for a number.
 pub(super) fn validate(schema: &Schema<'_>, number: Number, path: &Path<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     if !fits(schema, number) {
@@ -92,7 +92,7 @@ pub(super) fn validate(schema: &Schema<'_>, number: Number, path: &Path<'_>) -> 
     outcome
 }
 
-/// Whether a number is one of type and format of the schema.
+/// Whether a number has the type and format of the schema.
 fn fits(schema: &Schema<'_>, number: Number) -> bool {
     match (schema.single_type(), schema.format) {
         ("integer", format) => {
@@ -119,7 +119,7 @@ fn out_of_range(schema: &Schema<'_>, what: &str, path: &Path<'_>) -> String {
     }
 }
 
-/// Whether a bound is a number of the type of the schema itself. Otherwise upstream says so, and
+/// Whether a bound is a number of the type of the schema itself. Otherwise upstream reports it, and
 /// compares floats.
 fn boundary(
     schema: &Schema<'_>,

@@ -1,4 +1,4 @@
-//! What validation finds: errors with the texts of Kubernetes, and the path to a value.
+//! The result of validation: errors with the messages of Kubernetes, and the path to a value.
 
 use std::fmt::{self, Write as _};
 
@@ -6,19 +6,20 @@ use opgate_sdk::go::{quote, shortened};
 
 use super::json::Json;
 
-/// Errors that are kept. A message has room for less.
+/// The maximum number of errors. A message shows fewer.
 const MOST: usize = 64;
-/// Bytes of a value, or of a path, that a message repeats.
+/// The maximum size of a value or a path in a message, in bytes.
 const SHOWN: usize = 1_000;
 
 /// The result of the validation of one value.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Each as a field error of Kubernetes prints it.
+    /// The errors, each in the notation of a field error of Kubernetes.
     pub(super) errors: Vec<String>,
-    /// Successful checks: of several schemas that all fail, upstream shows the one with most.
+    /// Successful checks: if several schemas all fail, upstream shows the schema with most
+    /// successful checks.
     pub(super) matches: usize,
-    /// Whether it is only taken for valid, because something could not be checked.
+    /// Whether it only counts as valid because a check was not possible.
     pub(super) is_doubtful: bool,
 }
 
@@ -27,12 +28,12 @@ impl Outcome {
         self.errors.is_empty()
     }
 
-    /// Whether further errors would not be kept.
+    /// Whether further errors would be dropped.
     pub(super) fn is_full(&self) -> bool {
         self.errors.len() >= MOST
     }
 
-    /// Not looked at.
+    /// Not evaluated.
     pub(super) fn doubtful() -> Self {
         Self { is_doubtful: true, ..Self::default() }
     }
@@ -51,12 +52,12 @@ impl Outcome {
         }
     }
 
-    /// An error about the object as a whole: upstream forgets the field.
+    /// An error of the whole object: upstream omits the field.
     pub(super) fn add_whole(&mut self, why: &str) {
         self.push(format!("[]: Invalid value: \"\": {why}"));
     }
 
-    /// An error about a value, which is printed already.
+    /// An error of a value that is already printed.
     pub(super) fn add_invalid(&mut self, path: &Path<'_>, value: &str, why: &str) {
         self.push(format!("{}: Invalid value: {value}: {why}", path.field()));
     }
@@ -66,7 +67,7 @@ impl Outcome {
         self.push(format!("{}: {body}", path.field()));
     }
 
-    /// An error about the type.
+    /// An error of the type.
     pub(super) fn add_type(&mut self, path: &Path<'_>, wanted: &str, found: &str) {
         let found = quote(&shortened(found, SHOWN));
         self.add_invalid(
@@ -76,7 +77,7 @@ impl Outcome {
         );
     }
 
-    /// All errors, as an aggregate prints them.
+    /// All errors, in the notation of an aggregate.
     pub(super) fn text(&self) -> Option<String> {
         match self.errors.as_slice() {
             [] => None,
@@ -86,7 +87,7 @@ impl Outcome {
     }
 }
 
-/// The way to a value.
+/// The path to a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Path<'p> {
     Root,
@@ -98,7 +99,7 @@ pub(super) enum Path<'p> {
 }
 
 impl Path<'_> {
-    /// As field errors of Kubernetes have it, where the root is `[]`.
+    /// The notation of field errors of Kubernetes, with `[]` for the root.
     fn field(&self) -> String {
         let path = self.to_string();
         let path = path.strip_prefix('.').unwrap_or(&path);
@@ -138,7 +139,8 @@ pub(super) fn quoted(text: &str) -> String {
     quote(&shortened(text, SHOWN))
 }
 
-/// A value as field errors print it: numbers and booleans plainly, texts quoted, the rest as JSON.
+/// A value in the notation of field errors: numbers and booleans plain, texts quoted, other values
+/// as JSON.
 pub(super) fn printed(value: &Json<'_>) -> String {
     match value {
         Json::Float(number) => opgate_upstream::go::float(*number),

@@ -1,8 +1,8 @@
 //! Patterns of schemas.
 //!
-//! They are those of the crate `regex-lite`, which like RE2 takes time in proportion to the text and
-//! to the pattern. Classes of Unicode (`\pL`) it does not know. What it cannot compile, and what
-//! would take too long, is not checked.
+//! The crate `regex-lite` matches them, which like RE2 takes time in proportion to the text and to
+//! the pattern. It does not support classes of Unicode (`\pL`). Patterns that it cannot compile,
+//! and matches that would take too long, are not checked.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,21 @@ use regex_lite::{Regex, RegexBuilder};
 
 use super::Work;
 
-/// Bytes of a compiled pattern; most are far below one thousand.
+/// The maximum size of a compiled pattern in bytes; most have far fewer than one thousand.
 const SIZE: usize = 1 << 16;
-/// Patterns that are kept.
+/// The maximum number of cached patterns.
 const KEPT: usize = 256;
-/// What a repetition such as `{1000}` may make of a short pattern, as if it were written out.
+/// The maximum length of a pattern after the expansion of repetitions such as `{1000}`.
 const REPEATED: usize = 2_048;
-/// Positions of a pattern at places of a text that count as one step of work.
+/// The number of pairs of a position in a pattern and an offset in a text that count as one step of
+/// work.
 const STEP: usize = 64;
 
-/// Patterns that were compiled, by their text. Nothing for one that cannot be compiled.
+/// Compiled patterns, by their text. `None` for a pattern that cannot be compiled.
 #[derive(Debug, Default)]
 pub(super) struct Patterns(BTreeMap<String, Option<Regex>>);
 
-/// Whether a pattern occurs in a text, if that can be said.
+/// Whether a pattern matches a text, if that is known.
 pub(super) fn occurs(pattern: &str, text: &str, work: &mut Work) -> Option<bool> {
     let repeated = if pattern.contains('{') { REPEATED } else { 0 };
     let weight = pattern.len().saturating_add(repeated);

@@ -1,7 +1,7 @@
-//! A schema of a CRD, of which each part is read when a value comes to it.
+//! A schema of a CRD. Each part is read when a value reaches it.
 //!
-//! What the API server forbids in CRDs is not read: `$ref`, `definitions`, `dependencies`,
-//! `patternProperties`, `additionalItems`, and `items` as a list.
+//! Keywords that the API server forbids in CRDs are not read: `$ref`, `definitions`,
+//! `dependencies`, `patternProperties`, `additionalItems`, and `items` as a list.
 
 use std::cell::OnceCell;
 
@@ -25,7 +25,7 @@ impl<'s> Inner<'s> {
     }
 }
 
-/// What `additionalProperties` says.
+/// The value of `additionalProperties`.
 #[derive(Debug)]
 pub(super) enum Additional<'s> {
     Allowed,
@@ -43,7 +43,7 @@ pub(super) struct Numbers {
     pub(super) exclusive_maximum: bool,
 }
 
-/// At least and at most so many.
+/// A minimum and a maximum number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) least: Option<i64>,
@@ -55,7 +55,7 @@ pub(super) struct Limits {
 pub(super) struct Schema<'s> {
     pub(super) types: Vec<&'s str>,
     pub(super) nullable: bool,
-    /// A format that the API server knows for the type, or nothing.
+    /// A format that the API server supports for the type, or `None`.
     pub(super) format: &'s str,
     pub(super) numbers: Numbers,
     pub(super) length: Limits,
@@ -69,7 +69,7 @@ pub(super) struct Schema<'s> {
     pub(super) one_of: Vec<Inner<'s>>,
     pub(super) not: Option<Inner<'s>>,
     pub(super) items: Option<Inner<'s>>,
-    /// By name, in byte order.
+    /// Sorted by name, in byte order.
     pub(super) properties: Vec<(&'s str, Inner<'s>)>,
     pub(super) additional: Additional<'s>,
     pub(super) required: Vec<&'s str>,

@@ -1,5 +1,5 @@
-//! The rows of the tests of `k8s.io/apiextensions-apiserver`, `pkg/apiserver/validation`, and what
-//! else upstream does. Errors begin with `[].` here.
+//! The rows of the tests of `k8s.io/apiextensions-apiserver`, `pkg/apiserver/validation`, and
+//! further behavior of upstream. Errors begin with `[].` here.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn types() {
     ] {
         for (name, value) in &values {
             let found = errors(&field(&schema), &json!({"field": value}));
-            // Upstream says more about a float for an integer, see the numbers.
+            // Upstream reports more errors for a float instead of an integer, see the numbers.
             let first = found.first().cloned();
             let expected = (!accepted.contains(name)).then(|| wrong_type(wanted, name));
             assert_eq!(first, expected, "{schema} {value}");
@@ -357,7 +357,7 @@ fn numbers() {
     }
 }
 
-/// What cannot be checked is valid, also where something else depends on it.
+/// Unsupported checks count as valid, also if other checks depend on them.
 #[test]
 fn a_pattern_that_is_not_understood_is_no_error() {
     let pattern = json!({"pattern": r"^\p{Greek}+$"});
@@ -383,13 +383,13 @@ fn work_is_limited() {
     let mut work = Work::default();
     let outcome = validate(&Schema::of(&schema), &object, &Path::Root, &mut work);
     assert!(work.is_done() && outcome.is_doubtful && outcome.is_valid());
-    // More errors than a message shows are not looked for.
+    // Errors beyond the size of a message are not searched for.
     let schema = json!({"items": {"type": "integer"}}).to_string();
     let schema = Json::parse(schema.as_bytes()).unwrap();
     let mut work = Work::default();
     let outcome = validate(&Schema::of(&schema), &object, &Path::Root, &mut work);
     assert!(outcome.errors.len() == 64 && work.left > STEPS / 2);
-    // A pattern that takes long for a long text.
+    // A slow pattern and a long text.
     let long = json!({"a": "b".repeat(1 << 20)}).to_string();
     let long = Json::parse(long.as_bytes()).unwrap();
     let schema = json!({"properties": {"a": {"pattern": "(a{1000}){10}c"}}}).to_string();

@@ -1,7 +1,7 @@
 //! Values of properties that operator-registry decodes: FBC-54.
 //!
-//! Go's decoder takes `null` for anything and ignores what it does not know. What it expects is declared
-//! as [`Struct`]s, and read list by list: a call of the host answers for all elements.
+//! Go's decoder accepts `null` for any type and ignores unknown members. The expected types are
+//! declared as [`Struct`]s, and read list by list: one host call returns all elements.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Kind, Report, Row, escape, rule, rules};
@@ -14,10 +14,10 @@ use crate::properties::{Property, VALUE, field};
 
 rules![FBC_54];
 
-/// Bytes of values that are checked for one document. Memory of a call is never given back.
+/// Bytes of values that are checked for one document. Memory is never freed during a call.
 const BUDGET: u32 = 12 << 20;
 
-/// What a value is decoded into.
+/// The type into which a value is decoded.
 enum Shape {
     Text,
     /// A string type with a name.
@@ -186,7 +186,7 @@ impl Struct {
     }
 }
 
-/// Where a value is.
+/// The location of a value.
 #[derive(Clone)]
 struct Place {
     /// JSON pointer in the blob.
@@ -207,7 +207,7 @@ impl Place {
         }
     }
 
-    /// An element of a list, or a member of a map: Go does not say which one.
+    /// An element of a list, or a member of a map: Go does not report which one.
     fn inner(&self, token: &str) -> Self {
         Self {
             pointer: format!("{}/{}", self.pointer, escape(token)),
@@ -217,15 +217,15 @@ impl Place {
     }
 }
 
-/// What is not decoded: the field, and why.
+/// A decoding error: the field and the reason.
 type Wrong = (String, String);
 
 /// Decodes the values of a blob.
 struct Decoder<'b, 'd>(&'b Blob<'d>);
 
 impl Decoder<'_, '_> {
-    /// The first value in an object that is not decoded. A field is looked into only if there is
-    /// something in it: a type holds others three levels deep.
+    /// The first value in an object that cannot be decoded. Only fields with content are visited:
+    /// types contain other types, up to three levels deep.
     fn object(&self, row: Row<'_>, of: &Struct, at: &Place) -> Option<Wrong> {
         let fields = of.fields.iter().enumerate();
         fields.into_iter().find_map(|(column, (name, shape))| {
@@ -314,17 +314,17 @@ rule! {
     /// `provider`, `crdDescriptions` and `apiServiceDefinitions` are as in a ClusterServiceVersion;
     /// of `olm.channel`, `channelName` is a string. `null` and unknown fields are accepted. FBC-35,
     /// FBC-37, FBC-38 and FBC-41 check the other types. Values after the first 12 MiB of a package
-    /// are skipped; the audit annotation `not-evaluated` then names the rule.
+    /// are not evaluated; the audit annotation `skipped-rules` then names the rule.
     ///
     /// # Why
     ///
     /// `opm` decodes these properties, and rejects the whole catalog if one does not decode
     /// (operator-registry; OpenShift 4.12, Operators, *File-based catalogs, Properties*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the value that the message names with the type that it asks for, a number or a boolean
-    /// in quotes, or render the bundle again with `opm render`.
+    /// Write the value that the message names with the required type, a number or a boolean in
+    /// quotes, or render the bundle again with `opm render`.
     ///
     /// # Accepted
     ///
@@ -342,13 +342,15 @@ rule! {
     /// "olm.csv.metadata": json: cannot unmarshal number into Go struct field
     /// CSVMetadata.displayName of type string`
     FBC_54: Deny {
+        name: "decodable-olm-properties",
         on: [CATALOG: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L831-838; operator-registry alpha/property/property.go Parse, alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L831-838", "operator-registry alpha/property/property.go Parse, alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
-/// Evaluates a property of one of these types. `spent` is how much was read of the document so far.
+/// Evaluates a property of one of these types. `spent` is the number of bytes of the document that
+/// were read so far.
 pub(crate) fn check(
     property: &Property<'_>,
     blob: &Blob<'_>,

@@ -1,4 +1,4 @@
-//! Which bundle it is: the one property that says package, version and release.
+//! The identity of a bundle: the property with package, version and release.
 
 use opgate_constraint::version::{Identifier, Version};
 use opgate_sdk::go::quote;
@@ -16,31 +16,31 @@ rules![FBC_33, FBC_34, FBC_35, FBC_36];
 /// Bytes of a release.
 const LONGEST_RELEASE: usize = 20;
 
-/// What the property says.
+/// The values of the property.
 pub(crate) struct PackageProperty {
     index: u32,
     name: String,
     version: String,
     release: String,
-    /// What keeps the value from being read.
+    /// The error that makes the value unreadable.
     error: Option<(&'static str, String)>,
 }
 
 rule! {
     /// a bundle has one olm.package property
     ///
-    /// `properties` of an `olm.bundle` blob has exactly one item of type `olm.package`. Where
-    /// FBC-03 says that the properties are no list or that an item is misspelt, they are not
+    /// `properties` of an `olm.bundle` blob has exactly one item of type `olm.package`. If FBC-03
+    /// reports that the properties are not a list or that an item is misspelled, they are not
     /// counted.
     ///
     /// # Why
     ///
-    /// The property is required: it says which version of which package the bundle is (OpenShift
+    /// The property is required: it identifies the package and the version of the bundle (OpenShift
     /// 4.12, Operators, *olm.package property*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Add the property, or remove the one that is too many. `opm render` writes it.
+    /// Add the property, or remove the duplicate. `opm render` writes it.
     ///
     /// # Accepted
     ///
@@ -57,26 +57,27 @@ rule! {
     /// `message: package "etcd" bundle "etcd.v1.0.0" must have exactly 1 "olm.package" property,
     /// found 0`
     FBC_33: Deny {
+        name: "one-package-property-per-bundle",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L831, L2613-2617; OCP 4.15 L728-745; OKD L257-261; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L831, L2613-2617", "OCP 4.15 L728-745", "OKD L257-261", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
 rule! {
     /// the olm.package property names the package of the bundle
     ///
-    /// `packageName` of the `olm.package` property equals `package` of the bundle. Bundles without
-    /// `package`, and those with a finding of FBC-33 or with a property that FBC-35 cannot read,
-    /// are left out.
+    /// `packageName` of the `olm.package` property equals `package` of the bundle. The rule does
+    /// not evaluate bundles without `package`, bundles with a violation of FBC-33, and bundles with
+    /// a property that FBC-35 cannot read.
     ///
     /// # Why
     ///
-    /// The property and the blob must mean the same package (OpenShift 4.12, Operators,
+    /// The property and the blob must name the same package (OpenShift 4.12, Operators,
     /// *olm.package property*); `opm validate` rejects the bundle otherwise.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the same name in both places.
+    /// Write the same name in both fields.
     ///
     /// # Accepted
     ///
@@ -94,8 +95,9 @@ rule! {
     ///
     /// `message: package "etcd" does not match "olm.package" property "other"`
     FBC_34: Deny {
+        name: "package-property-matches-bundle",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L831, L837; OCP 4.15 L730; OKD L258-260; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L831, L837", "OCP 4.15 L730", "OKD L258-260", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
@@ -104,17 +106,17 @@ rule! {
     ///
     /// The value of the `olm.package` property is an object whose `version` is a string with a
     /// semantic version: three numbers without leading zeroes and without `v`, then prerelease and
-    /// build metadata if any. `release`, where given, is a string too. YAML reads `2.7` as a
-    /// number, which is rejected.
+    /// build metadata if any. `release`, if set, is also a string. YAML reads `2.7` as a number,
+    /// which is rejected.
     ///
     /// # Why
     ///
-    /// Ranges of versions are compared with it, and `opm validate` rejects others (OpenShift 4.12,
-    /// Operators, *olm.package property*).
+    /// OLM compares version ranges with it, and `opm validate` rejects other versions (OpenShift
+    /// 4.12, Operators, *olm.package property*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write all three numbers, and nothing before them.
+    /// Write all three numbers, without a prefix.
     ///
     /// # Accepted
     ///
@@ -131,12 +133,13 @@ rule! {
     /// `message: error parsing bundle "etcd.v2.7.0" version "v2.7.0": Invalid character(s) found in
     /// major number "v2"`
     FBC_35: Deny {
+        name: "catalog-bundle-semver-version",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L831, L838; OCP 4.15 L730; OKD L260-268; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L831, L838", "OCP 4.15 L730", "OKD L260-268", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
-/// Judges the property, and takes the version of the bundle from it.
+/// Evaluates the property, and reads the version of the bundle from it.
 pub(crate) fn judge(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, report: &mut Report<'_>) {
     let package = || quote(&bundle.package);
     let name = || quote(&bundle.name);
@@ -207,18 +210,18 @@ pub(crate) fn judge(blob: &Blob<'_>, bundle: &mut Bundle, found: Found, report: 
 }
 
 rule! {
-    /// a release fits the name and the version of its bundle
+    /// a release matches the name and the version of its bundle
     ///
-    /// Where the `olm.package` property has a non-empty `release`, that is at most 20 bytes of
+    /// If the `olm.package` property has a non-empty `release`, the release has at most 20 bytes of
     /// semver prerelease identifiers, separated by periods. The name of the bundle is then
     /// `<package>-v<version>-<release>`, and the version has no build metadata.
     ///
     /// # Why
     ///
-    /// Name, version and release must identify the same bundle; `opm validate` rejects others
+    /// Name, version and release must identify the same bundle; `opm validate` rejects other names
     /// (operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Rename the bundle and its entries as the message says, or remove `release`.
     ///
@@ -238,12 +241,13 @@ rule! {
     ///
     /// `message: name "etcd.v1.0.0" does not match normalized name "etcd-v1.0.0-1"`
     FBC_36: Deny {
+        name: "catalog-bundle-release",
         on: [CATALOG: Create | Update],
-        source: "operator-registry alpha/model/versionrelease.go, alpha/model/model.go",
+        source: ["operator-registry alpha/model/versionrelease.go, alpha/model/model.go"],
     }
 }
 
-/// What upstream says against a release.
+/// Upstream's error for a release.
 fn release(text: &str) -> Result<(), String> {
     let wrong = |why: &str| Err(format!("invalid release {}: {why}", quote(text)));
     if text.len() > LONGEST_RELEASE {
@@ -283,7 +287,7 @@ impl PackageProperty {
                 }
             }
         }
-        // `Release` would go unnoticed, and so would the others be told to be empty.
+        // `Release` would not be found, and the other members would be reported as empty.
         let names = [("packageName", PACKAGE_NAME), ("version", VERSION), ("release", RELEASE)];
         let missing = names.iter().filter(|(_, column)| property.kind(*column) == Kind::Missing);
         let missing: Vec<_> = missing.map(|(name, _)| *name).collect();

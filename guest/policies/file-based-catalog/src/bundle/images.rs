@@ -18,13 +18,13 @@ rule! {
     ///
     /// `image` of an `olm.bundle` blob is a non-empty string. With the setting
     /// `catalog.allowObjectOnlyBundles`, which is on by default in the profile `upstream`, a bundle
-    /// with a property `olm.bundle.object` may do without.
+    /// with a property `olm.bundle.object` does not need an image.
     ///
     /// # Why
     ///
     /// OLM unpacks the bundle from its image (OpenShift 4.12, Operators, *olm.bundle schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `image` to the reference of the bundle image.
     ///
@@ -43,23 +43,24 @@ rule! {
     /// `message: bundle image must be set`
     FBC_27: Deny {
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L791-792; OCP 4.15 L630-631; OKD L236-237; operator-registry alpha/model/model.go",
+        source: ["OCP 4.12 L791-792", "OCP 4.15 L630-631", "OKD L236-237", "operator-registry alpha/model/model.go"],
     }
 }
 
 rule! {
     /// images are image references
     ///
-    /// `image` of a bundle and `image` of each of its `relatedImages` have the form
+    /// `image` of a bundle and `image` of each of its `relatedImages` have the syntax
     /// `[domain/]path[:tag][@digest]`, with a path in lower case and a digest of the algorithm
-    /// `sha256`, `sha384` or `sha512`. Nothing is pulled: whether the image exists is not checked.
+    /// `sha256`, `sha384` or `sha512`. The rule pulls nothing: it does not check whether the image
+    /// exists.
     ///
     /// # Why
     ///
-    /// Nobody can pull or mirror another reference, and `opm validate` rejects it
+    /// Other references cannot be pulled or mirrored, and `opm validate` rejects it
     /// (operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the reference that the message quotes.
     ///
@@ -79,25 +80,25 @@ rule! {
     /// invalid reference format`
     FBC_28: Deny {
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L8685, L8709-8711; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L8685, L8709-8711", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
 rule! {
     /// a related image has an image or a name
     ///
-    /// No item of `relatedImages` of an `olm.bundle` blob has neither an `image` nor a `name`. One of
-    /// them may be missing, `null` or empty: `opm render` writes such items, and `opm validate`
-    /// accepts them. Names need not be unique. FBC-28 checks the images, and FBC-43 denies what is no
-    /// list of objects with strings.
+    /// No item of `relatedImages` of an `olm.bundle` blob has neither an `image` nor a `name`. One
+    /// of them can be missing, `null` or empty: `opm render` writes such items, and `opm validate`
+    /// accepts them. Names need not be unique. FBC-28 checks the images, and FBC-43 denies a value
+    /// that is not a list of objects with strings.
     ///
     /// # Why
     ///
-    /// The item says nothing, most likely because its keys are misspelt (OpenShift 4.12, Operators,
-    /// *olm.bundle schema*). Tools that mirror a catalog for a disconnected cluster copy the images
-    /// of this list, and miss what was meant.
+    /// The item has no effect, most likely because its keys are misspelled (OpenShift 4.12,
+    /// Operators, *olm.bundle schema*). Tools that mirror a catalog for a disconnected cluster copy
+    /// the images of this list, and miss the intended image.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Give the item its `image`, or remove the item.
     ///
@@ -116,11 +117,11 @@ rule! {
     /// `message: relatedImages[0].image: must be a non-empty string`
     FBC_29: Warn {
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L793, L804-811; OCP 4.15 L632-650; OKD L237-251; operator-registry alpha/action/render.go getRelatedImages, alpha/model/model.go Bundle.Validate",
+        source: ["OCP 4.12 L793, L804-811", "OCP 4.15 L632-650", "OKD L237-251", "operator-registry alpha/action/render.go getRelatedImages, alpha/model/model.go Bundle.Validate"],
     }
 }
 
-/// Judges the image of a bundle and its related images.
+/// Evaluates the image of a bundle and its related images.
 pub(crate) fn judge(
     blob: &Blob<'_>,
     bundle: &Bundle,

@@ -20,10 +20,10 @@ use crate::text::joined;
 
 rules![FBC_37, FBC_38, FBC_39, FBC_41, FBC_42];
 
-/// What the properties of a bundle say.
+/// The values of the properties of a bundle.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// Properties of type `olm.package`: how many, and the first.
+    /// Properties of type `olm.package`: the number of them, and the first one.
     pub(crate) packages: u32,
     pub(crate) package: Option<PackageProperty>,
     /// The provided APIs, from properties and from a ClusterServiceVersion.
@@ -37,15 +37,15 @@ rule! {
     ///
     /// A bundle has no two valid `olm.gvk` properties of the same group, version and kind. Every
     /// API that its ClusterServiceVersion owns, in a property `olm.bundle.object` or
-    /// `olm.csv.metadata`, has one. A ClusterServiceVersion that only the bundle image holds is not
-    /// looked at, nor is one that FBC-41 skips for its size.
+    /// `olm.csv.metadata`, has one. A ClusterServiceVersion that only the bundle image contains is
+    /// not evaluated, nor is one that FBC-41 skips because of its size.
     ///
     /// # Why
     ///
-    /// OLM resolves dependencies by the property; an API without one satisfies nobody's requirement
+    /// OLM resolves dependencies by the property; an API without one satisfies no requirement
     /// (OpenShift 4.12, Operators, *Operator Lifecycle Manager dependency resolution*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the missing property, or remove the second one. `opm render` writes them all.
     ///
@@ -68,8 +68,9 @@ rule! {
     /// `message: olm.gvk example.com/v1, Kind=Etcd is listed more than once`, or `message: provided
     /// API example.com/v1, Kind=Etcd has no olm.gvk property`
     FBC_39: Warn {
+        name: "unique-gvk-properties",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L2613-2621; OCP 4.15 L1886-1921",
+        source: ["OCP 4.12 L2613-2621", "OCP 4.15 L1886-1921"],
     }
 }
 
@@ -134,7 +135,7 @@ rule! {
     /// OLM matches the APIs that bundles require and provide by all three parts (OpenShift 4.12,
     /// Operators, *olm.gvk property* and *olm.gvk.required*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Copy group, version and kind from the CRD or the API service.
     ///
@@ -152,13 +153,14 @@ rule! {
     ///
     /// `message: property[0] of type "olm.gvk": group must be a non-empty string`
     FBC_37: Deny {
+        name: "gvk-property-fields",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L849-857, L886-894; OCP 4.15 L726-803; OKD L270-280, L292-302",
+        source: ["OCP 4.12 L849-857, L886-894", "OCP 4.15 L726-803", "OKD L270-280, L292-302"],
     }
 }
 
 impl Reader<'_, '_> {
-    /// Judges an API; one that is listed twice is reported by FBC-39.
+    /// Evaluates an API. FBC-39 reports duplicates.
     fn api(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
         let mut complain = |inner: &str, why: &str| {
             let (index, kind) = (property.index, quote(property.name));
@@ -209,14 +211,15 @@ rule! {
     /// olm.package.required has a package and a range of versions
     ///
     /// The value of a bundle's property of type `olm.package.required` is an object with
-    /// `packageName`, a non-empty string, and `versionRange`, a range as FBC-22 describes it.
+    /// `packageName`, a non-empty string, and `versionRange`, a range with the syntax that FBC-22
+    /// describes.
     ///
     /// # Why
     ///
-    /// OLM looks for an Operator of that package in that range before it installs the bundle
+    /// OLM searches for an Operator of that package in that range before it installs the bundle
     /// (OpenShift 4.12, Operators, *olm.package.required*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name the package, and write the range with operators such as `>=1.2.0 <2.0.0`.
     ///
@@ -237,13 +240,14 @@ rule! {
     /// `message: property[0] of type "olm.package.required": Could not parse Range "~1.2": Could
     /// not parse comparator "~" in "~1.2"`
     FBC_38: Deny {
+        name: "required-package-property-fields",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L868-875; OCP 4.15 L726-803; OKD L281-291",
+        source: ["OCP 4.12 L868-875", "OCP 4.15 L726-803", "OKD L281-291"],
     }
 }
 
 impl Reader<'_, '_> {
-    /// Judges a package that the bundle requires.
+    /// Evaluates a package that the bundle requires.
     fn required_package(&self, property: &Property<'_>, report: &mut Report<'_>) {
         let index = property.index;
         let mut complain = |inner: &str, why: &str| {
@@ -272,10 +276,10 @@ rule! {
     /// objects in a bundle are base64 of JSON or YAML
     ///
     /// `value` of a bundle's property of type `olm.bundle.object` is an object, and its `data` is
-    /// base64 of JSON or YAML. A value without `data` is accepted, and so is what `opm` loads
-    /// unparsed or unused: a scalar, a list, and anything that starts with `{`. Objects above
-    /// 4,000,000 bytes, and those after the first 12 MiB of base64 of a
-    /// package, are skipped; the audit annotation `not-evaluated` then names the rule.
+    /// base64 of JSON or YAML. A value without `data` is accepted, and so is data that `opm` does
+    /// not parse or use: a scalar, a list, and any text that starts with `{`. Objects of more than
+    /// 4,000,000 bytes, and objects after the first 12 MiB of base64 of a package, are not
+    /// evaluated; the audit annotation `skipped-rules` then names the rule.
     ///
     /// # Why
     ///
@@ -283,7 +287,7 @@ rule! {
     /// (operator-registry; OpenShift 4.12, Operators, *Updating or filtering a file-based catalog
     /// image*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Encode the manifest with `base64 -w0` and write the result as `data`, or render the bundle
     /// again with `opm render`.
@@ -303,14 +307,15 @@ rule! {
     /// `message: read bundle objects: package "etcd", bundle "etcd.v1.0.0": parse property at index
     /// 0 as bundle object: illegal base64 data at input byte 0`
     FBC_41: Deny {
+        name: "catalog-bundle-objects-base64",
         on: [CATALOG: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L8703-8708; operator-registry alpha/declcfg/load.go",
+        source: ["OCP 4.12 L8703-8708", "operator-registry alpha/declcfg/load.go"],
     }
 }
 
 impl Reader<'_, '_> {
-    /// Judges an object of the bundle, and notes the APIs that it provides.
+    /// Evaluates an object of the bundle, and records the APIs that it provides.
     fn object(&mut self, property: &Property<'_>, report: &mut Report<'_>) {
         self.found.objects += 1;
         let index = property.index;
@@ -346,17 +351,17 @@ impl Reader<'_, '_> {
 }
 
 rule! {
-    /// the media type of a bundle is a known one
+    /// the media type of a bundle is known
     ///
     /// The value of a bundle's property of type `olm.bundle.mediatype` is `plain+v0` or
     /// `registry+v1`. A bundle without the property is accepted.
     ///
     /// # Why
     ///
-    /// OLM 1.0 tells plain bundles from registry bundles by it (OpenShift 4.15, Operators,
-    /// *Managing plain bundles in OLM 1.0*).
+    /// OLM 1.0 uses it to distinguish plain bundles from registry bundles (OpenShift 4.15,
+    /// Operators, *Managing plain bundles in OLM 1.0*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write one of the two, or remove the property from a registry bundle.
     ///
@@ -374,13 +379,14 @@ rule! {
     ///
     /// `message: olm.bundle.mediatype "helm+v0" is neither plain+v0 nor registry+v1`
     FBC_42: Warn {
+        name: "known-catalog-bundle-media-type",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.15 L21717, L21893-21895, L21944-21946",
+        source: ["OCP 4.15 L21717, L21893-21895, L21944-21946"],
     }
 }
 
 impl Reader<'_, '_> {
-    /// Judges the media type of the bundle.
+    /// Evaluates the media type of the bundle.
     fn media_type(&self, property: &Property<'_>, report: &mut Report<'_>) {
         let value = property.text(VALUE);
         if !matches!(value, "plain+v0" | "registry+v1") {

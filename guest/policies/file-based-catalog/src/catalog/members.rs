@@ -1,4 +1,4 @@
-//! What a package needs to have, and what its channels and bundles owe each other.
+//! The required members of a package, and the relations of its channels and bundles.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,15 @@ rules![FBC_05, FBC_06, FBC_11, FBC_18, FBC_31];
 rule! {
     /// each package has a channel
     ///
-    /// A package, that is an `olm.package` blob with a name, has at least one `olm.channel` blob.
+    /// A package (an `olm.package` blob with a name) has at least one `olm.channel` blob.
     ///
     /// # Why
     ///
-    /// Users subscribe to a channel of a package; without one, nothing can be installed, and `opm
-    /// validate` rejects the package (OpenShift 4.12, Operators, *File-based catalogs, Schemas*).
+    /// Users subscribe to a channel of a package. A package without a channel cannot be installed,
+    /// and `opm validate` rejects the package (OpenShift 4.12, Operators, *File-based catalogs,
+    /// Schemas*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add an `olm.channel` blob with an entry for each bundle.
     ///
@@ -44,22 +45,23 @@ rule! {
     ///
     /// `message: package must contain at least one channel`
     FBC_05: Deny {
+        name: "package-has-channel",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L696; OCP 4.15 L533; OKD L180-183; operator-registry alpha/model/model.go",
+        source: ["OCP 4.12 L696", "OCP 4.15 L533", "OKD L180-183", "operator-registry alpha/model/model.go"],
     }
 }
 
 rule! {
     /// each package has a bundle
     ///
-    /// A package, that is an `olm.package` blob with a name, has at least one `olm.bundle` blob.
+    /// A package (an `olm.package` blob with a name) has at least one `olm.bundle` blob.
     ///
     /// # Why
     ///
-    /// A package without bundles offers nothing to install (OpenShift 4.12, Operators, *File-based
+    /// A package without bundles cannot be installed (OpenShift 4.12, Operators, *File-based
     /// catalogs, Schemas*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the `olm.bundle` blobs, for example with `opm render`, or remove the package.
     ///
@@ -80,12 +82,13 @@ rule! {
     ///
     /// `message: package "etcd" must contain at least one olm.bundle blob`
     FBC_06: Deny {
+        name: "package-has-bundle",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L696; OCP 4.15 L533; OKD L180-183",
+        source: ["OCP 4.12 L696", "OCP 4.15 L533", "OKD L180-183"],
     }
 }
 
-/// Judges whether there are channels and bundles.
+/// Evaluates whether there are channels and bundles.
 pub(crate) fn complete(catalog: &Catalog, report: &mut Report<'_>) {
     let Some(package) = catalog.package() else { return };
     if catalog.channels.is_empty() {
@@ -103,14 +106,14 @@ rule! {
     /// the default channel of a package is one of its channels
     ///
     /// `defaultChannel` of an `olm.package` blob is the name of an `olm.channel` blob of the
-    /// package. A package without any channel is reported by FBC-05 instead.
+    /// package. FBC-05 reports a package without any channel instead.
     ///
     /// # Why
     ///
-    /// `opm validate` takes a default channel that is not declared for an empty channel and rejects
-    /// it, with the message below (operator-registry).
+    /// `opm validate` treats an undeclared default channel as an empty channel and rejects it, with
+    /// the message of this rule (operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Name a channel that exists, or add the `olm.channel` blob.
     ///
@@ -132,18 +135,19 @@ rule! {
     ///
     /// `message: channel must contain at least one bundle`
     FBC_11: Deny {
+        name: "package-default-channel-exists",
         on: [CATALOG: Create | Update],
-        source: "operator-registry alpha/declcfg/declcfg_to_model.go, alpha/model/model.go",
+        source: ["operator-registry alpha/declcfg/declcfg_to_model.go, alpha/model/model.go"],
     }
 }
 
-/// Judges whether default channels exist.
+/// Evaluates whether default channels exist.
 pub(crate) fn default_channels(
     catalog: &Catalog,
     channels: &BTreeSet<&str>,
     report: &mut Report<'_>,
 ) {
-    // Where there is no channel at all, that is what is wrong.
+    // If there is no channel, only the missing channel is reported.
     if catalog.package().is_none() || catalog.channels.is_empty() {
         return;
     }
@@ -163,14 +167,14 @@ rule! {
     /// `name` of every entry is the name of an `olm.bundle` blob of the package. Names in
     /// `replaces` and `skips` need not exist. With the setting `catalog.entriesCheck: upstream`,
     /// which is the default in the profile `upstream`, only the last channel of each package is
-    /// checked; otherwise all are. Channels of a package that does not exist are left to FBC-04.
+    /// checked; otherwise all channels are checked. FBC-04 reports channels of a missing package.
     ///
     /// # Why
     ///
     /// OLM cannot install an entry without a bundle (OpenShift 4.12, Operators, *olm.channel
-    /// schema*). `opm validate` looks at the last channel only and misses the others.
+    /// schema*). `opm validate` checks only the last channel and misses the others.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the bundles that the message lists, or remove the entries.
     ///
@@ -192,8 +196,9 @@ rule! {
     ///
     /// `message: no olm.bundle blobs found in package "etcd" for olm.channel entries [etcd.v2.0.0]`
     FBC_18: Deny {
+        name: "channel-entries-are-bundles",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L743, L754-765, L2546; OCP 4.15 L579, L592-604; OKD L206, L215-224; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L743, L754-765, L2546", "OCP 4.15 L579, L592-604", "OKD L206, L215-224", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
@@ -201,14 +206,14 @@ rule! {
     /// every bundle is an entry of a channel
     ///
     /// The name of every `olm.bundle` blob of a package is the name of an entry in at least one of
-    /// its channels. To be named in `replaces` or `skips` is not enough.
+    /// its channels. A name in `replaces` or `skips` is not enough.
     ///
     /// # Why
     ///
-    /// Nobody can install a bundle that is in no channel, and `opm validate` rejects it
+    /// A bundle without a channel cannot be installed, and `opm validate` rejects it
     /// (operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add an entry for the bundle to a channel, or remove the bundle.
     ///
@@ -230,12 +235,13 @@ rule! {
     ///
     /// `message: package "etcd", bundle "etcd.v1.0.1" not found in any channel entries`
     FBC_31: Deny {
+        name: "catalog-bundle-in-channel",
         on: [CATALOG: Create | Update],
-        source: "operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
-/// Judges entries and bundles against each other. A package that is not there has no entries to belong to.
+/// Evaluates whether entries and bundles match. A missing package has no entries.
 pub(crate) fn entries_and_bundles(
     catalog: &Catalog,
     bundles: &BTreeSet<&str>,

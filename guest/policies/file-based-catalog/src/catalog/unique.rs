@@ -1,4 +1,4 @@
-//! Names and versions that a package has once.
+//! Names and versions that are unique in a package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ rule! {
     ///
     /// # Why
     ///
-    /// A subscription names one channel. `opm validate` rejects two of the same name
+    /// A subscription names one channel. `opm validate` rejects two channels with the same name
     /// (operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Put the entries into one blob, or rename one of the channels.
     ///
@@ -45,12 +45,13 @@ rule! {
     ///
     /// `message: package "etcd" has duplicate channel "stable"`
     FBC_14: Deny {
+        name: "unique-channel-name-in-package",
         on: [CATALOG: Create | Update],
-        source: "operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
-/// Judges the names of channels, and gives them.
+/// Evaluates the names of channels, and returns them.
 pub(crate) fn channel_names<'c>(
     catalog: &'c Catalog,
     report: &mut Report<'_>,
@@ -69,16 +70,16 @@ pub(crate) fn channel_names<'c>(
 rule! {
     /// the name of a bundle is unique in its package
     ///
-    /// No two `olm.bundle` blobs of a package have the same name, even where they are the same.
+    /// No two `olm.bundle` blobs of a package have the same name, even if the blobs are identical.
     ///
     /// # Why
     ///
-    /// An entry of a channel would stand for two bundles; `opm validate` rejects duplicates
+    /// An entry of a channel would refer to two bundles; `opm validate` rejects duplicates
     /// (OpenShift 4.12, Operators, *File-based catalogs*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Remove the second blob, or give it the name of its own version.
+    /// Remove the second blob, or rename it after its version.
     ///
     /// # Accepted
     ///
@@ -98,12 +99,14 @@ rule! {
     ///
     /// `message: package "etcd" has duplicate bundle "etcd.v1.0.0"`
     FBC_30: Deny {
+        name: "unique-bundle-name-in-package",
         on: [CATALOG: Create | Update],
-        source: "OCP 4.12 L577; OCP 4.15 L437-439; OKD L127; operator-registry alpha/declcfg/declcfg_to_model.go",
+        source: ["OCP 4.12 L577", "OCP 4.15 L437-439", "OKD L127", "operator-registry alpha/declcfg/declcfg_to_model.go"],
     }
 }
 
-/// Judges the names of bundles, and gives them. Without a package nobody knows whether a name is taken.
+/// Evaluates the names of bundles, and returns them. Without a package it is unknown whether a name
+/// is taken.
 pub(crate) fn bundle_names<'c>(catalog: &'c Catalog, report: &mut Report<'_>) -> BTreeSet<&'c str> {
     let mut names = BTreeSet::new();
     for bundle in catalog.bundles.iter().filter(|bundle| !bundle.name.is_empty()) {
@@ -121,15 +124,15 @@ rule! {
     ///
     /// No two bundles of a package with different names have the same version in their
     /// `olm.package` property. The release is part of the version, and versions are compared as
-    /// they are written. Bundles without a package, and those whose version or release cannot be
-    /// read, do not count.
+    /// text. Bundles without a package, and bundles with an unreadable version or release, do not
+    /// count.
     ///
     /// # Why
     ///
     /// A version identifies one bundle of its package; `opm validate` rejects duplicates
     /// (operator-registry).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Give one of the bundles another version, or remove it.
     ///
@@ -143,12 +146,13 @@ rule! {
     ///
     /// `message: duplicate versions found in bundles: [{1.0.0: [etcd-alt.v1.0.0, etcd.v1.0.0]}]`
     FBC_32: Deny {
+        name: "unique-bundle-version-in-package",
         on: [CATALOG: Create | Update],
-        source: "operator-registry alpha/model/model.go",
+        source: ["operator-registry alpha/model/model.go"],
     }
 }
 
-/// Judges the versions of bundles.
+/// Evaluates the versions of bundles.
 pub(crate) fn versions(catalog: &Catalog, report: &mut Report<'_>) {
     let mut by_label: BTreeMap<&str, BTreeMap<&str, &Bundle>> = BTreeMap::new();
     for bundle in catalog.bundles.iter().filter(|bundle| !bundle.package.is_empty()) {
@@ -157,7 +161,7 @@ pub(crate) fn versions(catalog: &Catalog, report: &mut Report<'_>) {
         }
     }
     by_label.retain(|_, bundles| bundles.len() > 1);
-    // The later one of the first two is where to look.
+    // The violation is at the later one of the first two.
     let Some(latest) = by_label.values().flat_map(BTreeMap::values).max_by_key(|b| b.at) else {
         return;
     };

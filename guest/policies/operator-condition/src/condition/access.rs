@@ -7,10 +7,10 @@ use crate::targets::CONDITION;
 rules![CND_04, CND_05];
 
 pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    let Some(old) = review.updates_from() else { return };
+    let Some(old) = review.old_of_update() else { return };
     let changes = |pointer: &str| !object.equal(pointer, old, pointer);
     // OLM or an administrator sends most updates, and most others change only the status.
-    if !is_of_the_namespace(review) || !changes("/spec") || review.is_olms() {
+    if !is_of_the_namespace(review) || !changes("/spec") || review.may_be_olm() {
         return;
     }
     overrides(review, changes("/spec/overrides"), report);
@@ -40,7 +40,7 @@ rule! {
     /// ServiceAccounts update of the whole object, so RBAC does not prevent an Operator from
     /// overruling its administrator.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// In the Operator, write `spec.conditions`. As an administrator, write the overrides as
     /// yourself and not as a ServiceAccount of the Operator's namespace. To allow a ServiceAccount
@@ -63,9 +63,10 @@ rule! {
     /// `message: spec.overrides is reserved for cluster administrators, changed by
     /// system:serviceaccount:operators:my-operator`
     CND_04: Warn {
+        name: "overrides-changed-by-administrators-only",
         on: [CONDITION: Update],
         denies_with: ["/operatorCondition/overrides"],
-        source: "OCP 4.12 L7818-7822, L7883; OCP 4.15 L5535-5584",
+        source: ["OCP 4.12 L7818-7822, L7883", "OCP 4.15 L5535-5584"],
     }
 }
 
@@ -92,7 +93,7 @@ rule! {
     /// `spec.conditions`, and current releases of operator-lib do so; therefore the strict rule is
     /// off by default.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// In the Operator, update `status.conditions` through the subresource `status`. If your
     /// Operators use `spec.conditions`, leave the rule off.
@@ -112,9 +113,10 @@ rule! {
     /// `message: the Operator is allowed to modify only the status subresource of the
     /// OperatorCondition`
     CND_05: Deny {
+        name: "operator-changes-condition-status-only",
         on: [CONDITION: Update],
-        off_until: [],
-        source: "OCP 4.12 L4136-4140, L20005; OCP 4.15 L14782-14840",
+        enabled_by: [],
+        source: ["OCP 4.12 L4136-4140, L20005", "OCP 4.15 L14782-14840"],
     }
 }
 

@@ -108,7 +108,7 @@ rule! {
     /// conditions*; `crds/operators.coreos.com_operatorconditions.yaml` of the Operator Framework
     /// API).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the status in quotes. Give the entry the type `Upgradeable`, the only one that OLM
     /// interprets.
@@ -134,8 +134,9 @@ rule! {
     ///
     /// A missing or empty type has the message `spec.overrides[0].type: Required value`.
     CND_01: Deny {
+        name: "valid-operator-condition-type-and-status",
         on: [CONDITION: Create | Update, CONDITION_STATUS: Update],
-        source: "OCP 4.12 L4136-4197, L7826, L7847-7863, L20005; OCP 4.15 L2693-2733, L5535-5584; api crds/operators.coreos.com_operatorconditions.yaml",
+        source: ["OCP 4.12 L4136-4197, L7826, L7847-7863, L20005", "OCP 4.15 L2693-2733, L5535-5584", "api crds/operators.coreos.com_operatorconditions.yaml"],
     }
 }
 
@@ -182,7 +183,7 @@ rule! {
     /// but the CRD requires the other members (`crds/operators.coreos.com_operatorconditions.yaml`
     /// of the Operator Framework API). An API server with that CRD rejects the object.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the member that the message names. `reason` is one word in CamelCase, `message` a text
     /// for people, and `lastTransitionTime` a time such as `"2020-08-24T23:15:55Z"`.
@@ -205,8 +206,9 @@ rule! {
     ///
     /// `message: spec.overrides[0].message: Required value`
     CND_02: Warn {
+        name: "operator-condition-required-members",
         on: [CONDITION: Create | Update],
-        source: "OCP 4.12 L7826, L7853-7863; OCP 4.15 L5535-5584; api crds/operators.coreos.com_operatorconditions.yaml",
+        source: ["OCP 4.12 L7826, L7853-7863", "OCP 4.15 L5535-5584", "api crds/operators.coreos.com_operatorconditions.yaml"],
     }
 }
 
@@ -238,7 +240,7 @@ rule! {
     /// Operators, *Supported conditions* and *Enabling Operator conditions*). An override of
     /// another type, or with another spelling, has no effect.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use the type `Upgradeable`, with a capital letter, or remove the entry. If an Operator
     /// writes other conditions for people to read, keep them, or set the rule to `off`.
@@ -257,8 +259,9 @@ rule! {
     ///
     /// `message: OLM currently supports only the Upgradeable condition, got "Ready"`
     CND_03: Warn {
+        name: "known-operator-condition-types",
         on: [CONDITION: Create | Update],
-        source: "OCP 4.12 L4144-4197, L20051; OCP 4.15 L2693-2733",
+        source: ["OCP 4.12 L4144-4197, L20051", "OCP 4.15 L2693-2733"],
     }
 }
 

@@ -1,4 +1,4 @@
-//! Annotations of a ClusterServiceVersion by which OLM notes its group.
+//! Annotations of a ClusterServiceVersion in which OLM stores its group.
 
 use opgate_sdk::copies::Marks;
 use opgate_sdk::go::quote;
@@ -20,21 +20,21 @@ rule! {
     /// the membership annotations of a ClusterServiceVersion are those of its OperatorGroup
     ///
     /// The annotations `olm.operatorGroup`, `olm.operatorNamespace` and `olm.targetNamespaces` of a
-    /// CSV, where they are present, are the name and namespace of the OperatorGroup in its
-    /// namespace, and its targets sorted, with commas in between (the empty text for all
-    /// namespaces). While the group has no targets, `olm.targetNamespaces` is not judged. Each
-    /// annotation is judged where an UPDATE changes it. The rule does not evaluate copies are
-    /// exempt as for OPG-20, and a namespace without exactly one group. The rule reads
-    /// OperatorGroups, Namespaces for selectors, and CSVs for originals.
+    /// CSV, if they are present, are the name and namespace of the OperatorGroup in its namespace,
+    /// and its targets, sorted and separated by commas (the empty string for all namespaces). While
+    /// the group has no targets, the rule does not evaluate `olm.targetNamespaces`. On UPDATE, it
+    /// evaluates only the annotations that change. Copies are exempt as for OPG-20. The rule does
+    /// not evaluate a namespace without exactly one group. It reads OperatorGroups, Namespaces for
+    /// selectors, and CSVs for originals.
     ///
     /// # Why
     ///
-    /// OLM writes these annotations and overwrites other values, and the target namespaces reach
-    /// the deployments of the Operator from there (OpenShift 4.12, Operators, *Operator group CSV
-    /// annotations* and *About Operator groups*). A manifest with other values was written for
+    /// OLM writes these annotations and overwrites other values. It copies the target namespaces
+    /// from there to the deployments of the Operator (OpenShift 4.12, Operators, *Operator group
+    /// CSV annotations* and *About Operator groups*). A manifest with other values was written for
     /// another group.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the three annotations from the manifest; OLM adds them.
     ///
@@ -54,9 +54,10 @@ rule! {
     /// `message: annotation olm.operatorGroup is "other", expected "payments" from operator group
     /// payments/payments`
     pub(crate) OPG_30: Warn {
+        name: "csv-membership-annotations-match-group",
         on: [CSV: Create | Update],
         reads: [GROUPS, NAMESPACES, CSVS],
-        source: "OCP 4.12 L2048, L3256, L3391-3420; OCP 4.15 L2339-2642; OLM pkg/controller/operators/olm/operatorgroup.go",
+        source: ["OCP 4.12 L2048, L3256, L3391-3420", "OCP 4.15 L2339-2642", "OLM pkg/controller/operators/olm/operatorgroup.go"],
     }
 }
 
@@ -68,7 +69,7 @@ impl Member<'_> {
             let expected = match *key {
                 "olm.operatorGroup" => name.clone(),
                 "olm.operatorNamespace" => namespace.to_owned(),
-                // OLM writes no targets as long as there are none.
+                // OLM writes no targets while there are none.
                 _ if targets.is_empty() => continue,
                 _ => targets.iter().map(String::as_str).collect::<Vec<_>>().join(","),
             };
@@ -84,23 +85,23 @@ impl Member<'_> {
 }
 
 rule! {
-    /// a copied ClusterServiceVersion does not show the target namespaces
+    /// a copied ClusterServiceVersion does not have the target namespaces
     ///
     /// A CSV with the label `olm.copiedFrom`, or with `status.reason: Copied`, does not have the
     /// annotation `olm.targetNamespaces`. Its other annotations may stay. The rule does not
     /// evaluate an UPDATE of a copy that had the annotation before. The rule applies to every such
-    /// CSV, also to those that OLM writes, and needs nothing of the cluster.
+    /// CSV, including those that OLM writes, and reads no cluster objects.
     ///
     /// # Why
     ///
     /// A copy is visible to the users of the namespace it is in. The annotation would show one
-    /// tenant the namespaces of another, so OLM leaves it out of copies (OpenShift 4.12, Operators,
+    /// tenant the namespaces of another, so OLM omits it from copies (OpenShift 4.12, Operators,
     /// *Operator group CSV annotations* and *Copied CSVs*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the annotation from the copy. If you wrote the CSV yourself, remove the label
-    /// `olm.copiedFrom` as well: only OLM makes copies.
+    /// `olm.copiedFrom` as well: only OLM creates copies.
     ///
     /// # Accepted
     ///
@@ -120,15 +121,16 @@ rule! {
     ///
     /// `message: copied CSV must not carry the olm.targetNamespaces annotation`
     OPG_31: Warn {
+        name: "no-target-namespaces-on-copied-csv",
         on: [CSV: Create | Update],
-        source: "OCP 4.12 L3425, L3783; OCP 4.15 L2339-2642",
+        source: ["OCP 4.12 L3425, L3783", "OCP 4.15 L2339-2642"],
     }
 }
 
 pub(super) fn of_a_copy(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
     let was_so =
         |old: &Document| Marks::of(old, review.namespace()).are_outright() && old.has(TARGETS);
-    if object.has(TARGETS) && !review.spares().is_some_and(was_so) {
+    if object.has(TARGETS) && !review.ratchet_base().is_some_and(was_so) {
         let message = "copied CSV must not carry the olm.targetNamespaces annotation";
         report.add(&OPG_31, "metadata.annotations[olm.targetNamespaces]", message);
     }

@@ -1,4 +1,4 @@
-//! What of a ClusterServiceVersion makes it the same as its original.
+//! The parts of a ClusterServiceVersion that identify a copy with its original.
 
 use opgate_sdk::Shape;
 use opgate_sdk::copies::Comparison;

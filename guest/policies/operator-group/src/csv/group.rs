@@ -12,24 +12,24 @@ use crate::{lists, targets};
 rules![OPG_20, OPG_21];
 
 rule! {
-    /// a ClusterServiceVersion is created where there is an OperatorGroup
+    /// the namespace of a new ClusterServiceVersion has an OperatorGroup
     ///
     /// The namespace of a new ClusterServiceVersion (CSV) has an OperatorGroup; one that is being
     /// deleted still counts. A CSV claims to be a copy by the label `olm.copiedFrom`, by
     /// `status.reason: Copied`, or by an annotation `olm.operatorNamespace` that names another
-    /// namespace. A copy is exempt where one of OLM's identities (`identities.olm`) writes it, or
-    /// where its original exists, is no copy itself, and has the same install modes, owned APIs,
-    /// `replaces`, `skips` and pull secrets. An UPDATE counts as a creation where it drops or
-    /// changes a mark, or where a copy stops being like its original. The rule reads
-    /// OperatorGroups, and CSVs for originals.
+    /// namespace. A copy is exempt if one of OLM's identities (`identities.olm`) writes it, or if
+    /// its original exists, is not itself a copy, and has the same install modes, owned APIs,
+    /// `replaces`, `skips` and pull secrets. An UPDATE counts as a creation if it drops or changes
+    /// a mark, or if the copy no longer matches its original. The rule reads OperatorGroups, and
+    /// CSVs for originals.
     ///
     /// # Why
     ///
-    /// OLM lets a CSV fail with the reason `NoOperatorGroup` where there is no group, because only
-    /// members of a group are installed (OpenShift 4.12, Operators, *Troubleshooting Operator
+    /// Without a group, OLM marks the CSV as failed with the reason `NoOperatorGroup`, because it
+    /// installs only members of a group (OpenShift 4.12, Operators, *Troubleshooting Operator
     /// groups* and *OLM Operator*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the OperatorGroup, then the CSV. If OLM created the CSV for a Subscription, the
     /// denial is in the InstallPlan: `kubectl -n NAMESPACE describe installplan NAME`.
@@ -47,25 +47,26 @@ rule! {
     ///
     /// `message: csv in namespace with no operatorgroups`
     pub(crate) OPG_20: Deny {
+        name: "csv-requires-operator-group",
         on: [CSV: Create | Update],
         reads: [GROUPS, CSVS],
-        source: "OCP 4.12 L2256, L4026-4044, L25906; OCP 4.15 L1665, L2615-2642, L19590; OLM pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L2256, L4026-4044, L25906", "OCP 4.15 L1665, L2615-2642, L19590", "OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
 rule! {
-    /// a ClusterServiceVersion is created where there is one OperatorGroup only
+    /// the namespace of a new ClusterServiceVersion has only one OperatorGroup
     ///
     /// The namespace of a new CSV has no more than one OperatorGroup; groups that are being deleted
-    /// count. CSVs that are there already may change. Copies are exempt, and an UPDATE counts as a
-    /// creation, as for OPG-20. The rule reads OperatorGroups, and CSVs for originals.
+    /// count. Existing CSVs may change. Copies are exempt, and an UPDATE counts as a creation, as
+    /// for OPG-20. The rule reads OperatorGroups, and CSVs for originals.
     ///
     /// # Why
     ///
-    /// OLM lets a CSV fail with the reason `TooManyOperatorGroups` because it cannot choose a group
-    /// (OpenShift 4.5, Operators, *Troubleshooting Operator groups*).
+    /// OLM marks the CSV as failed with the reason `TooManyOperatorGroups` because it cannot choose
+    /// a group (OpenShift 4.5, Operators, *Troubleshooting Operator groups*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Delete all groups of the namespace but one, wait until they are gone, and create the CSV
     /// again. The message names up to five of them.
@@ -84,23 +85,24 @@ rule! {
     /// `message: csv created in namespace with multiple operatorgroups, can't pick one
     /// automatically: legacy has a, b; delete all but one`
     pub(crate) OPG_21: Deny {
+        name: "csv-requires-single-operator-group",
         on: [CSV: Create | Update],
         reads: [GROUPS, CSVS],
-        source: "OCP 4.12 L4026-4044; OCP 4.5 L1250-1253; OLM pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L4026-4044", "OCP 4.5 L1250-1253", "OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
 impl Member<'_> {
-    /// Judges the group, then everything that depends on it.
+    /// Checks the group, then the requirements that depend on it.
     pub(super) fn judge(&self, report: &mut Report<'_>) {
         let mut rules = self.rules(report);
         if rules.is_empty() {
             return;
         }
         let groups = groups(self.review.namespace());
-        let Some((first, names)) = report.answer(&rules, "OperatorGroups", groups) else { return };
+        let Some((first, names)) = report.or_skip(&rules, "OperatorGroups", groups) else { return };
         let Some(group) = first else {
-            if self.review.creates() {
+            if !self.review.is_update() {
                 let message = "csv in namespace with no operatorgroups";
                 let reason = OlmReason::NoOperatorGroup;
                 olm_reason::add(report, reason, &OPG_20, "metadata.namespace", message);
@@ -108,7 +110,7 @@ impl Member<'_> {
             return;
         };
         if names.len() > 1 {
-            if self.review.creates() {
+            if !self.review.is_update() {
                 let message = format!(
                     "csv created in namespace with multiple operatorgroups, can't pick one automatically: {} has {}; delete all but one",
                     self.review.namespace(),
@@ -124,7 +126,7 @@ impl Member<'_> {
             return;
         }
         let targets = targets::of(&group);
-        let Some(targets) = report.answer(&rules, "Namespaces", targets) else { return };
+        let Some(targets) = report.or_skip(&rules, "Namespaces", targets) else { return };
         self.fits(&targets, report);
         self.noted(&group, &targets, report);
         self.provides(&group, &targets, report);
@@ -140,7 +142,7 @@ fn groups(namespace: &str) -> Result<(Option<Document>, Vec<String>), ReadError>
         first.get_or_insert(group);
         true
     })?;
-    // The host can list an object that is about to change twice: as it is, and as it will be.
+    // During a change, the host can list an object twice: the stored and the pending state.
     names.dedup();
     Ok((first, names))
 }

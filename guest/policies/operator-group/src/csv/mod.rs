@@ -1,4 +1,4 @@
-//! A ClusterServiceVersion, the OperatorGroup of its namespace, and other owners of what it owns.
+//! A ClusterServiceVersion, the OperatorGroup of its namespace, and other owners of its APIs.
 //!
 //! ```text
 //! groups of the namespace (group) ─┬─ none or several
@@ -27,7 +27,7 @@ use provided_apis::{OPG_25, OPG_26, OPG_27};
 const MODES: Shape =
     Shape::List(&Shape::Struct(&[("type", Shape::Scalar), ("supported", Shape::Scalar)]));
 
-/// Names of groups, and APIs, that a message lists.
+/// Maximum number of group names, and of APIs, in a message.
 const SHOWN: usize = 5;
 
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
@@ -42,12 +42,12 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         Member::of(&review, object).judge(report);
         owners::judge(&review, object, report);
     }
-    if !claim.is_olms {
+    if !claim.may_be_olm {
         grants::csv(&review, object, report);
     }
 }
 
-/// The ClusterServiceVersion under review, and the parts of it that are to be judged.
+/// The ClusterServiceVersion under review, and the parts of it to evaluate.
 struct Member<'r> {
     review: &'r Review<'r>,
     /// Its install modes, unless they are unchanged.
@@ -65,7 +65,7 @@ impl<'r> Member<'r> {
         let mut apis = ApiSet::default();
         if owned.iter().any(|pointer| review.touches_json(object, pointer)) {
             apis = ApiSet::of_csv(object);
-            if review.spares().is_some_and(|old| ApiSet::of_csv(old) == apis) {
+            if review.ratchet_base().is_some_and(|old| ApiSet::of_csv(old) == apis) {
                 apis = ApiSet::default();
             }
         }
@@ -82,10 +82,10 @@ impl<'r> Member<'r> {
         }
     }
 
-    /// The rules that apply. Without a cluster these are skipped.
+    /// The rules that apply. Without cluster state they are skipped.
     fn rules(&self, report: &Report<'_>) -> Vec<&'static Rule> {
         let mut rules: Vec<&'static Rule> = Vec::new();
-        if self.review.creates() {
+        if !self.review.is_update() {
             rules.extend([&OPG_20, &OPG_21, &OPG_24]);
         }
         match &self.modes {

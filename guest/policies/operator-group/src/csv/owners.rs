@@ -1,11 +1,11 @@
 //! Two ClusterServiceVersions that own the same APIs.
 //!
 //! A version that replaces the other is not a second owner. The chain of `spec.replaces` and
-//! `spec.skips` says which version replaces which.
+//! `spec.skips` defines which version replaces which.
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::{Match, Query, ReadError, VALUES};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError, VALUES};
 use opgate_sdk::{Document, Report, Review, Shape, is_terminating, rule, rules};
 
 use crate::kinds::CSV;
@@ -24,7 +24,7 @@ const RESOURCE_NAMES: Shape = Shape::List(&Shape::Struct(&[("name", Shape::Scala
 const SERVICE_NAMES: Shape =
     Shape::List(&Shape::Struct(&[("group", Shape::Scalar), ("version", Shape::Scalar)]));
 
-/// Most versions that one walk along the chain looks at. A namespace usually has two or three.
+/// Maximum number of versions in one walk along the chain. A namespace usually has two or three.
 const STEPS: usize = 256;
 
 pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
@@ -32,8 +32,8 @@ pub(super) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<
         review.touches(object, REPLACES, &Shape::Scalar) || review.touches_json(object, SKIPS);
     let csv = Owner { name: review.name(object), namespace: review.namespace(), object };
     if new_chain || review.touches(object, RESOURCES, &RESOURCE_NAMES) {
-        // Where the chain changes, it may lead to another owner of what was there before.
-        resources(&csv, review.spares().filter(|_| !new_chain), report);
+        // A changed chain may lead to another owner of previous APIs.
+        resources(&csv, review.ratchet_base().filter(|_| !new_chain), report);
     }
     if new_chain || review.touches(object, SERVICES, &SERVICE_NAMES) {
         services(&csv, report);
@@ -45,20 +45,20 @@ rule! {
     ///
     /// No other CSV in the namespace owns a CRD (`spec.customresourcedefinitions.owned[].name`)
     /// that this CSV owns, unless one of them leads to the other by `spec.replaces` and
-    /// `spec.skips`, over CSVs that are there. Another CSV does not count if it has the label
+    /// `spec.skips`, over existing CSVs. Another CSV does not count if it has the label
     /// `olm.copiedFrom`, if it is being deleted, or if it has the phase `Replacing` or `Deleting`
     /// and some CSV in the namespace names it in `spec.replaces`. On UPDATE, the rule evaluates
-    /// only the CRDs that the request adds, and by all of them where it changes `replaces` or
-    /// `skips`. Copies are exempt as for OPG-20. The rule reads CSVs.
+    /// only the CRDs that the request adds, or all of them if it changes `replaces` or `skips`.
+    /// Copies are exempt as for OPG-20. The rule reads CSVs.
     ///
     /// # Why
     ///
-    /// OLM lets such a CSV fail with the reason `OwnerConflict`, because two Operators would serve
-    /// the same CRD in one namespace (OLM `pkg/controller/operators/olm/operator.go`).
+    /// OLM marks such a CSV as failed with the reason `OwnerConflict`, because two Operators would
+    /// serve the same CRD in one namespace (OLM `pkg/controller/operators/olm/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// If this CSV is the next version of the other one, name the other one in `spec.replaces` or
+    /// If this CSV is the next version of the other one, set the other one in `spec.replaces` or
     /// `spec.skips`. Otherwise delete the other CSV, or use another namespace.
     ///
     /// # Accepted
@@ -80,9 +80,10 @@ rule! {
     /// `message: conflicting CRD owner in namespace: csv etcdoperator.v0.9.0 owns the same CRD;
     /// replace it with spec.replaces, or remove it first`
     OPG_28: Deny {
+        name: "one-crd-owner-per-namespace",
         on: [CSV: Create | Update],
         reads: [CSVS],
-        source: "OLM pkg/controller/operators/olm/operator.go",
+        source: ["OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
@@ -98,7 +99,7 @@ fn resources(csv: &Owner<'_>, old: Option<&Document>, report: &mut Report<'_>) {
         None => BTreeSet::new(),
     };
     let shared = csv.shares_resource(&known);
-    if let Some(Some(other)) = report.answer(&[&OPG_28], "ClusterServiceVersions", shared) {
+    if let Some(Some(other)) = report.or_skip(&[&OPG_28], "ClusterServiceVersions", shared) {
         let message = format!(
             "conflicting CRD owner in namespace: csv {other} owns the same CRD; replace it with spec.replaces, or remove it first"
         );
@@ -119,13 +120,13 @@ rule! {
     /// # Why
     ///
     /// An API service exists once in a cluster and is identified by group and version (OpenShift
-    /// 4.12, Operators, *Owned API services*). The Operator that comes later cannot take it over
+    /// 4.12, Operators, *Owned API services*). The Operator that is installed later cannot adopt it
     /// (OLM `pkg/controller/operators/olm/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove one of the two Operators. If this CSV is the next version of the other one, install
-    /// it in the same namespace and name the other one in `spec.replaces`.
+    /// it in the same namespace and set the other one in `spec.replaces`.
     ///
     /// # Accepted
     ///
@@ -143,9 +144,10 @@ rule! {
     ///
     /// `message: unable to adopt APIService: csv other/packages.v1.0.0 owns it`
     OPG_29: Warn {
+        name: "one-api-service-owner",
         on: [CSV: Create | Update],
         reads: [CSVS],
-        source: "OCP 4.12 L20916; OLM pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L20916", "OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
@@ -154,18 +156,18 @@ fn services(csv: &Owner<'_>, report: &mut Report<'_>) {
         return;
     }
     let shared = csv.shares_service();
-    if let Some(Some(other)) = report.answer(&[&OPG_29], "ClusterServiceVersions", shared) {
+    if let Some(Some(other)) = report.or_skip(&[&OPG_29], "ClusterServiceVersions", shared) {
         let field = "spec.apiservicedefinitions.owned";
         report.add(&OPG_29, field, format!("unable to adopt APIService: csv {other} owns it"));
     }
 }
 
-/// Whether another version gives up what it owns: it is being deleted, or replaced. Its phase alone
-/// does not decide: whoever may write a status could hide an owner, create another one, and show
-/// the first one again.
+/// Whether another version releases its APIs: it is being deleted, or replaced. The phase alone is
+/// not sufficient: a user with write access to the status could hide an owner, create another one,
+/// and show the first one again.
 ///
 /// The version under review owns its APIs as long as it exists. Otherwise a finalizer or a phase
-/// would let it take any API.
+/// would allow it to own any API.
 fn gives_way(other: &Document) -> Result<bool, ReadError> {
     if is_terminating(other) {
         return Ok(true);
@@ -175,7 +177,7 @@ fn gives_way(other: &Document) -> Result<bool, ReadError> {
     }
     let namespace = other.text_or_empty("/metadata/namespace");
     let names = [other.text_or_empty("/metadata/name")];
-    let matches = [Match { index: "replaces", values: &names, absent: false }];
+    let matches = [IndexMatch { index: "replaces", values: &names, include_missing: false }];
     CSVS.any(Query { namespace: Some(&namespace), matches: &matches, ..Query::default() })
 }
 
@@ -187,7 +189,7 @@ struct Owner<'r> {
 }
 
 impl Owner<'_> {
-    /// Another version in the namespace that owns one of its custom resource definitions, without
+    /// Another version in the namespace that owns one of its custom resource definitions, except
     /// the known ones.
     fn shares_resource(&self, known: &BTreeSet<String>) -> Result<Option<String>, ReadError> {
         let rows = self.object.rows(RESOURCES, &["/name"]);
@@ -200,7 +202,7 @@ impl Owner<'_> {
     /// Another version in the cluster that owns one of its API services.
     fn shares_service(&self) -> Result<Option<String>, ReadError> {
         let rows = self.object.rows(SERVICES, &["/group", "/version"]);
-        // Exactly these: the other APIs of another version can be a megabyte, and are not read.
+        // Only these: the other APIs of another version can be a megabyte, and are not read.
         let services = rows.iter().map(|owned| {
             let (group, version) = (owned.text_or_empty(0), owned.text_or_empty(1));
             format!("{group}/{version}")
@@ -219,10 +221,10 @@ impl Owner<'_> {
         namespace: Option<&str>,
     ) -> Result<Option<String>, ReadError> {
         for values in values.chunks(VALUES) {
-            let matches = [Match { index, values, absent: false }];
+            let matches = [IndexMatch { index, values, include_missing: false }];
             let mut found = Ok(None);
             CSVS.each(Query { namespace, matches: &matches, ..Query::default() }, |other| {
-                // Copies are not among them: the read excludes OLM's label.
+                // The read excludes OLM's label, so the result contains no copies.
                 found = self.is_owner_beside(&other).map(|is| is.then(|| self.name_of(&other)));
                 found == Ok(None)
             })?;
@@ -233,7 +235,7 @@ impl Owner<'_> {
         Ok(None)
     }
 
-    /// Name of another version, with its namespace where that is another one.
+    /// Name of another version, with its namespace if it differs.
     fn name_of(&self, other: &Document) -> String {
         let name = other.text_or_empty("/metadata/name");
         match other.text_or_empty("/metadata/namespace") {
@@ -246,7 +248,8 @@ impl Owner<'_> {
         Ok(!gives_way(other)? && self.is_beside(other)?)
     }
 
-    /// Whether another version neither is this one, nor replaces it, nor is replaced by it.
+    /// Whether another version is a different one, and neither replaces this one nor is replaced by
+    /// it.
     fn is_beside(&self, other: &Document) -> Result<bool, ReadError> {
         if other.text_or_empty("/metadata/namespace") != self.namespace {
             return Ok(true);

@@ -1,4 +1,4 @@
-//! The APIs that a ClusterServiceVersion brings to its group, and what OLM will do with them.
+//! The APIs that a ClusterServiceVersion adds to its group, and OLM's reaction to them.
 
 use opgate_sdk::{Document, Report, Rule, rule, rules};
 
@@ -16,26 +16,26 @@ rules![OPG_25, OPG_26, OPG_27];
 const FIELD: &str = "spec.customresourcedefinitions.owned";
 
 rule! {
-    /// a ClusterServiceVersion brings no API that an intersecting OperatorGroup provides
+    /// a ClusterServiceVersion adds no API that an intersecting OperatorGroup provides
     ///
-    /// Where the annotation `olm.providedAPIs` of a CSV's OperatorGroup does not have all APIs that
+    /// If the annotation `olm.providedAPIs` of a CSV's OperatorGroup does not have all APIs that
     /// the CSV owns, no other group that works in one of the same namespaces (see OPG-18) provides
     /// any of them. The APIs are those under `spec.customresourcedefinitions.owned` and
     /// `spec.apiservicedefinitions.owned`; kind, version and group must all be equal. The rule
-    /// evaluates an UPDATE only if it changes the set of owned APIs. The rule does not evaluate
-    /// copies are exempt as for OPG-20, and a namespace without exactly one group. The rule reads
+    /// evaluates an UPDATE only if it changes the set of owned APIs. Copies are exempt as for
+    /// OPG-20. The rule does not evaluate a namespace without exactly one group. It reads
     /// OperatorGroups, Namespaces for selectors, and CSVs for originals.
     ///
     /// # Why
     ///
-    /// OLM removes the deployments of such a CSV and lets it fail with the reason
+    /// OLM removes the deployments of such a CSV and marks it as failed with the reason
     /// `InterOperatorGroupOwnerConflict`: two Operators would act on the same objects (OpenShift
     /// 4.12, Operators, *Operator group intersection*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Check first whether the installed Operator serves the namespace already: then it is not
-    /// needed twice. Otherwise choose other target namespaces, or remove the Operator or the group
+    /// Check first whether the installed Operator already serves the namespace: then you do not
+    /// need it twice. Otherwise choose other target namespaces, or remove the Operator or the group
     /// that you need less.
     ///
     /// # Accepted
@@ -56,32 +56,33 @@ rule! {
     /// (namespaces: ns-1) also provides Goose.v1alpha1.birds.com; choose other target namespaces,
     /// or remove the other Operator or group (InterOperatorGroupOwnerConflict)`
     pub(crate) OPG_25: Deny {
+        name: "csv-no-intersecting-provided-apis",
         on: [CSV: Create | Update],
         reads: [GROUPS, NAMESPACES, CSVS],
-        source: "OCP 4.12 L3869-3929, L3962; OCP 4.15 L2339-2642; OCP 4.5 L901-1246; OLM pkg/controller/operators/olm/groups.go, pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L3869-3929, L3962", "OCP 4.15 L2339-2642", "OCP 4.5 L901-1246", "OLM pkg/controller/operators/olm/groups.go, pkg/controller/operators/olm/operator.go"],
     }
 }
 
 rule! {
     /// an OperatorGroup does not lose APIs to an intersecting one
     ///
-    /// Where the annotation `olm.providedAPIs` of a CSV's OperatorGroup has all APIs that the CSV
+    /// If the annotation `olm.providedAPIs` of a CSV's OperatorGroup has all APIs that the CSV
     /// owns, and the group is not static, no other group that works in one of the same namespaces
     /// (see OPG-18) provides any of them. The setting `operatorGroup.removeAPIs: deny` makes the
-    /// rule deny. The rule judges the same UPDATEs as OPG-25, exempts the same CSVs, and reads the
-    /// same objects.
+    /// rule deny. The rule evaluates the same UPDATEs as OPG-25, exempts the same CSVs, and reads
+    /// the same objects.
     ///
     /// # Why
     ///
-    /// OLM takes all APIs of the CSV out of the group's annotation, and reports the conflict with
+    /// OLM removes all APIs of the CSV from the group's annotation, and reports the conflict with
     /// the reason `InterOperatorGroupOwnerConflict` when it synchronizes the CSV again (OpenShift
     /// 4.12, Operators, *Operator group intersection*; OLM
     /// `pkg/controller/operators/olm/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose target namespaces in which the other group does not work, or remove the Operator or
-    /// the group that you need less. To find the other group, look for the API in the annotations
+    /// the group that you need less. To find the other group, search for the API in the annotations
     /// of all groups: `kubectl get operatorgroups -A -o yaml`.
     ///
     /// # Accepted
@@ -100,29 +101,30 @@ rule! {
     /// `message: intersecting operatorgroups provide the same apis; olm.providedAPIs of ns/g1 will
     /// lose Goose.v1alpha1.birds.com`
     pub(crate) OPG_26: Warn {
+        name: "no-lost-provided-apis",
         on: [CSV: Create | Update],
         reads: [GROUPS, NAMESPACES, CSVS],
         denies_with: ["/operatorGroup/removeAPIs"],
-        source: "OCP 4.12 L3932-3950; OLM pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L3932-3950", "OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
 rule! {
-    /// a member of a static OperatorGroup provides what the group says, and nothing else does
+    /// a static OperatorGroup provides the APIs of its members, and no other group does
     ///
     /// In a group with `spec.staticProvidedAPIs: true` the annotation `olm.providedAPIs` has all
     /// APIs that a CSV owns, and no other group that works in one of the same namespaces (see
-    /// OPG-18) provides one of them. Where an API is missing and another group provides one, OPG-25
-    /// refuses the CSV instead. The rule judges the same UPDATEs as OPG-25, exempts the same CSVs,
-    /// and reads the same objects.
+    /// OPG-18) provides one of them. If an API is missing and another group provides one, OPG-25
+    /// denies the CSV instead. The rule evaluates the same UPDATEs as OPG-25, exempts the same
+    /// CSVs, and reads the same objects.
     ///
     /// # Why
     ///
     /// OLM does not change the annotation of a static group: it removes the deployments of the CSV
-    /// and lets it fail with the reason `CannotModifyStaticOperatorGroupProvidedAPIs` (OpenShift
-    /// 4.12, Operators, *Operator group intersection*).
+    /// and marks it as failed with the reason `CannotModifyStaticOperatorGroupProvidedAPIs`
+    /// (OpenShift 4.12, Operators, *Operator group intersection*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the missing API to the annotation, or install the Operator in another namespace. If
     /// another group provides the API, choose other target namespaces, or remove the other Operator
@@ -146,11 +148,12 @@ rule! {
     /// olm.providedAPIs, or install the Operator in another namespace
     /// (CannotModifyStaticOperatorGroupProvidedAPIs)`
     ///
-    /// Where another group provides the API, the message names that group instead.
+    /// If another group provides the API, the message names that group instead.
     pub(crate) OPG_27: Deny {
+        name: "static-provided-apis-match-members",
         on: [CSV: Create | Update],
         reads: [GROUPS, NAMESPACES, CSVS],
-        source: "OCP 4.12 L3893-3902, L3932-3941; OLM pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L3893-3902, L3932-3941", "OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
@@ -168,7 +171,7 @@ impl Member<'_> {
         let namespace = self.review.namespace();
         let name = group.text_or_empty("/metadata/name");
         let rivals = rivals::find((namespace, &name), &reach(targets, namespace), &self.apis);
-        let Some(rivals) = report.answer(&rules, "OperatorGroups and Namespaces", rivals) else {
+        let Some(rivals) = report.or_skip(&rules, "OperatorGroups and Namespaces", rivals) else {
             return;
         };
         let provided = ApiSet::parse(&group.text_or_empty(PROVIDED_APIS));

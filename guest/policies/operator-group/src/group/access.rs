@@ -1,5 +1,5 @@
-//! Who writes OperatorGroups. Both rules are off unless the settings name users. The setting
-//! `exempt` does not apply to them: their own settings say who may write.
+//! Users that write OperatorGroups. Both rules are off unless the settings name users. The setting
+//! `exempt` does not apply to them: their own settings name the users with write access.
 
 use opgate_sdk::identities::is_collector;
 use opgate_sdk::{Report, Review, rule, rules};
@@ -18,22 +18,22 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// OLM leaves the annotation olm.providedAPIs of a static OperatorGroup alone
+    /// OLM does not change the annotation olm.providedAPIs of a static OperatorGroup
     ///
     /// None of the users in the setting `operatorGroup.olmUsers` changes the annotation
     /// `olm.providedAPIs` of an OperatorGroup with `spec.staticProvidedAPIs: true`. Any other user
-    /// may. The rule finds nothing while the setting is missing, even where `rules` gives it a
-    /// level. The settings `exempt` and `ratcheting` do not apply to it.
+    /// may change it. The rule reports nothing while the setting is missing, even if `rules` sets
+    /// its level. The settings `exempt` and `ratcheting` do not apply to it.
     ///
     /// # Why
     ///
     /// An administrator sets the annotation of a static group, and OLM does not modify it
-    /// (OpenShift 4.12, Operators, *Static Operator groups*). The rule holds OLM to that.
+    /// (OpenShift 4.12, Operators, *Static Operator groups*). The rule enforces this for OLM.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Change the annotation as an administrator, not as OLM. If the refused user is not OLM,
-    /// remove it from `operatorGroup.olmUsers`.
+    /// Change the annotation as an administrator, not as OLM. If the denied user is not OLM, remove
+    /// it from `operatorGroup.olmUsers`.
     ///
     /// # Accepted
     ///
@@ -49,15 +49,16 @@ rule! {
     ///
     /// `message: OLM does not modify the olm.providedAPIs annotation of a static Operator group`
     OPG_19: Deny {
+        name: "static-provided-apis-not-managed-by-olm",
         on: [GROUP: Update],
-        off_until: ["/operatorGroup/olmUsers"],
-        exempt: never,
-        source: "OCP 4.12 L3827, L3838-3840",
+        enabled_by: ["/operatorGroup/olmUsers"],
+        no_exemptions: true,
+        source: ["OCP 4.12 L3827, L3838-3840"],
     }
 }
 
 fn static_apis(review: &Review<'_>, report: &mut Report<'_>) {
-    let (Some(object), Some(old)) = (review.object, review.updates_from()) else { return };
+    let (Some(object), Some(old)) = (review.object, review.old_of_update()) else { return };
     if review.settings.has(OLM_USERS)
         && object.boolean(STATIC) == Some(true)
         && !object.equal(PROVIDED_APIS, old, PROVIDED_APIS)
@@ -73,22 +74,22 @@ rule! {
     /// only the configured groups of users write OperatorGroups
     ///
     /// Only members of the groups of users in the setting `operatorGroup.adminGroups` create,
-    /// change and delete OperatorGroups. OLM may as well: the users in `operatorGroup.olmUsers`
-    /// where that is set, otherwise the identities of OLM. The garbage collector, the namespace
-    /// controller and the controller manager of Kubernetes may change and delete groups, not create
-    /// them. The rule finds nothing while `adminGroups` is missing, even where `rules` gives it a
-    /// level. The rule does not evaluate the settings `exempt` and `ratcheting` do not apply, and
-    /// writes of the status. Neither are the groups of a cluster that `opgate check` finds there:
-    /// nobody knows who wrote them.
+    /// change and delete OperatorGroups. OLM may as well: the users in `operatorGroup.olmUsers` if
+    /// that is set, otherwise the identities of OLM. The garbage collector, the namespace
+    /// controller and the controller manager of Kubernetes may change and delete groups, but not
+    /// create them. The rule reports nothing while `adminGroups` is missing, even if `rules` sets
+    /// its level. The settings `exempt` and `ratcheting` do not apply. The rule does not evaluate
+    /// writes of the status, or the groups of a cluster that `opgate check` reads, because their
+    /// author is unknown.
     ///
     /// # Why
     ///
-    /// Whoever may write OperatorGroups decides where Operators are installed and with which
-    /// rights. Regular users lack that permission on purpose (OpenShift 4.12, Operators,
-    /// *Understanding Operator installation policy*). RBAC normally ensures it; the rule holds
-    /// where RBAC is too wide.
+    /// Users with write access to OperatorGroups determine where Operators are installed and with
+    /// which permissions. Regular users lack that permission on purpose (OpenShift 4.12, Operators,
+    /// *Understanding Operator installation policy*). RBAC normally ensures it; the rule protects
+    /// clusters whose RBAC is too permissive.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Ask a cluster administrator to write the group, or add one of your user groups to
     /// `adminGroups`. Turn the rule off in the configuration for `opgate check`: its user,
@@ -100,19 +101,20 @@ rule! {
     ///
     /// # Rejected
     ///
-    /// CREATE, UPDATE or DELETE by the user `developer`, who is in none of the groups.
+    /// CREATE, UPDATE or DELETE by the user `developer`, in none of the groups.
     ///
     /// `message: only cluster administrators may manage Operator groups`
     OPG_35: Deny {
+        name: "operator-group-writers-allowed",
         on: [GROUP: Create | Update | Delete],
-        off_until: ["/operatorGroup/adminGroups"],
-        exempt: never,
-        source: "OCP 4.12 L7939; OCP 4.15 L5622-5627",
+        enabled_by: ["/operatorGroup/adminGroups"],
+        no_exemptions: true,
+        source: ["OCP 4.12 L7939", "OCP 4.15 L5622-5627"],
     }
 }
 
 fn admins(review: &Review<'_>, report: &mut Report<'_>) {
-    if review.is_stored() || !review.settings.has(ADMIN_GROUPS) {
+    if review.is_audit() || !review.settings.has(ADMIN_GROUPS) {
         return;
     }
     let user = review.request.user();
@@ -129,6 +131,6 @@ fn is_olm(review: &Review<'_>) -> bool {
     if review.settings.has(OLM_USERS) {
         review.settings.texts(OLM_USERS).contains(&review.request.user().username)
     } else {
-        review.is_olms()
+        review.may_be_olm()
     }
 }

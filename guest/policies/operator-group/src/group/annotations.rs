@@ -1,4 +1,4 @@
-//! The annotations of an OperatorGroup. These rules look at nothing else.
+//! The annotations of an OperatorGroup. These rules read nothing else.
 
 use opgate_sdk::go::{duration, quote};
 use opgate_sdk::{Document, Report, Review, Shape, escape, names, rule, rules};
@@ -37,17 +37,18 @@ rule! {
     ///
     /// Each item of the annotation `olm.providedAPIs` is `<kind>.<version>.<group>`; commas
     /// separate items, and spaces and empty items do not count. An item is split at its first two
-    /// dots, so that the group keeps its own. Kind, version and group are names as Kubernetes has
-    /// them; the kind may have upper case letters. The rule evaluates an UPDATE only if it changes
-    /// the annotation.
+    /// dots, so the group keeps its own dots. Kind, version and group are valid Kubernetes names;
+    /// the kind may have upper case letters. The rule evaluates an UPDATE only if it changes the
+    /// annotation.
     ///
     /// # Why
     ///
-    /// OLM ignores an item without two dots, and one with wrong names equals no API. In both cases
-    /// the group does not protect the API that its author meant (OpenShift 4.12, Operators,
-    /// *Provided APIs annotation*; OLM `pkg/controller/registry/resolver/cache/operators.go`).
+    /// OLM ignores an item without two dots, and one with invalid names equals no API. In both
+    /// cases the group does not protect the API that its author intended (OpenShift 4.12,
+    /// Operators, *Provided APIs annotation*; OLM
+    /// `pkg/controller/registry/resolver/cache/operators.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write the item as kind, version and group with dots in between. If the group is not static,
     /// leave the annotation to OLM.
@@ -68,8 +69,9 @@ rule! {
     /// `message: olm.providedAPIs entry "Goose.v1alpha1" is not of the form
     /// <kind>.<version>.<group> and is ignored`
     OPG_12: Warn {
+        name: "valid-provided-apis-annotation",
         on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3434-3443, L3838; OLM pkg/controller/registry/resolver/cache/operators.go",
+        source: ["OCP 4.12 L3434-3443, L3838", "OLM pkg/controller/registry/resolver/cache/operators.go"],
     }
 }
 
@@ -84,39 +86,37 @@ fn provided_apis(annotation: &str, report: &mut Report<'_>) {
         !item.is_empty() && !Part::of(item).is_some_and(good)
     };
     let mut items = text.split(',').filter(wrong);
-    for item in items.by_ref().take(Report::ROOM) {
+    for item in items.by_ref().take(Report::MAX_VIOLATIONS) {
         let message = format!(
             "olm.providedAPIs entry {} is not of the form <kind>.<version>.<group> and is ignored",
             quote(item)
         );
         report.add(&OPG_12, "metadata.annotations[olm.providedAPIs]", message);
     }
-    report.add_more(&OPG_12, items.count());
+    report.add_count(&OPG_12, items.count());
 }
 
-/// Whether a text is an RFC 1035 label, whatever its length. Versions are, and so are kinds in lower
-/// case.
+/// Whether a text is an RFC 1035 label of any length. Versions are, and so are kinds in lower case.
 fn is_rfc1035_label(text: &str) -> bool {
     names::is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 rule! {
-    /// OLM's annotations are spelled as OLM spells them
+    /// OLM's annotations have the case that OLM reads
     ///
     /// No annotation key of an OperatorGroup differs only in case from `olm.operatorGroup`,
     /// `olm.operatorNamespace`, `olm.targetNamespaces`, `olm.providedAPIs` or `olm.skipRange`. The
-    /// rule judges `v1` and `v1alpha2`. On an UPDATE only keys that were not there before are
-    /// judged.
+    /// rule evaluates `v1` and `v1alpha2`. On UPDATE, it evaluates only new keys.
     ///
     /// # Why
     ///
     /// Annotation keys are case-sensitive: OLM does not read the misspelled annotation. The
-    /// validation of the Operator Framework API refuses such keys
+    /// validation of the Operator Framework API rejects such keys
     /// (`pkg/validation/internal/annotations.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Rename the annotation as the message says.
+    /// Rename the annotation to the name in the message.
     ///
     /// # Accepted
     ///
@@ -133,8 +133,9 @@ rule! {
     /// `message: provided annotation olm.providedapis uses wrong case and should be
     /// olm.providedAPIs instead`
     OPG_13: Deny {
+        name: "known-operator-group-annotations",
         on: [GROUP: Create | Update],
-        source: "api pkg/validation/internal/annotations.go",
+        source: ["api pkg/validation/internal/annotations.go"],
     }
 }
 
@@ -143,7 +144,7 @@ fn spelling(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
         let spelled = ANNOTATIONS.iter().find(|a| a.eq_ignore_ascii_case(&key) && **a != key);
         let pointer = format!("/metadata/annotations/{}", escape(&key));
         if let Some(spelled) = spelled
-            && review.spares().is_none_or(|old| !old.has(&pointer))
+            && review.ratchet_base().is_none_or(|old| !old.has(&pointer))
         {
             let message = format!(
                 "provided annotation {key} uses wrong case and should be {spelled} instead"
@@ -154,13 +155,13 @@ fn spelling(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// the annotations with times of bundle unpacking are Go durations
+    /// the annotations for bundle unpacking are Go durations
     ///
     /// The annotations `operatorframework.io/bundle-unpack-timeout` and
-    /// `operatorframework.io/bundle-unpack-min-retry-interval`, where they are present, are
-    /// durations as Go writes them: numbers with the units `ns`, `us`, `ms`, `s`, `m` or `h`, such
-    /// as `10m` or `1h30m`. An empty value is refused. The rule evaluates an UPDATE only if it
-    /// changes the annotation.
+    /// `operatorframework.io/bundle-unpack-min-retry-interval`, if they are present, are Go
+    /// durations: numbers with the units `ns`, `us`, `ms`, `s`, `m` or `h`, such as `10m` or
+    /// `1h30m`. The rule denies an empty value. It evaluates an UPDATE only if it changes the
+    /// annotation.
     ///
     /// # Why
     ///
@@ -168,7 +169,7 @@ rule! {
     /// parse is an error that stops the resolution for the whole namespace (OLM
     /// `pkg/controller/bundle/bundle_unpacker.go`, `pkg/controller/operators/catalog/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write a number with its unit and without spaces, or remove the annotation.
     ///
@@ -190,8 +191,9 @@ rule! {
     ///
     /// For the other annotation the message starts with `failed to parse unpack retry annotation`.
     OPG_14: Deny {
+        name: "valid-unpack-duration-annotations",
         on: [GROUP: Create | Update],
-        source: "OLM pkg/controller/bundle/bundle_unpacker.go, pkg/controller/operators/catalog/operator.go",
+        source: ["OLM pkg/controller/bundle/bundle_unpacker.go, pkg/controller/operators/catalog/operator.go"],
     }
 }
 

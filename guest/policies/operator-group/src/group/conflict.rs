@@ -20,25 +20,25 @@ rule! {
     /// OperatorGroups that work in the same namespace do not provide the same API
     ///
     /// No other OperatorGroup that works in one of the group's namespaces has an API of the group's
-    /// annotation `olm.providedAPIs`. A group works in its targets (see OPG-16) and, where it has
-    /// any, in its own namespace; another group counts by its spec and by its status, also while it
-    /// is being deleted. An UPDATE that leaves the targets and `spec.staticProvidedAPIs` is judged
-    /// by the APIs that it adds. The rule only warns, and is silent where `rules` says `deny`, in
-    /// two cases: one of OLM's identities (`identities.olm`) writes the annotation of a group that
-    /// is not static, or new targets leave the group with no more namespaces and APIs than it had.
-    /// It reads OperatorGroups and, for selectors, Namespaces.
+    /// annotation `olm.providedAPIs`. A group works in its targets (see OPG-16) and, if it has any,
+    /// in its own namespace; another group counts by its spec and by its status, also while it is
+    /// being deleted. If an UPDATE does not change the targets and `spec.staticProvidedAPIs`, the
+    /// rule evaluates only the APIs that it adds. The rule only warns, and reports nothing if
+    /// `rules` sets it to `deny`, in two cases: one of OLM's identities (`identities.olm`) writes
+    /// the annotation of a group that is not static, or new targets leave the group with no more
+    /// namespaces and APIs than it had. It reads OperatorGroups and, for selectors, Namespaces.
     ///
     /// # Why
     ///
     /// Two Operators would act on the same objects (OpenShift 4.12, Operators, *Operator group
-    /// intersection*). OLM then lets member CSVs fail with the reason
+    /// intersection*). OLM then marks member CSVs as failed with the reason
     /// `InterOperatorGroupOwnerConflict`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Choose targets in which the other group does not work; the own namespaces count too. Or
-    /// remove the Operator or the group that you need less. If your group is static and does not
-    /// need the API, remove it from the annotation.
+    /// Choose targets in which the other group does not work; the own namespaces count too.
+    /// Alternatively, remove the Operator or the group that you need less. If your group is static
+    /// and does not need the API, remove it from the annotation.
     ///
     /// # Accepted
     ///
@@ -59,9 +59,10 @@ rule! {
     /// ns-1) also provides Goose.v1alpha1.birds.com; choose other target namespaces, or remove the
     /// other Operator or group (InterOperatorGroupOwnerConflict)`
     OPG_18: Deny {
+        name: "no-intersecting-provided-apis",
         on: [GROUP: Create | Update],
         reads: [GROUPS, NAMESPACES],
-        source: "OCP 4.12 L3869-3876; OLM pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L3869-3876", "OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
@@ -73,20 +74,20 @@ impl Group<'_> {
         let review = self.review;
         let mut apis = ApiSet::parse(&self.object.text_or_empty(PROVIDED_APIS));
         let mut only_warns = false;
-        if let Some(old) = review.updates_from() {
+        if let Some(old) = review.old_of_update() {
             let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
             let same_spec = self.keeps_targets() && is_static(old) == is_static(self.object);
-            if same_spec && review.spares().is_some() {
-                // This change does not add the APIs that were there before.
+            if same_spec && review.ratchet_base().is_some() {
+                // This change does not add the APIs of the old object.
                 apis = apis.iter().filter(|api| !old_apis.contains(api)).cloned().collect();
             }
             if same_spec
                 && !is_static(self.object)
                 && !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS)
-                && review.is_olms()
+                && review.may_be_olm()
             {
-                // OLM's writes are never refused, at any level.
-                if report.is_set_to_deny(&OPG_18) {
+                // OLM's writes are never denied, at any level.
+                if report.is_configured_to_deny(&OPG_18) {
                     return;
                 }
                 only_warns = true;
@@ -101,20 +102,20 @@ impl Group<'_> {
         let rivals = self
             .targets()
             .and_then(|targets| rivals::find((namespace, &own), &reach(targets, namespace), &apis));
-        let Some(rivals) = report.answer(&[&OPG_18], needed, rivals) else { return };
+        let Some(rivals) = report.or_skip(&[&OPG_18], needed, rivals) else { return };
         if rivals.is_empty() {
             return;
         }
         if !only_warns && self.brings_nothing(&apis) {
-            // A step towards repair is not refused. A configured level would turn the warning into
-            // a denial.
-            if report.is_set_to_deny(&OPG_18) {
+            // A step towards a fix is not denied. A configured level would turn the warning into a
+            // denial.
+            if report.is_configured_to_deny(&OPG_18) {
                 return;
             }
             only_warns = true;
         }
         let message = rivals::message(&rivals);
-        let field = if review.creates() || self.keeps_targets() {
+        let field = if !review.is_update() || self.keeps_targets() {
             "metadata.annotations[olm.providedAPIs]"
         } else {
             "spec"
@@ -130,10 +131,10 @@ impl Group<'_> {
     /// Whether an UPDATE leaves the group with no more APIs and namespaces than it had. Any
     /// conflict then existed before.
     fn brings_nothing(&self, apis: &ApiSet) -> bool {
-        let Some(old) = self.review.spares() else { return false };
+        let Some(old) = self.review.ratchet_base() else { return false };
         let old_apis = ApiSet::parse(&old.text_or_empty(PROVIDED_APIS));
         let namespace = self.review.namespace();
-        // Without the status: somebody could have written it for this purpose.
+        // The status is ignored: a user could have written it for this purpose.
         let old_targets = || targets::selected(Selection::of(old));
         let narrower = || match (self.targets(), old_targets()) {
             (Ok(new), Ok(old)) => reach(new, namespace).is_within(&reach(&old, namespace)),
@@ -144,15 +145,15 @@ impl Group<'_> {
             && narrower()
     }
 
-    /// Reports a user who writes what only OLM writes and is not in the list of OLM's identities:
-    /// the list may be wrong.
+    /// Reports a user who writes fields that only OLM writes and is not in the list of OLM's
+    /// identities: the list may be wrong.
     pub(super) fn who_writes_the_annotation(&self, report: &mut Report<'_>) {
         let changed = |old: &Document| !self.object.equal(PROVIDED_APIS, old, PROVIDED_APIS);
-        if self.review.updates_from().is_some_and(changed)
+        if self.review.old_of_update().is_some_and(changed)
             && self.object.boolean(STATIC) != Some(true)
-            && !self.review.is_olms()
+            && !self.review.may_be_olm()
         {
-            report.unlisted("writes olm.providedAPIs");
+            report.warn_unlisted_user("writes olm.providedAPIs");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The ClusterServiceVersions that are already in the namespace of an OperatorGroup.
+//! The existing ClusterServiceVersions in the namespace of an OperatorGroup.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{lists, targets};
 
 rules![OPG_16, OPG_17];
 
-/// Names of members that a message lists.
+/// Maximum number of member names in a message.
 const SHOWN: usize = 3;
 
 rule! {
@@ -24,21 +24,22 @@ rule! {
     /// When an UPDATE changes the target namespaces of a group, each ClusterServiceVersion (CSV) in
     /// its namespace that supported the old targets supports the new ones. The targets are the
     /// names in `spec.targetNamespaces`, else the Namespaces that the selector matches, else all
-    /// namespaces. The rule does not judge CSVs that did not support the old targets, CSVs with the
-    /// label `olm.copiedFrom`, CSVs that are being deleted, or a change to a selector that matches
-    /// nothing. The status of the group does not count for the old targets. The rule reads CSVs
-    /// and, for selectors, Namespaces.
+    /// namespaces. The rule does not evaluate CSVs that did not support the old targets, CSVs with
+    /// the label `olm.copiedFrom`, CSVs that are being deleted, or a change to a selector that
+    /// matches nothing. The status of the group does not count for the old targets. The rule reads
+    /// CSVs and, for selectors, Namespaces.
     ///
     /// # Why
     ///
-    /// OLM moves the CSV of a running Operator that does not support the new targets to a failed
-    /// state with the reason `UnsupportedOperatorGroup` (OpenShift 4.12, Operators,
-    /// *Troubleshooting Operator groups*). No install mode implies another; OPG-22 lists them.
+    /// OLM marks the CSV of a running Operator that does not support the new targets as failed with
+    /// the reason `UnsupportedOperatorGroup` (OpenShift 4.12, Operators, *Troubleshooting Operator
+    /// groups*). No install mode implies another; OPG-22 lists them.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose targets that all CSVs in the namespace support. Otherwise remove the Operator that
-    /// does not, or give it a namespace and a group of its own. The message names up to three CSVs.
+    /// does not support them, or give it a separate namespace and group. The message names up to
+    /// three CSVs.
     ///
     /// # Accepted
     ///
@@ -57,9 +58,10 @@ rule! {
     /// `message: AllNamespaces InstallModeType not supported, cannot configure to watch all
     /// namespaces (csv payments.v1.0.0)`
     OPG_16: Deny {
+        name: "members-support-changed-target-namespaces",
         on: [GROUP: Update],
         reads: [NAMESPACES, CSVS],
-        source: "OCP 4.12 L3264-3311, L4048; OCP 4.15 L2339-2642; OLM pkg/controller/operators/olm/operator.go; api pkg/operators/v1alpha1/clusterserviceversion.go",
+        source: ["OCP 4.12 L3264-3311, L4048", "OCP 4.15 L2339-2642", "OLM pkg/controller/operators/olm/operator.go", "api pkg/operators/v1alpha1/clusterserviceversion.go"],
     }
 }
 
@@ -68,17 +70,17 @@ rule! {
     ///
     /// The CSVs that are in a namespace when its OperatorGroup is created support the targets of
     /// the group. The targets are those of OPG-16, and install modes are compared as for OPG-22.
-    /// The rule does not judge CSVs with the label `olm.copiedFrom`, CSVs that are being deleted,
-    /// or groups without targets. It reports CSVs with no install modes. It judges creation only.
-    /// It reads CSVs and, for selectors, Namespaces.
+    /// The rule does not evaluate CSVs with the label `olm.copiedFrom`, CSVs that are being
+    /// deleted, or groups without targets. It reports CSVs with no install modes. The rule applies
+    /// to CREATE only. It reads CSVs and, for selectors, Namespaces.
     ///
     /// # Why
     ///
-    /// OLM lets such a CSV fail with the reason `UnsupportedOperatorGroup` (OpenShift 4.12,
-    /// Operators, *Troubleshooting Operator groups*). The CSV was there first and may have waited
-    /// for any group, so the rule only warns.
+    /// OLM marks such a CSV as failed with the reason `UnsupportedOperatorGroup` (OpenShift 4.12,
+    /// Operators, *Troubleshooting Operator groups*). The CSV existed before the group and may have
+    /// waited for any group, so the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Give the group targets that the CSV supports. Otherwise delete the CSV, or change its
     /// `spec.installModes` if the Operator can watch these namespaces.
@@ -100,24 +102,25 @@ rule! {
     /// `message: csv etcdoperator.v0.9.4: MultiNamespace InstallModeType not supported, cannot
     /// configure to watch 2 namespaces (UnsupportedOperatorGroup)`
     OPG_17: Warn {
+        name: "members-support-new-operator-group",
         on: [GROUP: Create],
         reads: [NAMESPACES, CSVS],
-        source: "OCP 4.12 L4048; OLM pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L4048", "OLM pkg/controller/operators/olm/operator.go"],
     }
 }
 
 impl Group<'_> {
     /// The members support the targets.
     pub(super) fn members_fit(&self, report: &mut Report<'_>) {
-        let rule = if self.review.creates() { &OPG_17 } else { &OPG_16 };
+        let rule = if !self.review.is_update() { &OPG_17 } else { &OPG_16 };
         if !report.is_on(rule) || self.keeps_targets() {
             return;
         }
         let namespace = self.review.namespace();
         let mut members = Vec::new();
         // Copies have a label, and the read excludes it. `status.reason` alone does not make a
-        // copy: whoever may write the status could hide a member, change the group, and show the
-        // member again.
+        // copy: a user with write access to the status could hide a member, change the group, and
+        // show the member again.
         let query = Query { namespace: Some(namespace), ..Query::default() };
         let asked = CSVS.each(query, |csv| {
             if !is_terminating(&csv) {
@@ -125,30 +128,30 @@ impl Group<'_> {
             }
             true
         });
-        let asked = report.answer(&[rule], "ClusterServiceVersions", asked);
+        let asked = report.or_skip(&[rule], "ClusterServiceVersions", asked);
         if asked.is_none() || members.is_empty() {
             return;
         }
-        let Some(new) = report.answer(&[rule], "Namespaces", self.targets()) else { return };
+        let Some(new) = report.or_skip(&[rule], "Namespaces", self.targets()) else { return };
         // A group without targets: OPG-11 reports it.
         if new.is_empty() {
             return;
         }
         let new_names: Vec<_> = new.iter().map(String::as_str).collect();
-        let Some(old) = self.review.updates_from() else {
+        let Some(old) = self.review.old_of_update() else {
             let mut unsupported = members.iter().filter_map(|(name, modes)| {
                 Some((name, modes.supports(namespace, &new_names).err()?))
             });
-            for (name, why) in unsupported.by_ref().take(Report::ROOM) {
+            for (name, why) in unsupported.by_ref().take(Report::MAX_VIOLATIONS) {
                 let reason = OlmReason::UnsupportedOperatorGroup;
                 report.add(&OPG_17, "spec", format!("csv {name}: {why} ({reason})"));
             }
-            report.add_more(&OPG_17, unsupported.count());
+            report.add_count(&OPG_17, unsupported.count());
             return;
         };
-        // Without the status: somebody could have written it for this purpose.
+        // The status is ignored: a user could have written it for this purpose.
         let old = targets::selected(Selection::of(old));
-        let Some(old) = report.answer(&[rule], "Namespaces", old) else { return };
+        let Some(old) = report.or_skip(&[rule], "Namespaces", old) else { return };
         if old == *new {
             return;
         }

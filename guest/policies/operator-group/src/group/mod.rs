@@ -1,4 +1,4 @@
-//! An OperatorGroup: who writes it, what it says, and what else there is in the cluster.
+//! An OperatorGroup: the users that write it, its fields, and related objects of the cluster.
 
 pub(crate) mod access;
 pub(crate) mod account;
@@ -29,7 +29,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         annotations::judge(review, object, report);
     }
     let group = Group { review, object, keeps_targets: OnceCell::new(), targets: OnceCell::new() };
-    if review.creates() {
+    if !review.is_update() {
         group.is_the_only_one(report);
         group.has_a_unique_name(report);
     }
@@ -51,10 +51,10 @@ struct Group<'r> {
 }
 
 impl Group<'_> {
-    /// Whether the UPDATE leaves what the group selects as it is.
+    /// Whether the UPDATE does not change the selection of the group.
     fn keeps_targets(&self) -> bool {
         *self.keeps_targets.get_or_init(|| {
-            self.review.updates_from().is_some_and(|old| Selection::is_same(old, self.object))
+            self.review.old_of_update().is_some_and(|old| Selection::is_same(old, self.object))
         })
     }
 

@@ -34,7 +34,7 @@ rule! {
     /// later release may drop them (OpenShift 4.12, Operators, *Target namespace selection*). It
     /// prints examples with both, so the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a group for one namespace, or omit `targetNamespaces` and `selector` for all namespaces.
     /// For several tenants, create one namespace with a group for each. Set the rule to `off` in
@@ -56,13 +56,14 @@ rule! {
     /// via spec.selector is not recommended, as the support for more than one target namespace in
     /// an Operator group will likely be removed in a future release`
     OPG_08: Warn {
+        name: "single-or-all-target-namespaces",
         on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3361-3371, L3832-3843; OCP 4.15 L2339-2642",
+        source: ["OCP 4.12 L3361-3371, L3832-3843", "OCP 4.15 L2339-2642"],
     }
 }
 
 rule! {
-    /// a selector stands alone: next to target namespaces it has no effect
+    /// an OperatorGroup has target namespaces or a selector, not both
     ///
     /// An OperatorGroup with entries in `spec.targetNamespaces` has no `matchLabels` and no
     /// `matchExpressions` in `spec.selector`. An empty selector (`{}`) is not reported. The rule
@@ -70,12 +71,12 @@ rule! {
     ///
     /// # Why
     ///
-    /// OLM ignores the selector as soon as the group names namespaces, so the group does not work
-    /// where its author may expect it (OpenShift 4.12, Operators, *Target namespace selection*).
+    /// OLM ignores the selector if the group names namespaces, so the group does not work where its
+    /// author may expect it (OpenShift 4.12, Operators, *Target namespace selection*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Keep the one of the two fields that says what you mean, and remove the other.
+    /// Keep the field that you intend to use, and remove the other.
     ///
     /// # Accepted
     ///
@@ -91,13 +92,14 @@ rule! {
     ///
     /// `message: spec.selector is ignored because spec.targetNamespaces is set`
     OPG_09: Warn {
+        name: "no-selector-with-target-namespaces",
         on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3375, L3439-3457; OLM pkg/controller/operators/olm/operatorgroup.go",
+        source: ["OCP 4.12 L3375, L3439-3457", "OLM pkg/controller/operators/olm/operatorgroup.go"],
     }
 }
 
 rule! {
-    /// a selector says what it selects: an empty one selects all namespaces
+    /// a selector is not empty: an empty one selects all namespaces
     ///
     /// A `spec.selector` that is present, in a group without target names, has `matchLabels` or
     /// `matchExpressions`. The rule reports an empty selector (`{}`) and one that has other members
@@ -107,13 +109,12 @@ rule! {
     /// # Why
     ///
     /// Such a group selects all namespaces. The Kubernetes API server removes unknown members, so a
-    /// selector that is written as a plain map of labels, as one printed example is, ends up empty
+    /// selector that is written as a plain map of labels, like one printed example, becomes empty
     /// (OpenShift 4.12, Operators, *Target namespace selection*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Put the labels below `matchLabels`. If the group is meant for all namespaces, remove the
-    /// selector.
+    /// Put the labels below `matchLabels`. For a group for all namespaces, remove the selector.
     ///
     /// # Accepted
     ///
@@ -130,12 +131,13 @@ rule! {
     /// `message: spec.selector has neither matchLabels nor matchExpressions: the Operator group
     /// selects all namespaces`
     OPG_10: Warn {
+        name: "no-empty-operator-group-selector",
         on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3361-3368, L3375-3383; OLM pkg/controller/operators/olm/operatorgroup.go",
+        source: ["OCP 4.12 L3361-3368, L3375-3383", "OLM pkg/controller/operators/olm/operatorgroup.go"],
     }
 }
 
-/// How target names and the selector combine.
+/// The combination of target names and the selector.
 fn names_and_selector(object: &Document, names: &[String], report: &mut Report<'_>) {
     let selects = has_requirements(object);
     if names.len() > 1 || selects {
@@ -159,19 +161,19 @@ rule! {
     /// In the namespaces that the setting `operatorGroup.tenantNamespaces` lists, by name or as
     /// `prefix*`, an OperatorGroup has exactly one entry in `spec.targetNamespaces`, and that entry
     /// is another namespace. Its selector has neither `matchLabels` nor `matchExpressions`. The
-    /// rule finds nothing while the setting is missing, even where `rules` gives it a level. The
-    /// rule evaluates an UPDATE only if it changes `spec.targetNamespaces` or `spec.selector`.
+    /// rule reports nothing while the setting is missing, even if `rules` sets its level. The rule
+    /// evaluates an UPDATE only if it changes `spec.targetNamespaces` or `spec.selector`.
     ///
     /// # Why
     ///
-    /// For clusters with several tenants the documentation recommends a namespace of its own for
-    /// each tenant's Operators, with a group for the tenant's namespace only. The tenant then
-    /// neither sees nor uses the Operator's pod and account (OpenShift 4.12, Operators,
-    /// *Recommended solution for multitenant clusters*).
+    /// For clusters with several tenants the documentation recommends a separate namespace for each
+    /// tenant's Operators, with a group for the tenant's namespace only. The tenant then neither
+    /// sees nor uses the Operator's pod and account (OpenShift 4.12, Operators, *Recommended
+    /// solution for multitenant clusters*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Name the tenant's namespace, and nothing else, in `spec.targetNamespaces`.
+    /// Set only the tenant's namespace in `spec.targetNamespaces`.
     ///
     /// # Accepted
     ///
@@ -191,9 +193,10 @@ rule! {
     /// `message: tenant Operator group must define only the tenant's namespace in
     /// spec.targetNamespaces`
     OPG_34: Deny {
+        name: "tenant-group-targets-own-namespace",
         on: [GROUP: Create | Update],
-        off_until: ["/operatorGroup/tenantNamespaces"],
-        source: "OCP 4.12 L4729-4735, L6423, L6442-6457; OCP 4.15 L2946-2979, L4478-4545",
+        enabled_by: ["/operatorGroup/tenantNamespaces"],
+        source: ["OCP 4.12 L4729-4735, L6423, L6442-6457", "OCP 4.15 L2946-2979, L4478-4545"],
     }
 }
 
@@ -218,20 +221,20 @@ rule! {
     /// a selector matches a Namespace
     ///
     /// A `spec.selector` with `matchLabels` or `matchExpressions` matches at least one Namespace.
-    /// Groups with target names are not judged: these namespaces need not exist. The own namespace
-    /// of the group counts only if it matches. The rule evaluates an UPDATE only if it changes what
-    /// the spec selects. The rule reads Namespaces.
+    /// The rule does not evaluate groups with target names: these namespaces need not exist. The
+    /// own namespace of the group counts only if it matches. The rule evaluates an UPDATE only if
+    /// it changes the selection of the spec. The rule reads Namespaces.
     ///
     /// # Why
     ///
-    /// A group without targets has nowhere to work: OLM lets every CSV in its namespace fail with
-    /// the reason `NoTargetNamespaces` until a Namespace matches (OLM
+    /// A group without targets has no namespace to work in: OLM marks every CSV in its namespace as
+    /// failed with the reason `NoTargetNamespaces` until a Namespace matches (OLM
     /// `pkg/controller/operators/olm/operator.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Label a Namespace as the selector asks, or correct the selector. `kubectl get namespaces -l
-    /// LABEL` shows what matches.
+    /// Label a Namespace so that it matches the selector, or correct the selector. `kubectl get
+    /// namespaces -l LABEL` lists the matches.
     ///
     /// # Accepted
     ///
@@ -249,9 +252,10 @@ rule! {
     ///
     /// `message: no targetNamespaces are matched operatorgroups namespace selection`
     OPG_11: Warn {
+        name: "operator-group-selector-matches-namespace",
         on: [GROUP: Create | Update],
         reads: [NAMESPACES],
-        source: "OCP 4.12 L3359, L3383; OLM pkg/controller/operators/olm/operatorgroup.go, pkg/controller/operators/olm/operator.go",
+        source: ["OCP 4.12 L3359, L3383", "OLM pkg/controller/operators/olm/operatorgroup.go, pkg/controller/operators/olm/operator.go"],
     }
 }
 
@@ -261,16 +265,16 @@ impl Group<'_> {
         if !self.review.touches_json(self.object, "/spec") || !report.is_on(&OPG_11) {
             return;
         }
-        if self.review.spares().is_some() && self.keeps_targets() {
+        if self.review.ratchet_base().is_some() && self.keeps_targets() {
             return;
         }
-        // To ask whether there is any costs less than to list them, unless the list is known.
-        let query = Query { labels: Some(&labels), ..Query::default() };
+        // A query for existence costs less than a list, unless the list is already known.
+        let query = Query { label_selector: Some(&labels), ..Query::default() };
         let any = match self.targets.get() {
             Some(Ok(targets)) => Ok(!targets.is_empty()),
             _ => NAMESPACES.any(query),
         };
-        if report.answer(&[&OPG_11], "Namespaces", any) == Some(false) {
+        if report.or_skip(&[&OPG_11], "Namespaces", any) == Some(false) {
             let message = "no targetNamespaces are matched operatorgroups namespace selection";
             report.add(&OPG_11, "spec.selector", message);
         }

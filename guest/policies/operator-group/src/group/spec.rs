@@ -1,4 +1,4 @@
-//! The spec of an OperatorGroup. These rules look at nothing else.
+//! The spec of an OperatorGroup. These rules read nothing else.
 
 use std::collections::HashSet;
 
@@ -38,7 +38,7 @@ pub(crate) fn judge(review: &Review<'_>, object: &Document, report: &mut Report<
 }
 
 rule! {
-    /// the target namespaces are names: a group for all namespaces names none
+    /// target namespaces are not empty: a group for all namespaces has none
     ///
     /// No entry of `spec.targetNamespaces` is the empty string. A group for all namespaces omits
     /// both `targetNamespaces` and `selector`. The rule evaluates an UPDATE only if it changes
@@ -47,11 +47,11 @@ rule! {
     /// # Why
     ///
     /// OLM writes the empty name to `status.namespaces` of a group for all namespaces, but it
-    /// refuses the name in the spec and does not set the targets of the group (OpenShift 4.12,
+    /// rejects the name in the spec and does not set the targets of the group (OpenShift 4.12,
     /// Operators, *Target namespace selection*; OLM
     /// `pkg/controller/operators/olm/operatorgroup.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// For all namespaces, remove `targetNamespaces` and `selector`. Otherwise remove the empty
     /// entry.
@@ -72,8 +72,9 @@ rule! {
     ///
     /// The brackets hold the whole list.
     OPG_04: Deny {
+        name: "valid-target-namespaces",
         on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3329-3383, L6447-6457, L6526-6535; OLM pkg/controller/operators/olm/operatorgroup.go",
+        source: ["OCP 4.12 L3329-3383, L6447-6457, L6526-6535", "OLM pkg/controller/operators/olm/operatorgroup.go"],
     }
 }
 
@@ -86,20 +87,20 @@ fn named_namespaces(names: &[String], report: &mut Report<'_>) {
 }
 
 rule! {
-    /// each target namespace of a v1 OperatorGroup is named once
+    /// each target namespace of a v1 OperatorGroup is listed once
     ///
-    /// `spec.targetNamespaces` of a `v1` OperatorGroup names each namespace once. The rule does not
-    /// evaluate Groups of `v1alpha2`. The rule evaluates an UPDATE only if it changes
+    /// `spec.targetNamespaces` of a `v1` OperatorGroup lists each namespace once. The rule does not
+    /// evaluate groups of `v1alpha2`. It evaluates an UPDATE only if it changes
     /// `spec.targetNamespaces`.
     ///
     /// # Why
     ///
-    /// The CRD of `v1` declares the list as a set, so a Kubernetes API server with that CRD refuses
+    /// The CRD of `v1` declares the list as a set, so a Kubernetes API server with that CRD rejects
     /// duplicates by itself (`crds/operators.coreos.com_operatorgroups.yaml` of the Operator
-    /// Framework API). The rule says the same about manifests that have not reached the API server
+    /// Framework API). The rule reports the same for manifests that have not reached the API server
     /// yet.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the entry at the index that the message names. Indexes start at 0.
     ///
@@ -119,40 +120,42 @@ rule! {
     ///
     /// `message: spec.targetNamespaces[1]: Duplicate value: "a"`
     OPG_06: Deny {
+        name: "no-duplicate-target-namespaces",
         on: [GROUP: Create | Update],
-        source: "api crds/operators.coreos.com_operatorgroups.yaml",
+        source: ["api crds/operators.coreos.com_operatorgroups.yaml"],
     }
 }
 
 fn named_once(names: &[String], report: &mut Report<'_>) {
     let mut seen = HashSet::with_capacity(names.len());
     let mut twice = names.iter().enumerate().filter(|(_, name)| !seen.insert(name.as_str()));
-    for (index, name) in twice.by_ref().take(Report::ROOM) {
+    for (index, name) in twice.by_ref().take(Report::MAX_VIOLATIONS) {
         let field = format!("spec.targetNamespaces[{index}]");
         let message = format!("{field}: Duplicate value: {}", quote(name));
         report.add(&OPG_06, field, message);
     }
-    report.add_more(&OPG_06, twice.count());
+    report.add_count(&OPG_06, twice.count());
 }
 
 rule! {
     /// the selector of an OperatorGroup is a label selector
     ///
-    /// `spec.selector` is a label selector of Kubernetes, also where `targetNamespaces` makes it of
-    /// no effect. The operators of `matchExpressions` are `In`, `NotIn`, `Exists` and
-    /// `DoesNotExist`; the first two need values, the others take none. Keys and values have the
+    /// `spec.selector` is a Kubernetes label selector, even if it has no effect because of
+    /// `targetNamespaces`. The operators of `matchExpressions` are `In`, `NotIn`, `Exists` and
+    /// `DoesNotExist`; the first two need values, the others accept none. Keys and values have the
     /// syntax of labels. Other members of the selector are ignored. The rule evaluates an UPDATE
     /// only if it changes `spec.selector`.
     ///
     /// # Why
     ///
-    /// OLM converts the selector before it looks at anything else. Where that fails, it works out
-    /// no target namespaces for the group (OLM `pkg/controller/operators/olm/operatorgroup.go`).
-    /// OpenShift 4.12, Operators, *Target namespace selection*, describes the field.
+    /// OLM converts the selector before it evaluates anything else. If the conversion fails, OLM
+    /// computes no target namespaces for the group (OLM
+    /// `pkg/controller/operators/olm/operatorgroup.go`). OpenShift 4.12, Operators, *Target
+    /// namespace selection*, describes the field.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Correct the first mistake, which the message names, and apply the group again. Use
+    /// Correct the first mistake, which the message quotes, and apply the group again. Use
     /// `matchLabels` for plain comparisons.
     ///
     /// # Accepted
@@ -172,8 +175,9 @@ rule! {
     /// With `operator: In` and no values: `message: values: Invalid value: []string(nil): for 'in',
     /// 'notin' operators, values set can't be empty`
     OPG_05: Deny {
+        name: "valid-operator-group-selector",
         on: [GROUP: Create | Update],
-        source: "OCP 4.12 L3359-3368, L3841-3843; OLM pkg/controller/operators/olm/operatorgroup.go",
+        source: ["OCP 4.12 L3359-3368, L3841-3843", "OLM pkg/controller/operators/olm/operatorgroup.go"],
     }
 }
 
@@ -194,19 +198,19 @@ fn selector(object: &Document) -> Result<(), String> {
 }
 
 rule! {
-    /// the upgrade strategy of a v1 OperatorGroup is a known one
+    /// the upgrade strategy of a v1 OperatorGroup is a valid one
     ///
-    /// `spec.upgradeStrategy` of a `v1` OperatorGroup, where it is set, is `Default` or
-    /// `TechPreviewUnsafeFailForward`. The rule does not evaluate Groups of `v1alpha2`. The rule
+    /// `spec.upgradeStrategy` of a `v1` OperatorGroup, if it is set, is `Default` or
+    /// `TechPreviewUnsafeFailForward`. The rule does not evaluate groups of `v1alpha2`. It
     /// evaluates an UPDATE only if it changes the field.
     ///
     /// # Why
     ///
-    /// The CRD of `v1` lists these two values, and a Kubernetes API server with that CRD refuses
+    /// The CRD of `v1` lists these two values, and a Kubernetes API server with that CRD rejects
     /// any other (`crds/operators.coreos.com_operatorgroups.yaml` of the Operator Framework API).
     /// OLM itself treats an unknown value as `Default`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set one of the two values, or remove the field.
     ///
@@ -225,8 +229,9 @@ rule! {
     /// `message: spec.upgradeStrategy: Unsupported value: "FailForward": supported values:
     /// "Default", "TechPreviewUnsafeFailForward"`
     OPG_07: Deny {
+        name: "valid-operator-group-upgrade-strategy",
         on: [GROUP: Create | Update],
-        source: "api crds/operators.coreos.com_operatorgroups.yaml",
+        source: ["api crds/operators.coreos.com_operatorgroups.yaml"],
     }
 }
 

@@ -1,7 +1,7 @@
 //! A new OperatorGroup is the only one in its namespace, and its name is unique where the edition
 //! requires it.
 
-use opgate_sdk::cluster::{Match, Query};
+use opgate_sdk::cluster::{IndexMatch, Query};
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Report, Rule, rule, rules};
 
@@ -13,15 +13,15 @@ use crate::reads::{CLUSTER_ROLES, GROUPS};
 
 rules![OPG_01, OPG_02, OPG_03];
 
-/// Names of other groups that a message lists.
+/// Maximum number of names of other groups in a message.
 const SHOWN: usize = 3;
 
 rule! {
     /// a namespace has one OperatorGroup
     ///
-    /// A namespace holds at most one OperatorGroup. The rule refuses the creation of a second one,
-    /// in `v1` and in `v1alpha2`. A group that is being deleted counts until it is gone. An UPDATE
-    /// or DELETE of one of several groups is allowed, so that the namespace can be repaired. The
+    /// A namespace holds at most one OperatorGroup. The rule denies the creation of a second one,
+    /// in `v1` and in `v1alpha2`. A group that is being deleted counts until it is gone. The rule
+    /// allows an UPDATE or DELETE of one of several groups, so that you can fix the namespace. The
     /// rule reads the OperatorGroups of the namespace.
     ///
     /// # Why
@@ -30,11 +30,11 @@ rule! {
     /// fails with the reason `TooManyOperatorGroups`, and InstallPlans generate no CSV there
     /// (OpenShift 4.12, Operators, *Troubleshooting Operator groups*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Change the group that is there, or delete it and wait until it is gone. The message names up
-    /// to three of the other groups; `kubectl -n NAMESPACE get operatorgroups` lists them. If a
-    /// finalizer keeps a deleted group, look at its `metadata.finalizers`.
+    /// Change the existing group, or delete it and wait until it is gone. The message names up to
+    /// three of the other groups; `kubectl -n NAMESPACE get operatorgroups` lists them. If a
+    /// finalizer keeps a deleted group, check its `metadata.finalizers`.
     ///
     /// # Accepted
     ///
@@ -53,9 +53,10 @@ rule! {
     /// `message: Multiple OperatorGroup found in the same namespace: payments already has payments;
     /// delete it first, or change it instead of creating another`
     OPG_01: Deny {
+        name: "one-operator-group-per-namespace",
         on: [GROUP: Create],
         reads: [GROUPS],
-        source: "OCP 4.12 L4026-4044; OCP 4.15 L2615-2642, L3616-3625, L4104-4113; OCP 4.5 L1250-1253; OLM pkg/controller/operators/olm/operatorgroup.go",
+        source: ["OCP 4.12 L4026-4044", "OCP 4.15 L2615-2642, L3616-3625, L4104-4113", "OCP 4.5 L1250-1253", "OLM pkg/controller/operators/olm/operatorgroup.go"],
     }
 }
 
@@ -70,14 +71,13 @@ impl Group<'_> {
         let query = Query { namespace: Some(namespace), ..Query::default() };
         let asked = GROUPS.each(query, |other| {
             let other_name = other.text_or_empty("/metadata/name");
-            // The host can list an object that is about to change twice: as it is, and as it will
-            // be.
+            // During a change, the host can list an object twice: the stored and the pending state.
             if other_name != name && others.last() != Some(&other_name) {
                 others.push(other_name);
             }
             true
         });
-        if report.answer(&[&OPG_01], "OperatorGroups", asked).is_none() || others.is_empty() {
+        if report.or_skip(&[&OPG_01], "OperatorGroups", asked).is_none() || others.is_empty() {
             return;
         }
         let them = if others.len() == 1 {
@@ -97,20 +97,20 @@ impl Group<'_> {
 rule! {
     /// the name of an OperatorGroup is unique in the cluster
     ///
-    /// No OperatorGroup of another namespace has the name of a new group. The rule holds under the
-    /// profiles `ocp-4.12` and `ocp-4.5`; the setting `operatorGroup.uniqueNames` turns it on or
-    /// off under any profile. A level for the rule in `rules` turns it on whatever the profile and
-    /// that setting say. A group that is being deleted counts. The rule judges creation only and
-    /// reads the OperatorGroups of the cluster.
+    /// No OperatorGroup of another namespace has the name of a new group. The rule applies under
+    /// the profiles `ocp-4.12` and `ocp-4.5`; the setting `operatorGroup.uniqueNames` turns it on
+    /// or off under any profile. A level for the rule in `rules` turns it on regardless of the
+    /// profile and that setting. A group that is being deleted counts. The rule applies to CREATE
+    /// only. It reads the OperatorGroups of the cluster.
     ///
     /// # Why
     ///
     /// In these editions OLM names ClusterRoles `<name>-admin`, `<name>-edit` and `<name>-view`
     /// after a group, without its namespace, so two groups of one name share them (OpenShift 4.12,
-    /// Operators, *Target namespace selection*). In 4.15 these names carry a hash, and OLM upstream
-    /// accepts equal names.
+    /// Operators, *Target namespace selection*). In 4.15 these names contain a hash, and OLM
+    /// upstream accepts equal names.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose another name. `kubectl get operatorgroups -A --field-selector metadata.name=NAME`
     /// finds the group that has it.
@@ -132,9 +132,10 @@ rule! {
     /// `message: operator group "my-group": you must specify a unique name that does not conflict
     /// with the existing cluster roles or other Operator groups on the cluster`
     OPG_02: Deny {
+        name: "unique-operator-group-name",
         on: [GROUP: Create],
         reads: [GROUPS],
-        source: "OCP 4.12 L3341-3355, L3498-3512, L3846-3860, L5705-5719, L6176-6190, L8089-8103; OCP 4.15 L2457-2460",
+        source: ["OCP 4.12 L3341-3355, L3498-3512, L3846-3860, L5705-5719, L6176-6190, L8089-8103", "OCP 4.15 L2457-2460"],
     }
 }
 
@@ -142,18 +143,19 @@ rule! {
     /// the ClusterRoles that OLM names after an OperatorGroup do not exist yet
     ///
     /// When an OperatorGroup is created, none of the ClusterRoles `<name>-admin`, `<name>-edit` and
-    /// `<name>-view` exists. A role that OLM made for an earlier group of the name does not count:
-    /// one whose `aggregationRule` selects a label `olm.opgroup.permissions/aggregate-to-admin`,
-    /// `-edit` or `-view` with the name as value. The rule holds under the same profiles and
-    /// settings as OPG-02. It judges creation only and reads ClusterRoles.
+    /// `<name>-view` exists. A role that OLM created for an earlier group of the name does not
+    /// count: one whose `aggregationRule` selects a label
+    /// `olm.opgroup.permissions/aggregate-to-admin`, `-edit` or `-view` with the name as value. The
+    /// rule applies under the same profiles and settings as OPG-02. It applies to CREATE only, and
+    /// reads ClusterRoles.
     ///
     /// # Why
     ///
-    /// In these editions OLM creates ClusterRoles of these names for each group, and a role that is
-    /// there already conflicts with them. A group named `cluster` meets `cluster-admin` (OpenShift
+    /// In these editions OLM creates ClusterRoles of these names for each group, and an existing
+    /// role conflicts with them. A group named `cluster` conflicts with `cluster-admin` (OpenShift
     /// 4.12, Operators, *Target namespace selection* and *Role-based access control*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose another name for the group. Delete the ClusterRole that the message names only if
     /// nothing uses it.
@@ -176,9 +178,10 @@ rule! {
     /// with the existing cluster roles or other Operator groups on the cluster (ClusterRole
     /// "cluster-admin" exists)`
     OPG_03: Deny {
+        name: "no-operator-group-cluster-role-conflict",
         on: [GROUP: Create],
         reads: [CLUSTER_ROLES],
-        source: "OCP 4.12 L3341-3355, L3464-3512, L3846-3860, L5705-5719, L6176-6190, L8089-8103; OCP 4.5 L1028-1046",
+        source: ["OCP 4.12 L3341-3355, L3464-3512, L3846-3860, L5705-5719, L6176-6190, L8089-8103", "OCP 4.5 L1028-1046"],
     }
 }
 
@@ -200,13 +203,13 @@ impl Group<'_> {
         );
         if by_group {
             let names = [name.clone()];
-            let matches = [Match { index: "name", values: &names, absent: false }];
+            let matches = [IndexMatch { index: "name", values: &names, include_missing: false }];
             let mut taken = false;
             let asked = GROUPS.each(Query { matches: &matches, ..Query::default() }, |other| {
                 taken = other.text_or_empty("/metadata/namespace") != self.review.namespace();
                 !taken
             });
-            if report.answer(&[&OPG_02], "OperatorGroups", asked).is_some() && taken {
+            if report.or_skip(&[&OPG_02], "OperatorGroups", asked).is_some() && taken {
                 report.add(&OPG_02, "metadata.name", text.as_str());
             }
         }
@@ -216,7 +219,7 @@ impl Group<'_> {
         for verb in ["admin", "edit", "view"] {
             let role = format!("{name}-{verb}");
             let found = CLUSTER_ROLES.get("", &role);
-            let Some(found) = report.answer(&[&OPG_03], "ClusterRoles", found) else { return };
+            let Some(found) = report.or_skip(&[&OPG_03], "ClusterRoles", found) else { return };
             if found.is_some_and(|found| !is_left_over(&found, &name)) {
                 let message = format!("{text} (ClusterRole {} exists)", quote(&role));
                 report.add(&OPG_03, "metadata.name", message);
@@ -225,7 +228,7 @@ impl Group<'_> {
     }
 }
 
-/// Whether a ClusterRole is what OLM made for an earlier group of this name.
+/// Whether OLM created a ClusterRole for an earlier group of this name.
 fn is_left_over(role: &Document, name: &str) -> bool {
     role.items("/aggregationRule/clusterRoleSelectors").any(|selector| {
         ["admin", "edit", "view"].iter().any(|verb| {

@@ -1,9 +1,9 @@
-//! Which roles bindings give a service account: `ClusterRoleBindings` everywhere, `RoleBindings` in
-//! its namespace.
+//! The roles that bindings give a service account: `ClusterRoleBindings` everywhere, `RoleBindings`
+//! in its namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opgate_sdk::cluster::{Match, Query};
+use opgate_sdk::cluster::{IndexMatch, Query};
 
 use super::Unanswered;
 use super::budget::Budget;
@@ -11,13 +11,13 @@ use super::read::each;
 use super::subjects::Account;
 use crate::reads::{CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS};
 
-/// The `ClusterRoles` that apply to the account everywhere, each with a binding that says so.
+/// The `ClusterRoles` that apply to the account everywhere, each with one of its bindings.
 pub(super) fn cluster_roles(
     account: &Account<'_>,
     budget: &mut Budget,
 ) -> Result<BTreeMap<String, String>, Unanswered> {
     let mut roles = BTreeMap::new();
-    let matches = [Match { index: "subject", values: &account.names, absent: false }];
+    let matches = [IndexMatch { index: "subject", values: &account.names, include_missing: false }];
     let query = Query { matches: &matches, ..Query::default() };
     each(&CLUSTER_ROLE_BINDINGS, query, budget, |binding, budget| {
         let role = binding.text_or_empty("/roleRef/name");
@@ -38,7 +38,7 @@ pub(super) fn roles_in_namespace(
     budget: &mut Budget,
 ) -> Result<BTreeSet<(String, String)>, Unanswered> {
     let mut roles = BTreeSet::new();
-    let matches = [Match { index: "subject", values: &account.names, absent: false }];
+    let matches = [IndexMatch { index: "subject", values: &account.names, include_missing: false }];
     let query = Query { namespace: Some(account.namespace), matches: &matches, ..Query::default() };
     each(&ROLE_BINDINGS, query, budget, |binding, budget| {
         if account.is_subject_of(&binding, budget)? {

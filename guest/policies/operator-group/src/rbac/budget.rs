@@ -1,26 +1,26 @@
-//! What one question may cost. A question whose budget is used up has no answer.
+//! The budget of one search. A search that exceeds its budget has no result.
 
 use opgate_sdk::{ClusterRead, Document};
 
 use super::Unanswered;
 
-/// The steps that are left, and the object that they are being spent on.
+/// The remaining steps, and the object that they are spent on.
 pub(super) struct Budget {
     left: usize,
     at: String,
 }
 
-/// Steps of one question. A comparison is one, which is about a tenth of a microsecond.
+/// Maximum steps of one search. A comparison is one step, which takes a tenth of a microsecond.
 pub(crate) const STEPS: usize = 500_000;
-/// One call of the host.
+/// Steps of one host call.
 pub(super) const CALL: usize = 10;
-/// Asking the cluster for one object.
+/// Steps of a query for one object.
 pub(super) const OBJECT: usize = 50;
-/// Asking the cluster for all objects with some labels.
+/// Steps of a query for all objects with some labels.
 pub(super) const SELECTION: usize = 20_000;
 
 impl Budget {
-    /// The whole budget of a question.
+    /// The whole budget of a search.
     pub(super) fn new() -> Self {
         Self { left: STEPS, at: "the object itself".to_owned() }
     }
@@ -35,12 +35,12 @@ impl Budget {
         }
     }
 
-    /// Steps are spent on the object under review from here on.
+    /// Charges the following steps to the object under review.
     pub(super) fn turn_to_object(&mut self) {
         "the object itself".clone_into(&mut self.at);
     }
 
-    /// Steps are spent on this object of the cluster from here on.
+    /// Charges the following steps to this object of the cluster.
     pub(super) fn turn_to(&mut self, read: &ClusterRead, object: &Document) {
         let namespace = object.text_or_empty("/metadata/namespace");
         let slash = if namespace.is_empty() { "" } else { "/" };
@@ -60,16 +60,16 @@ mod tests {
         let nothing = vec!["{}"; MANY].join(",");
         let found = opens_groups(&parsed(&role("ns", "r", &nothing)), None);
         assert_eq!(found.complete(), Err(too_large("the object itself")));
-        let nobody = vec![r#"{"kind":"User","name":"a"}"#; MANY].join(",");
+        let others = vec![r#"{"kind":"User","name":"a"}"#; MANY].join(",");
         let objects = [
             ("clusterroles", role("", "r", ALL)),
             (
                 "clusterrolebindings",
-                binding("", "b", "ClusterRole", "r", &format!("{nobody},{SCOPED}")),
+                binding("", "b", "ClusterRole", "r", &format!("{others},{SCOPED}")),
             ),
         ];
         assert_eq!(account(&objects), Err(too_large("clusterrolebindings b")));
-        // Every pair of what is wanted, against many that have nearly all of it.
+        // Every required pair, against many rules that grant nearly all of them.
         let some = numbered(100);
         let wanted = format!(
             r#"{{"apiGroups":[{some}],"resources":[{some}],"verbs":[{some}],"resourceNames":[{some}]}}"#
@@ -83,7 +83,7 @@ mod tests {
             missing_permissions("scoped", "scoped", &csv("", &wanted), None)
         });
         assert_eq!(found.complete(), Err(too_large("the object itself")));
-        // One that has all of it is found at once.
+        // A rule that grants all of them is found immediately.
         assert_eq!(missing(&in_cluster(&wanted), &csv("", &wanted)), []);
     }
 }

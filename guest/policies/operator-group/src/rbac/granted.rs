@@ -1,5 +1,5 @@
-//! Everything that a service account may do, compared with a rule that is wanted. The API server
-//! compares in the same way before it allows somebody to grant a rule (Kubernetes,
+//! All permissions of a service account, compared with a required rule. The API server makes the
+//! same comparison before it allows a user to grant a rule (Kubernetes,
 //! `component-helpers/auth/rbac/validation/policy_comparator.go`).
 
 use opgate_sdk::Document;
@@ -38,13 +38,13 @@ impl Granted {
         Ok(Self { everywhere, inside })
     }
 
-    /// What the account has at the cluster scope.
+    /// The rules that the account has at the cluster scope.
     pub(super) fn in_cluster(&self) -> Held<'_> {
         let everywhere: Vec<_> = self.everywhere.iter().collect();
         Held { resources: everywhere.clone(), urls: everywhere }
     }
 
-    /// What the account has in its namespace, the cluster scope included.
+    /// The rules that the account has in its namespace, including the cluster scope.
     pub(super) fn in_namespace(&self) -> Held<'_> {
         let mut held = self.in_cluster();
         held.resources.extend(&self.inside);
@@ -64,7 +64,7 @@ fn add_rules(
     Ok(())
 }
 
-/// What is held where something is wanted.
+/// The rules that apply where a permission is required.
 pub(super) struct Held<'g> {
     resources: Vec<&'g PolicyRule>,
     /// Paths such as `/metrics` belong to no namespace.
@@ -72,7 +72,7 @@ pub(super) struct Held<'g> {
 }
 
 impl Held<'_> {
-    /// The first part of a wanted rule that is not held; `scope` is how its message ends.
+    /// The first part of a required rule that is not granted; `scope` is the end of its message.
     pub(super) fn lack(
         &self,
         wanted: &PolicyRule,
@@ -89,7 +89,7 @@ impl Held<'_> {
         scope: &str,
         budget: &mut Budget,
     ) -> Result<Option<String>, Unanswered> {
-        // Usually one rule has all of it. Then no pairs need to be compared.
+        // Usually one rule grants all of it. Then no pairs need to be compared.
         let own = wanted.groups.len() + wanted.resources.len();
         let parts = wanted.verbs.len() + wanted.names.len() + 1;
         budget.spend((own + parts).saturating_mul(self.resources.len()))?;
@@ -136,7 +136,7 @@ impl Held<'_> {
     }
 }
 
-/// Those of the rules that have something, at the cost of one look at each.
+/// The rules that grant a part, at the cost of one step each.
 fn with<'g>(
     rules: &[&'g PolicyRule],
     budget: &mut Budget,
@@ -146,7 +146,7 @@ fn with<'g>(
     Ok(rules.iter().filter(|rule| has_it(rule)).copied().collect())
 }
 
-/// The first pair of a verb and a name that none of the rules has; no name where all are wanted.
+/// The first pair of a verb and a name that none of the rules grants; no name if all are required.
 fn lacking_pair<'w>(
     rules: &[&PolicyRule],
     wanted: &'w PolicyRule,

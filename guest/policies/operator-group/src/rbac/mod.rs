@@ -1,16 +1,16 @@
-//! What roles and bindings let the ServiceAccounts of OperatorGroups do.
+//! The permissions that roles and bindings give to the ServiceAccounts of OperatorGroups.
 //!
 //! ```text
-//! widening ───────▶ rights                what a role lets do to a few resources
+//! widening ───────▶ rights                the permissions of a role for a few resources
 //! permissions ─┐
-//! pull_secrets ┴──▶ granted, policy_rule  all that an account may do
+//! pull_secrets ┴──▶ granted, policy_rule  all permissions of an account
 //!
-//! each of them ───▶ bindings, subjects    which roles apply to which accounts
-//!                   read, budget          objects, as long as the budget lasts
+//! each of them ───▶ bindings, subjects    the roles that apply to an account
+//!                   read, budget          objects, within the budget
 //! ```
 //!
-//! Every question has a fixed budget: roles and bindings have whatever size their authors
-//! like, and a call has a fixed time.
+//! Every search has a fixed budget: roles and bindings can have any size, and a call has a fixed
+//! time.
 
 mod bindings;
 mod budget;
@@ -32,16 +32,16 @@ pub(crate) use permissions::{asks_for_permissions, group_account, missing_permis
 pub(crate) use pull_secrets::lacks_pull_secrets;
 pub(crate) use widening::{opens_groups, widened_account, widening_binding, widening_role};
 
-/// Why a question has no answer.
+/// The reason why a search has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// There is no cluster to ask.
+    /// There is no cluster to query.
     Absent,
-    /// The budget was used up by this.
+    /// The budget was exceeded at this object.
     TooLarge(String),
 }
 
-/// What was found, and why that may not be all.
+/// The result of a search, and the reason why it may be incomplete.
 #[derive(Debug)]
 pub(crate) struct Found<T> {
     pub(crate) what: T,
@@ -61,7 +61,7 @@ impl<T> Found<T> {
 
 impl From<ReadError> for Unanswered {
     fn from(_: ReadError) -> Self {
-        // Only roles are read by selectors, and `read::each` ignores wrong ones.
+        // Only roles are read by selectors, and `read::each` ignores invalid ones.
         Self::Absent
     }
 }
@@ -79,7 +79,7 @@ mod tests {
         let reviewed = parsed(&role("", "r", CREATE_CRDS));
         assert_eq!(widening_role(&reviewed, None).complete(), Err(Unanswered::Absent));
         assert_eq!(lacks_pull_secrets("scoped", "scoped").complete(), Err(Unanswered::Absent));
-        // What asks for nothing needs none.
+        // A rule that requests nothing requires no permission.
         let reviewed = parsed(&role("", "r", READ_CRDS));
         assert_eq!(widening_role(&reviewed, None).complete(), Ok(None));
         let missing = missing_permissions("scoped", "scoped", &parsed("{}"), None);

@@ -1,4 +1,5 @@
-//! What a ClusterServiceVersion asks for and the account that installs it does not have.
+//! Permissions that a ClusterServiceVersion requests and the account that installs it does not
+//! have.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +18,8 @@ const PERMISSIONS: &str = "/spec/install/spec/permissions";
 const CLUSTER_PERMISSIONS: &str = "/spec/install/spec/clusterPermissions";
 const LISTS: [&str; 2] = [PERMISSIONS, CLUSTER_PERMISSIONS];
 
-/// The account that the only Operator group of a namespace names; none where there are several,
-/// because OLM installs nothing there.
+/// The account that the only OperatorGroup of a namespace names; none if there are several, because
+/// OLM installs nothing there.
 pub(crate) fn group_account(namespace: &str) -> Result<Option<String>, ReadError> {
     let mut accounts = Vec::new();
     GROUPS.each(Query { namespace: Some(namespace), ..Query::default() }, |group| {
@@ -32,21 +33,21 @@ pub(crate) fn group_account(namespace: &str) -> Result<Option<String>, ReadError
 /// A rule of a CSV that an account does not have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
-    /// Where the CSV asks for it.
+    /// The field of the CSV with the request.
     pub(crate) field: String,
-    /// The first thing that is missing, for the message.
+    /// The first missing permission, for the message.
     pub(crate) permission: String,
 }
 
-/// Whether a CSV asks for anything that an account could lack and it did not ask for before.
+/// Whether a CSV requests a new permission that an account could lack.
 pub(crate) fn asks_for_permissions(csv: &Document, old: Option<&Document>) -> bool {
     let is_new = |list| old.is_none_or(|old| !csv.equal(list, old, list));
     LISTS.into_iter().any(|list| is_new(list) && length(csv, list) > 0)
 }
 
-/// What a CSV asks for and the account of its namespace's Operator group does not have.
-/// `permissions` are granted in that namespace, `clusterPermissions` everywhere. Rules of `old`, what
-/// an UPDATE starts from, are left out.
+/// The permissions that a CSV requests and the account of its namespace's OperatorGroup does not
+/// have. `permissions` are granted in that namespace, `clusterPermissions` everywhere. Rules of
+/// `old`, the object before an UPDATE, are ignored.
 pub(crate) fn missing_permissions(
     namespace: &str,
     account: &str,
@@ -166,7 +167,7 @@ mod tests {
             [(at(0), "create deployments at the cluster scope".to_owned()), (at(1), create.into())]
         );
         assert_eq!(missing(&in_cluster(PODS), &csv(PODS, &rules)), [(at(1), create.to_owned())]);
-        // Roles of other namespaces do not help.
+        // Roles of other namespaces do not count.
         let elsewhere = [
             ("roles", role("other", "r", ALL)),
             ("rolebindings", binding("other", "b", "Role", "r", SCOPED)),
@@ -190,6 +191,6 @@ mod tests {
                 assert_eq!(group_account(namespace), Ok(None), "{namespace}");
             }
         });
-        assert_eq!(group_account("scoped"), Err(ReadError::Absent));
+        assert_eq!(group_account("scoped"), Err(ReadError::NoCluster));
     }
 }

@@ -1,5 +1,5 @@
-//! One rule of a role, and what it allows, as the API server's authorizer reads it (Kubernetes,
-//! `pkg/apis/rbac/v1/evaluation_helpers.go`).
+//! One rule of a role, and its permissions, as the API server's authorizer evaluates it
+//! (Kubernetes, `pkg/apis/rbac/v1/evaluation_helpers.go`).
 
 use std::collections::BTreeSet;
 
@@ -47,13 +47,13 @@ impl PolicyRule {
     }
 
     pub(super) fn has_resource(&self, resource: &str) -> bool {
-        // `*/scale` is that sub-resource of everything.
+        // `*/scale` is that subresource of all resources.
         let of_all = resource.split_once('/').map(|(_, sub_resource)| format!("*/{sub_resource}"));
         has(&self.resources, resource)
             || of_all.is_some_and(|of_all| self.resources.contains(&of_all))
     }
 
-    /// Without names, a rule is about all objects.
+    /// Without names, a rule applies to all objects.
     pub(super) fn has_name(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.contains(name)
     }

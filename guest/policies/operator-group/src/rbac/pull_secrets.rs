@@ -1,4 +1,4 @@
-//! Whether an account can fetch and write the pull secrets of the Operators that it installs.
+//! Whether an account can read and write the pull secrets of the Operators that it installs.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use super::subjects::Account;
 use super::{Found, Unanswered};
 use crate::reads::CSVS;
 
-/// Whether an Operator of the namespace needs a pull secret that the account cannot fetch
-/// from OLM's namespace, or cannot write in its own.
+/// Whether an Operator of the namespace needs a pull secret that the account cannot read from OLM's
+/// namespace, or cannot write in its own.
 pub(crate) fn lacks_pull_secrets(namespace: &str, account: &str) -> Found<bool> {
     match lacks(namespace, account) {
         Ok(lacks) => Found::of(lacks, Ok(())),
@@ -52,7 +52,7 @@ fn pull_secrets(
     secrets: &mut BTreeSet<String>,
     budget: &mut Budget,
 ) -> Result<(), Unanswered> {
-    // Copies are not among them: the read excludes OLM's label.
+    // The read excludes OLM's label, so the result contains no copies.
     if is_terminating(csv) {
         return Ok(());
     }
@@ -110,7 +110,7 @@ mod tests {
         assert!(!lacks(&[&uses, &only("p"), &write]), "the one that is used");
         assert!(lacks(&[&uses, &only("q"), &write]), "another one");
         for unused in [csv("", ""), csv("", "null,1,{}"), csv(r#""olm.copiedFrom":"x""#, pull)] {
-            assert!(!lacks(&[&[unused]]), "nobody pulls");
+            assert!(!lacks(&[&[unused]]), "no pull secrets");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Objects of the cluster and lists in them, read as long as the budget lasts.
+//! Objects of the cluster and lists in them, read within the budget.
 
 use opgate_sdk::cluster::{Query, ReadError};
 use opgate_sdk::{ClusterRead, Document, Kind};
@@ -21,8 +21,8 @@ pub(super) fn get(
     Ok(found)
 }
 
-/// Calls `visit` with each object that matches. A wrong selector matches nothing: the API server
-/// refuses what has one.
+/// Calls `visit` with each object that matches. An invalid selector matches nothing: the API server
+/// rejects objects with one.
 pub(super) fn each(
     read: &ClusterRead,
     query: Query<'_>,
@@ -37,7 +37,7 @@ pub(super) fn each(
     });
     match read {
         Ok(()) | Err(ReadError::Invalid(_)) => outcome,
-        Err(ReadError::Absent | ReadError::Unavailable(_)) => Err(Unanswered::Absent),
+        Err(ReadError::NoCluster | ReadError::Unavailable(_)) => Err(Unanswered::Absent),
     }
 }
 
@@ -58,8 +58,8 @@ pub(super) fn scan(
     budget.spend(CALL)?;
     let raw = document.raw(pointer).and_then(|raw| String::from_utf8(raw).ok());
     let Some(list) = raw.as_deref().and_then(|raw| raw.strip_prefix('[')) else { return Ok(()) };
-    // As the API server writes it, a list of names has no escapes. Then one call of the host reads
-    // all of it, however long it is.
+    // The API server writes a list of names without escapes. Then one host call reads all of it,
+    // however long it is.
     if !list.contains(['\\', '[', '{']) {
         budget.spend(list.matches('"').count() / 2 * price)?;
         list.split('"').skip(1).step_by(2).for_each(visit);

@@ -1,5 +1,5 @@
-//! What a role lets its subjects do to a few resources, as bits: small and quick to compare,
-//! however large the role is.
+//! The permissions that a role gives for a few resources, as bits: small and quick to compare for a
+//! role of any size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,19 @@ use super::Unanswered;
 use super::budget::{Budget, CALL};
 use super::read::{length, scan};
 
-/// Resources that a rule watches, and the verbs that matter.
+/// Resources that a rule watches, and the relevant verbs.
 pub(super) struct Watched {
     pub(super) verbs: &'static [&'static str],
     /// Group and resource.
     pub(super) resources: &'static [(&'static str, &'static str)],
 }
 
-/// Requests that name no object, so that a rule with `resourceNames` does not allow them, unless the
-/// empty name is one of those.
+/// Verbs of requests without an object name. A rule with `resourceNames` does not allow them,
+/// unless the empty name is in the list.
 const NAMELESS: [&str; 2] = ["create", "deletecollection"];
 
-/// Pairs of a watched resource and a verb, as bits, by the name of the object; those for all objects
-/// are under no name.
+/// Pairs of a watched resource and a verb, as bits, by the name of the object; those for all
+/// objects have no name.
 #[derive(Debug, Default)]
 pub(super) struct Rights(BTreeMap<Option<String>, u32>);
 
@@ -55,7 +55,7 @@ impl Rights {
             if names.is_empty() {
                 *self.0.entry(None).or_default() |= bits;
             }
-            // A request that names no object has the empty name.
+            // A request without an object name has the empty name.
             let nameless = watched.nameless();
             for name in names {
                 let bits = bits & if name.is_empty() { nameless } else { !nameless };
@@ -67,7 +67,7 @@ impl Rights {
         Ok(())
     }
 
-    /// Whether these rights allow anything that those do not.
+    /// Whether these permissions allow anything that the others do not.
     pub(super) fn exceed(&self, those: &Self) -> bool {
         let for_all = those.0.get(&None).copied().unwrap_or_default();
         self.0.iter().any(|(name, bits)| {
@@ -78,7 +78,7 @@ impl Rights {
 }
 
 impl Watched {
-    /// One bit for each pair of a resource and a verb that `wanted` wants.
+    /// One bit for each pair of a resource and a verb in `wanted`.
     fn pairs(&self, wanted: impl Fn(usize, usize) -> bool) -> u32 {
         let all =
             (0..self.resources.len()).flat_map(|r| (0..self.verbs.len()).map(move |v| (r, v)));
@@ -89,7 +89,7 @@ impl Watched {
         self.pairs(|_, verb| self.verbs.get(verb).is_some_and(|verb| NAMELESS.contains(verb)))
     }
 
-    /// What a rule of a role is about.
+    /// The resources and verbs of a rule of a role.
     fn bits(&self, role: &Document, at: &str, budget: &mut Budget) -> Result<u32, Unanswered> {
         let groups: Vec<&str> = self.resources.iter().map(|(group, _)| *group).collect();
         let resources: Vec<&str> = self.resources.iter().map(|(_, resource)| *resource).collect();
@@ -104,7 +104,7 @@ impl Watched {
     }
 }
 
-/// Which of these a list names, by itself or with `*`.
+/// The entries that a list contains, directly or by `*`.
 fn named(
     role: &Document,
     pointer: &str,

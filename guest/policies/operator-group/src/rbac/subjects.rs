@@ -1,5 +1,5 @@
 //! The service accounts that a binding applies to: by name, as a user, or through one of the groups
-//! that Kubernetes puts every service account in.
+//! that Kubernetes assigns to every service account.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ const ALL_USERS: &str = "system:authenticated";
 const ACCOUNTS_OF: &str = "system:serviceaccounts:";
 const ACCOUNT_USER: &str = "system:serviceaccount:";
 
-/// A service account, with the names under which bindings reach it.
+/// A service account, with the names under which bindings refer to it.
 pub(super) struct Account<'a> {
     pub(super) namespace: &'a str,
     name: &'a str,
@@ -43,7 +43,7 @@ impl<'a> Account<'a> {
             budget.spend(CALL)?;
             let subject = format!("/subjects/{index}");
             let name = binding.text_or_empty(&format!("{subject}/name"));
-            // Most subjects are somebody else, which one call of the host shows.
+            // Most subjects are other users, which one host call shows.
             if self.names.contains(&name) && subject_of(binding, &subject, name).reaches(self) {
                 return Ok(true);
             }
@@ -77,7 +77,7 @@ fn subject_of(binding: &Document, subject: &str, name: String) -> Subject {
     match binding.text_or_empty(&format!("{subject}/kind")).as_str() {
         "ServiceAccount" => {
             let namespace = binding.text_or_empty(&format!("{subject}/namespace"));
-            // An account without a namespace is one of the binding's.
+            // An account without a namespace is in the namespace of the binding.
             let namespace = if namespace.is_empty() {
                 binding.text_or_empty("/metadata/namespace")
             } else {
@@ -135,7 +135,8 @@ impl Subjects {
         Ok(())
     }
 
-    /// Names of the accounts, unless there are all accounts of a namespace or of the cluster.
+    /// Names of the accounts, unless the binding applies to all accounts of a namespace or of the
+    /// cluster.
     pub(super) fn names(&self) -> Option<Vec<String>> {
         let singly = !self.all && self.namespaces.is_empty();
         singly.then(|| self.accounts.keys().cloned().collect())
@@ -179,7 +180,7 @@ mod tests {
             let stored = [role.clone(), ("clusterrolebindings", binding.clone())];
             let expected = reaches.then(|| THROUGH_B.to_owned());
             assert_eq!(account(&stored), Ok(expected), "{subject}");
-            // The same, seen from the binding.
+            // The reverse comparison, starting from the binding.
             let reviewed = [role, ("operatorgroups", group("scoped", "scoped"))];
             let found = within(&reviewed, || widening_binding(&parsed(&binding), None));
             let text = r#"ServiceAccount scoped/scoped through ClusterRole "r""#;

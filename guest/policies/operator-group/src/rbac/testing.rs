@@ -1,5 +1,5 @@
-//! Objects and a cluster for the tests of these modules. Most tests ask the questions of the policy,
-//! about the account `scoped` in the namespace `scoped`.
+//! Objects and a cluster for the tests of these modules. Most tests run the policy's searches for
+//! the account `scoped` in the namespace `scoped`.
 
 use opgate_sdk::Document;
 use opgate_sdk::cluster::Cluster;
@@ -27,7 +27,7 @@ pub(super) fn within<T>(objects: &[(&str, String)], test: impl FnOnce() -> T) ->
     cluster.during(test)
 }
 
-/// Through which roles the account may write what only OLM should.
+/// The roles through which the account can write resources reserved for OLM.
 pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, Unanswered> {
     within(objects, || widened_account("scoped", "scoped")).complete()
 }
@@ -35,7 +35,7 @@ pub(super) fn account(objects: &[(&str, String)]) -> Result<Option<String>, Unan
 /// The message for a role `r` that the account has through a binding `b`.
 pub(super) const THROUGH_B: &str = r#"ClusterRole "r" through ClusterRoleBinding "b""#;
 
-/// What the account lacks: field and permission of each finding.
+/// The missing permissions of the account: field and permission of each violation.
 pub(super) fn missing(held: &[(&str, String)], csv: &Document) -> Vec<(String, String)> {
     let found = within(held, || missing_permissions("scoped", "scoped", csv, None));
     found
@@ -46,7 +46,7 @@ pub(super) fn missing(held: &[(&str, String)], csv: &Document) -> Vec<(String, S
         .collect()
 }
 
-/// A role, of a namespace unless that is empty.
+/// A role, in a namespace unless that is empty.
 pub(super) fn role(namespace: &str, name: &str, rules: &str) -> String {
     let metadata = format!(r#"{{"name":"{name}","namespace":"{namespace}"}}"#);
     format!(r#"{{"metadata":{metadata},"rules":[{rules}]}}"#)
@@ -104,10 +104,10 @@ pub(super) fn in_cluster(rules: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Elements of a list: too many where each costs a call, few where each costs a comparison.
+/// Elements of a list: too many if each costs a call, few if each costs a comparison.
 pub(super) const MANY: usize = 60_000;
 
-/// So many different texts.
+/// This number of different texts.
 pub(super) fn numbered(count: usize) -> String {
     (0..count).map(|n| format!("\"n{n}\"")).collect::<Vec<_>>().join(",")
 }

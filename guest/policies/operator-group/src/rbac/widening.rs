@@ -1,15 +1,15 @@
-//! Roles and bindings that let somebody write what they should not.
+//! Roles and bindings that grant write access that is reserved for other users.
 //!
 //! ```text
-//! OperatorGroup ──────▶ its account ─▶ its ClusterRoles ─▶ their rights
-//! ClusterRoleBinding ─▶ rights of its ClusterRole, subjects ─▶ accounts of OperatorGroups
-//! ClusterRole ────────▶ its rights, and of what it gathers; subjects of its bindings ─▶ the same
+//! OperatorGroup ──────▶ its account ─▶ its ClusterRoles ─▶ their permissions
+//! ClusterRoleBinding ─▶ permissions of its ClusterRole, subjects ─▶ accounts of OperatorGroups
+//! ClusterRole ────────▶ its permissions and aggregated ones; subjects of its bindings ─▶ accounts
 //! ```
 
 use std::collections::BTreeSet;
 
 use opgate_sdk::Document;
-use opgate_sdk::cluster::{Match, Query};
+use opgate_sdk::cluster::{IndexMatch, Query};
 use opgate_sdk::go::quote;
 
 use super::bindings::cluster_roles;
@@ -20,7 +20,7 @@ use super::subjects::{Account, Subjects};
 use super::{Found, Unanswered};
 use crate::reads::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUPS};
 
-/// What only OLM should write (OCP 4.12 L7946).
+/// Resources that only OLM should write (OCP 4.12 L7946).
 const EXTENSIONS: Watched = Watched {
     verbs: &["create", "update", "patch", "delete", "deletecollection"],
     resources: &[
@@ -29,16 +29,16 @@ const EXTENSIONS: Watched = Watched {
     ],
 };
 
-/// What lets somebody install Operators (OCP 4.12 L7939).
+/// Resources whose write access allows installing Operators (OCP 4.12 L7939).
 const INSTALLING: Watched = Watched {
     verbs: &["create", "update", "patch"],
     resources: &[("operators.coreos.com", "operatorgroups")],
 };
 
-/// Most names that one message lists.
+/// Maximum number of names in one message.
 const LISTED: usize = 10;
 
-/// Through which roles the account may write what only OLM should, for the message.
+/// The roles through which the account can write resources reserved for OLM, for the message.
 pub(crate) fn widened_account(namespace: &str, account: &str) -> Found<Option<String>> {
     let mut through = Vec::new();
     let end = widened(&Account::new(namespace, account), &mut through);
@@ -59,8 +59,9 @@ fn widened(account: &Account<'_>, through: &mut Vec<String>) -> Result<(), Unans
     Ok(())
 }
 
-/// For a `ClusterRoleBinding`: which accounts of Operator groups may then write what only OLM
-/// should, for the message. `old` is what an UPDATE starts from; without it everything counts.
+/// For a `ClusterRoleBinding`: the accounts of OperatorGroups that can then write resources
+/// reserved for OLM, for the message. `old` is the object before an UPDATE; without it everything
+/// counts.
 pub(crate) fn widening_binding(object: &Document, old: Option<&Document>) -> Found<Option<String>> {
     let role = object.text_or_empty("/roleRef/name");
     let mut accounts = BTreeSet::new();
@@ -78,7 +79,7 @@ fn widened_by_binding(
     if object.text_or_empty("/roleRef/kind") != "ClusterRole" || role.is_empty() {
         return Ok(());
     }
-    // The role of a binding never changes; where it does, as in files, all of it is new.
+    // The role of a binding never changes; if it does, as in files, all of it is new.
     let old = old.filter(|old| old.equal("/roleRef", object, "/roleRef"));
     let (mut before, mut after) = (Subjects::default(), Subjects::default());
     after.add(object, &mut budget)?;
@@ -91,8 +92,8 @@ fn widened_by_binding(
     accounts_among(&after, &before, accounts, &mut budget)
 }
 
-/// For a `ClusterRole`: which accounts of Operator groups may then write what only OLM should,
-/// for the message. `old` is what an UPDATE starts from; without it everything counts.
+/// For a `ClusterRole`: the accounts of OperatorGroups that can then write resources reserved for
+/// OLM, for the message. `old` is the object before an UPDATE; without it everything counts.
 pub(crate) fn widening_role(object: &Document, old: Option<&Document>) -> Found<Option<String>> {
     let role = object.text_or_empty("/metadata/name");
     let mut accounts = BTreeSet::new();
@@ -122,7 +123,7 @@ fn widened_by_role(
     }
     let mut subjects = Subjects::default();
     let values = [role.to_owned()];
-    let matches = [Match { index: "role", values: &values, absent: false }];
+    let matches = [IndexMatch { index: "role", values: &values, include_missing: false }];
     let query = Query { matches: &matches, ..Query::default() };
     each(&CLUSTER_ROLE_BINDINGS, query, &mut budget, |binding, budget| {
         if binding.text_or_empty("/roleRef/kind") == "ClusterRole" {
@@ -136,8 +137,8 @@ fn widened_by_role(
     accounts_among(&subjects, &Subjects::default(), accounts, &mut budget)
 }
 
-/// Whether a Role or `ClusterRole` lets its subjects write Operator groups. `old` is what an
-/// UPDATE starts from; without it everything counts.
+/// Whether a Role or `ClusterRole` allows its subjects to write OperatorGroups. `old` is the object
+/// before an UPDATE; without it everything counts.
 pub(crate) fn opens_groups(object: &Document, old: Option<&Document>) -> Found<bool> {
     let mut budget = Budget::new();
     let (mut before, mut after) = (Rights::default(), Rights::default());
@@ -150,13 +151,13 @@ pub(crate) fn opens_groups(object: &Document, old: Option<&Document>) -> Found<b
     Found::of(after.exceed(&before), end)
 }
 
-/// Whether a `ClusterRole` lets its subjects write what only OLM should.
+/// Whether a `ClusterRole` allows its subjects to write resources reserved for OLM.
 fn is_wide(role: &str, budget: &mut Budget) -> Result<bool, Unanswered> {
     let Some(role) = get(&CLUSTER_ROLES, "", role, budget)? else { return Ok(false) };
     Ok(Rights::of(&role, &EXTENSIONS, budget)?.exceed(&Rights::default()))
 }
 
-/// What the controller will write into a `ClusterRole` that gathers the rules of others.
+/// The rules that the controller will write into a `ClusterRole` that aggregates others.
 fn add_aggregated(
     role: &Document,
     rights: &mut Rights,
@@ -167,7 +168,7 @@ fn add_aggregated(
         budget.spend(SELECTION)?;
         let raw = role.raw(&format!("{selectors}/{index}"));
         let Some(selector) = raw.and_then(|raw| String::from_utf8(raw).ok()) else { continue };
-        let query = Query { labels: Some(&selector), ..Query::default() };
+        let query = Query { label_selector: Some(&selector), ..Query::default() };
         each(&CLUSTER_ROLES, query, budget, |found, budget| {
             rights.add(&found, &EXTENSIONS, budget)
         })?;
@@ -175,7 +176,7 @@ fn add_aggregated(
     Ok(())
 }
 
-/// The accounts of Operator groups that are among the subjects and were not before.
+/// The accounts of OperatorGroups that are new among the subjects.
 fn accounts_among(
     after: &Subjects,
     before: &Subjects,
@@ -183,7 +184,11 @@ fn accounts_among(
     budget: &mut Budget,
 ) -> Result<(), Unanswered> {
     let names = after.names();
-    let by_account = names.as_ref().map(|values| Match { index: "account", values, absent: false });
+    let by_account = names.as_ref().map(|values| IndexMatch {
+        index: "account",
+        values,
+        include_missing: false,
+    });
     let query = Query { matches: by_account.as_slice(), ..Query::default() };
     each(&GROUPS, query, budget, |group, _| {
         let account = group.text_or_empty("/spec/serviceAccountName");
@@ -196,13 +201,13 @@ fn accounts_among(
     })
 }
 
-/// Which accounts, and through which role.
+/// The accounts, and the role through which they have access.
 fn described(accounts: BTreeSet<String>, role: &str) -> Option<String> {
     let accounts: Vec<String> = accounts.into_iter().collect();
     listed(&accounts).map(|names| format!("{names} through ClusterRole {}", quote(role)))
 }
 
-/// What a comma-separated list in a message says; nothing where it is empty.
+/// The content of a comma-separated list in a message; nothing if it is empty.
 fn listed(texts: &[String]) -> Option<String> {
     let mut shown: Vec<&str> = texts.iter().take(LISTED).map(String::as_str).collect();
     let more = format!("and {} more", texts.len().saturating_sub(LISTED));
@@ -261,7 +266,7 @@ mod tests {
             (rule(extensions, "customresourcedefinitions/status", "update"), false),
             (rule(extensions, "*/*", "update"), false),
             (named("update"), true),
-            // Who creates names nothing.
+            // A CREATE has no object name.
             (named("create"), false),
             (named("deletecollection"), false),
         ] {
@@ -298,7 +303,7 @@ mod tests {
             let other = r#"{"kind":"ServiceAccount","name":"default","namespace":"scoped"}"#;
             assert_eq!(reviewed("cluster-admin", other, None), None);
             assert_eq!(reviewed("cluster-admin", "", None), None);
-            // What was granted before is not said again, under whatever name.
+            // A permission that was granted before is not reported again, under any name.
             let both = format!("{other},{SCOPED}");
             assert_eq!(reviewed("cluster-admin", &both, Some(SCOPED)), None);
             assert_eq!(
@@ -315,7 +320,7 @@ mod tests {
     #[test]
     fn a_role_that_grows_to_what_only_olm_should_write() {
         let objects = [
-            // What is stored does not count, what is reviewed does.
+            // The stored object does not count, the reviewed one does.
             ("clusterroles", role("", "r", ALL)),
             ("clusterrolebindings", binding("", "b", "ClusterRole", "r", SCOPED)),
             ("operatorgroups", group("scoped", "scoped")),

@@ -1,8 +1,8 @@
-//! Objects in short, for tests that make many of them.
+//! Short notations for objects, for tests that create many of them.
 //!
-//! A group is written as upstream's tables write it: `ns/name:[targets]{APIs} static`, with `*` for all
-//! namespaces, `nil` for no status, and the birds and mammals without version and group; `as account`
-//! at the end is its ServiceAccount.
+//! The notation for a group is that of upstream's tables: `ns/name:[targets]{APIs} static`, with
+//! `*` for all namespaces, `nil` for no status, and the birds and mammals without version and
+//! group; `as account` at the end is its ServiceAccount.
 
 use opgate_cases::{Case, Expects, RequestParts};
 use opgate_sdk::{Document, Verdict};
@@ -20,7 +20,7 @@ pub(crate) fn parsed(value: &Value) -> Document {
     Document::parse(&value.to_string()).unwrap_or_else(|e| panic!("{value}: {e}"))
 }
 
-/// A CREATE in this cluster that finds nothing.
+/// A CREATE in this cluster without violations.
 pub(crate) fn create(object: &Value, cluster: &[Value]) -> Case {
     Case {
         rule: String::new(),
@@ -42,7 +42,7 @@ pub(crate) fn create(object: &Value, cluster: &[Value]) -> Case {
     }
 }
 
-/// An object of this kind, with what any object has.
+/// An object of this kind, with the members of any object.
 pub(crate) fn object(kind: &str, key: &str) -> Value {
     let version = match kind {
         "OperatorGroup" => "operators.coreos.com/v1",
@@ -70,7 +70,7 @@ pub(crate) fn apis(names: &str) -> String {
     names.split(',').map(api).collect::<Vec<_>>().join(",")
 }
 
-/// `ns/name:[targets]{APIs} static`, or `as account` in the place of `static`.
+/// `ns/name:[targets]{APIs} static`, or `as account` instead of `static`.
 pub(crate) fn group(short: &str) -> Value {
     let (key, rest) = short.split_once(':').expect("a key");
     let (namespace, name) = key.split_once('/').unwrap_or((key, "g1"));
@@ -134,14 +134,14 @@ pub(crate) fn csv(key: &str, letters: &str, own: &str) -> Value {
     csv
 }
 
-/// The version asks for rules in its namespace.
+/// The version requests rules in its namespace.
 pub(crate) fn asking(mut csv: Value, rules: &Value) -> Value {
     csv["spec"]["install"]["spec"]["permissions"] =
         json!([{"serviceAccountName": "operator", "rules": rules}]);
     csv
 }
 
-/// What is said where nothing is wrong.
+/// The expected result without violations.
 pub(crate) fn nothing() -> Verdict {
     Verdict {
         violations: Vec::new(),

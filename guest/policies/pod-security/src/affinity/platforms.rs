@@ -18,9 +18,9 @@ const OS: &str = "kubernetes.io/os";
 /// Labels of a CSV with the architectures on which its Operator manages workloads.
 const ARCH_LABEL: &str = "operatorframework.io/arch.";
 
-/// Creates the pods of `DaemonSet`s, and replaces their required affinity by the name of a node.
+/// Creates the pods of `DaemonSet`s, and replaces their required affinity with the name of a node.
 const DAEMON_SETS: &str = "system:serviceaccount:kube-system:daemon-set-controller";
-/// Kubelets: they create the mirrors of pods that run already.
+/// Kubelets: they create the mirrors of pods that already run.
 const NODES: &str = "system:node:";
 
 rule! {
@@ -30,17 +30,18 @@ rule! {
     /// template in `spec.install.spec.deployments` has a required node affinity. Every entry of its
     /// `nodeSelectorTerms` has in `matchExpressions` the key `kubernetes.io/arch` with the operator
     /// `In` and exactly the labelled architectures as values, and the key `kubernetes.io/os` with
-    /// the operator `In` and at least one value. Copies that OLM made are exempt. The rule is off
-    /// until `rules` of the policy gives it a level, because nearly no published Operator follows
-    /// it. On UPDATE, a deployment that was so before with the same labels is not evaluated.
+    /// the operator `In` and at least one value. The rule exempts copies that OLM created. The rule
+    /// is off until `rules` of the policy sets its level, because nearly no published Operator
+    /// meets it. On UPDATE, it does not evaluate a deployment that violated the rule before with
+    /// the same labels.
     ///
     /// # Why
     ///
-    /// On a cluster with nodes of several architectures, the scheduler puts pods on any node. Where
-    /// the image has no variant for it, the pod fails (OpenShift 4.15, Operators, *About node
+    /// On a cluster with nodes of several architectures, the scheduler puts pods on any node. If
+    /// the image has no variant for the node, the pod fails (OpenShift 4.15, Operators, *About node
     /// affinity rules for multi-architecture compute machines and Operator workloads*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the affinity below to each deployment, with the architectures of the labels.
     ///
@@ -66,9 +67,10 @@ rule! {
     /// `message: deployment "my-operator": set required node affinity rules for kubernetes.io/arch
     /// and kubernetes.io/os to support multi-architecture compute machines`
     PSA_14: Warn {
+        name: "multi-arch-operator-node-affinity",
         on: [CSV: Create | Update, CATALOG: Create | Update],
-        off_until: [],
-        source: "OCP 4.15 L18079-18163, L18231-18241",
+        enabled_by: [],
+        source: ["OCP 4.15 L18079-18163, L18231-18241"],
     }
 }
 
@@ -78,18 +80,19 @@ rule! {
     /// Each Pod, and the template of each Deployment, DaemonSet and StatefulSet, has a required
     /// node affinity. Every entry of its `nodeSelectorTerms` has in `matchExpressions` the keys
     /// `kubernetes.io/arch` and `kubernetes.io/os`, each with the operator `In` and at least one
-    /// value. The rule does not evaluate Pods that the DaemonSet controller creates are judged by
-    /// their DaemonSet, because the controller replaces the affinity, and mirrors that kubelets
-    /// create. The rule is off until the setting `multiarch.enforce` is true or `rules` gives it a
-    /// level. The rule does not evaluate On UPDATE, an affinity that does not change.
+    /// value. The rule does not evaluate mirrors that kubelets create, or Pods that the DaemonSet
+    /// controller creates: it evaluates their DaemonSet instead, because the controller replaces
+    /// the affinity. The rule is off until the setting `multiarch.enforce` is true or `rules` sets
+    /// its level. On UPDATE, it does not evaluate an affinity that does not change.
     ///
     /// # Why
     ///
     /// On a cluster with nodes of several architectures, the scheduler puts pods on any node, and
-    /// they fail where the image has no variant (OpenShift 4.15, Operators, *Using required node
-    /// affinity rules to support multi-architecture compute machines for Operator projects*).
+    /// they fail if the image has no variant for the node (OpenShift 4.15, Operators, *Using
+    /// required node affinity rules to support multi-architecture compute machines for Operator
+    /// projects*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the affinity that PSA-14 shows.
     ///
@@ -108,14 +111,15 @@ rule! {
     /// `message: set required node affinity rules for kubernetes.io/arch and kubernetes.io/os in
     /// every pod spec or pod template`
     PSA_15: Deny {
+        name: "pod-node-affinity-for-arch-and-os",
         on: [
             all::POD: Create | Update,
             all::DEPLOYMENT: Create | Update,
             all::DAEMON_SET: Create | Update,
             all::STATEFUL_SET: Create | Update,
         ],
-        off_until: ["/multiarch/enforce"],
-        source: "OCP 4.15 L18095-18163",
+        enabled_by: ["/multiarch/enforce"],
+        source: ["OCP 4.15 L18095-18163"],
     }
 }
 
@@ -128,7 +132,7 @@ pub(crate) fn labelled_ones(subject: &mut Subject<'_, '_>) {
     subject.add_new(
         &PSA_14,
         |csv, specs| {
-            // An old object with other labels was judged by those.
+            // An old object with other labels was evaluated with those.
             let is_alike = self::arches(csv) == arches;
             if is_alike { unrequired(csv, specs, &arches) } else { Faults::new() }
         },
@@ -143,7 +147,7 @@ pub(crate) fn labelled_ones(subject: &mut Subject<'_, '_>) {
     );
 }
 
-/// The architectures that the labels of a CSV name.
+/// The architectures in the labels of a CSV.
 fn arches(csv: &Document) -> BTreeSet<String> {
     let labels = csv.keys("/metadata/labels");
     let arch = |name: &String| {

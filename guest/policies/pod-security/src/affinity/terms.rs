@@ -14,22 +14,22 @@ const NODE: &str = "affinity.nodeAffinity";
 const NODE_POINTER: &str = "/affinity/nodeAffinity";
 
 rule! {
-    /// terms of node affinity have weights and operators that Kubernetes knows
+    /// terms of node affinity have weights and operators that Kubernetes accepts
     ///
     /// In the node affinity of a Pod, of the template of a Deployment, DaemonSet or StatefulSet,
     /// and of the pod templates in `spec.install.spec.deployments` of a CSV, each `weight` in
     /// `preferredDuringSchedulingIgnoredDuringExecution` is 1 to 100, and each operator in
     /// `matchExpressions`, preferred or required, is `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`
-    /// or `Lt`. What is absent counts as 0 and as empty. Copies that OLM made are exempt. The rule
-    /// does not evaluate On UPDATE, a value that the old object has in the same place.
+    /// or `Lt`. Absent values count as 0 and as empty. The rule exempts copies that OLM created. On
+    /// UPDATE, it does not evaluate a value that the old object has in the same field.
     ///
     /// # Why
     ///
-    /// Kubernetes refuses pods with other values (OpenShift 4.15, Operators, *Using preferred node
-    /// affinity rules to configure support for multi-architecture compute machines*). It does so at
-    /// once for pods and workloads; of an Operator the deployment fails later.
+    /// Kubernetes rejects pods with other values (OpenShift 4.15, Operators, *Using preferred node
+    /// affinity rules to configure support for multi-architecture compute machines*). It rejects
+    /// pods and workloads immediately; the deployment of an Operator fails later.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a weight from 1 to 100, and one of the operators.
     ///
@@ -50,6 +50,7 @@ rule! {
     /// `message: weight: Invalid value: 0: must be in the range 1-100`, and `operator: Invalid
     /// value: "Equals": not a valid selector operator`
     PSA_16: Deny {
+        name: "valid-node-affinity-terms",
         on: [
             CSV: Create | Update,
             CATALOG: Create | Update,
@@ -58,11 +59,11 @@ rule! {
             with_affinity::DAEMON_SET: Create | Update,
             with_affinity::STATEFUL_SET: Create | Update,
         ],
-        source: "OCP 4.15 L18290-18312",
+        source: ["OCP 4.15 L18290-18312"],
     }
 }
 
-/// A value that Kubernetes refuses.
+/// A value that Kubernetes rejects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Wrong {
     /// Index of the spec.
@@ -111,7 +112,7 @@ fn texts(spec: &PodSpec, wrong: &Wrong) -> (String, String) {
     }
 }
 
-/// What Kubernetes refuses, in the order of the object.
+/// The values that Kubernetes rejects, in the order of the object.
 fn wrong(object: &Document, specs: &[PodSpec]) -> Faults<Wrong> {
     let columns = ["/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution", TERMS];
     let mut found = Faults::new();
@@ -143,7 +144,7 @@ impl Search<'_> {
         let columns =
             ["/weight", "/preference/matchExpressions", "/preference/matchExpressions/0/operator"];
         for (term, row) in self.object.rows(list, &columns).iter().enumerate() {
-            // What is no integer at all is refused before anything else looks at it.
+            // Kubernetes rejects a value that is not an integer before it evaluates anything else.
             let weight = match row.kind(0) {
                 Kind::Missing | Kind::Null => Some(0),
                 Kind::Number => self.object.integer(&format!("{list}/{term}/weight")),

@@ -18,8 +18,8 @@ rule! {
     /// a Namespace with a legacy CatalogSource does not enforce restricted
     ///
     /// An UPDATE does not set `pod-security.kubernetes.io/enforce: restricted` on a Namespace with
-    /// a CatalogSource that runs as legacy: of type `grpc`, with a pod of its own (an `image`, or
-    /// no `address`), and with `spec.grpcPodConfig.securityContextConfig` `legacy` or absent. In
+    /// a CatalogSource that runs as legacy: of type `grpc`, with its own pod (an `image`, or no
+    /// `address`), and with `spec.grpcPodConfig.securityContextConfig` `legacy` or absent. In
     /// profile `upstream`, an absent value does not count: OLM then follows the level of the
     /// namespace. The rule does not evaluate a label that does not change. The rule reads
     /// CatalogSources.
@@ -28,12 +28,12 @@ rule! {
     ///
     /// The pod of such a catalog sets no security context, and the level `restricted` does not
     /// admit it (OpenShift 4.12, Operators, *Configuring catalogs to run with elevated
-    /// permissions*). When the pod is next replaced, the catalog is gone.
+    /// permissions*). When the pod is next replaced, the catalog becomes unavailable.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Enforce `baseline` or `privileged`. Or set `securityContextConfig: restricted` if the image
-    /// of the catalog can run with it, as file-based catalogs can.
+    /// Enforce `baseline` or `privileged`. Alternatively, set `securityContextConfig: restricted`
+    /// if the image of the catalog can run with it, as file-based catalogs can.
     ///
     /// # Accepted
     ///
@@ -51,28 +51,29 @@ rule! {
     /// `message: namespace "my-ns" holds catalog source "my-catsrc" with legacy security context;
     /// set enforce to baseline or privileged`
     PSA_06: Warn {
+        name: "no-restricted-namespace-with-legacy-catalog",
         on: [NAMESPACE: Update, NAMESPACE_PARTS: Update],
         reads: [CATALOG_SOURCES],
-        source: "OCP 4.12 L9214-9220, L9269-9294; OCP 4.15 L6592-6611",
+        source: ["OCP 4.12 L9214-9220, L9269-9294", "OCP 4.15 L6592-6611"],
     }
 }
 
 rule! {
     /// a Namespace with a legacy CatalogSource turns the synchronisation off and enforces baseline
     ///
-    /// A Namespace with a CatalogSource that runs as legacy (PSA-06; an absent value counts in
-    /// every profile here), and with `pod-security.kubernetes.io/enforce` `baseline` or
-    /// `privileged`, has the label `security.openshift.io/scc.podSecurityLabelSync: "false"`. It
-    /// enforces `baseline` rather than `privileged`. On UPDATE, the rule looks at the two labels if
-    /// one of them changes. It reads CatalogSources.
+    /// A Namespace with a CatalogSource that runs as legacy (PSA-06; here, an absent value counts
+    /// in every profile), and with `pod-security.kubernetes.io/enforce` `baseline` or `privileged`,
+    /// has the label `security.openshift.io/scc.podSecurityLabelSync: "false"`. It enforces
+    /// `baseline` rather than `privileged`. On UPDATE, the rule evaluates the two labels if one of
+    /// them changes. It reads CatalogSources.
     ///
     /// # Why
     ///
     /// The synchronisation may replace the level that the catalog needs (OpenShift 4.12, Operators,
-    /// *Configuring catalogs to run with elevated permissions*). The pod of a catalog does with
-    /// `baseline`, and `privileged` would admit much more than it.
+    /// *Configuring catalogs to run with elevated permissions*). The pod of a catalog needs only
+    /// `baseline`; `privileged` would admit many other pods.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the label, and use `baseline` unless other workloads of the namespace need `privileged`.
     ///
@@ -94,15 +95,16 @@ rule! {
     /// security.openshift.io/scc.podSecurityLabelSync=false label`, and `use the baseline pod
     /// security profile unless other workloads in the namespace require a privileged profile`
     PSA_07: Warn {
+        name: "baseline-namespace-for-legacy-catalog",
         on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
         reads: [CATALOG_SOURCES],
-        source: "OCP 4.12 L9269-9294; OCP 4.15 L6592-6611",
+        source: ["OCP 4.12 L9269-9294", "OCP 4.15 L6592-6611"],
     }
 }
 
 pub(super) fn judge(namespace: &Labelled<'_>, report: &mut Report<'_>) {
     match namespace.get(ENFORCE).as_deref() {
-        Some(RESTRICTED) if namespace.is_new(ENFORCE) && !namespace.review.creates() => {
+        Some(RESTRICTED) if namespace.is_new(ENFORCE) && namespace.review.is_update() => {
             restricted(namespace, report);
         }
         Some(level @ ("baseline" | "privileged"))
@@ -121,7 +123,7 @@ fn restricted(namespace: &Labelled<'_>, report: &mut Report<'_>) {
     }
     let follows = namespace.review.settings.text_or_empty("/profile") == "upstream";
     let found = legacy(&namespace.name, |catalog| catalog.has(CONFIG) || !follows);
-    for catalog in report.answer(&[&PSA_06], NEEDED, found).unwrap_or_default() {
+    for catalog in report.or_skip(&[&PSA_06], NEEDED, found).unwrap_or_default() {
         let message = format!(
             "namespace {} holds catalog source {} with legacy security context; set enforce to baseline or privileged",
             quote(&namespace.name),
@@ -139,7 +141,7 @@ fn elevated(namespace: &Labelled<'_>, level: &str, report: &mut Report<'_>) {
         return;
     }
     let found = legacy(&namespace.name, |_| true);
-    if report.answer(&[&PSA_07], NEEDED, found).is_none_or(|catalogs| catalogs.is_empty()) {
+    if report.or_skip(&[&PSA_07], NEEDED, found).is_none_or(|catalogs| catalogs.is_empty()) {
         return;
     }
     if is_synchronised {
@@ -165,7 +167,7 @@ fn legacy(namespace: &str, counts: impl Fn(&Document) -> bool) -> Result<Vec<Str
             && counts(&catalog)
         {
             let name = catalog.text_or_empty("/metadata/name");
-            // While a change is under way, an object can be in the answer twice.
+            // During a change, an object can be in the result twice.
             if found.last() != Some(&name) {
                 found.push(name);
             }

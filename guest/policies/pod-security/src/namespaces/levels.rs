@@ -9,28 +9,28 @@ use crate::targets::{NAMESPACE, NAMESPACE_PARTS};
 
 rules![PSA_01, PSA_02, PSA_17];
 
-/// Maximum bytes of a value in a message: labels are shorter, manifests need not be.
+/// Maximum bytes of a value in a message: labels are shorter, but manifests may have longer values.
 const SHOWN: usize = 256;
 const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 /// Namespaces that are always privileged.
 const PRIVILEGED: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 rule! {
-    /// labels of pod security name a level that exists
+    /// labels of pod security name an existing level
     ///
     /// The values of the labels `pod-security.kubernetes.io/enforce`,
     /// `pod-security.kubernetes.io/audit` and `pod-security.kubernetes.io/warn` of a Namespace are
-    /// `privileged`, `baseline` or `restricted`, in lower case. The rule does not evaluate On
-    /// UPDATE, a label that does not change. An UPDATE of the sub-resources `status` and `finalize`
-    /// sets labels, too, and is evaluated alike.
+    /// `privileged`, `baseline` or `restricted`, in lower case. On UPDATE, the rule does not
+    /// evaluate a label that does not change. The rule also evaluates an UPDATE of the subresources
+    /// `status` and `finalize`, which sets labels, too.
     ///
     /// # Why
     ///
     /// There are three levels (OpenShift 4.15, Operators, *Pod security admission profiles*).
-    /// Kubernetes evaluates pods by `restricted` where the value is none of them, so that a typing
-    /// error stops the workloads of the namespace.
+    /// Kubernetes evaluates pods with `restricted` if the value is invalid, so a typing error stops
+    /// the workloads of the namespace.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use one of the three levels, or remove the label.
     ///
@@ -49,8 +49,9 @@ rule! {
     /// `message: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "strict": must
     /// be one of privileged, baseline, restricted`
     PSA_01: Deny {
+        name: "valid-pod-security-level",
         on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
-        source: "OCP 4.15 L15917-15939; OCP 4.12 L9096, L9282, L9294, L21837, L21857",
+        source: ["OCP 4.15 L15917-15939", "OCP 4.12 L9096, L9282, L9294, L21837, L21857"],
     }
 }
 
@@ -59,18 +60,18 @@ rule! {
     ///
     /// An UPDATE of the Namespace `default`, `kube-public` or `kube-system` does not set
     /// `pod-security.kubernetes.io/enforce`, `pod-security.kubernetes.io/audit` or
-    /// `pod-security.kubernetes.io/warn` to anything but `privileged`. Labels that do not change
-    /// are not judged, and removing one is fine.
-    /// An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and is evaluated alike.
+    /// `pod-security.kubernetes.io/warn` to anything but `privileged`. The rule does not evaluate
+    /// labels that do not change, and it allows removing a label. The rule also evaluates an UPDATE
+    /// of the subresources `status` and `finalize`, which sets labels, too.
     ///
     /// # Why
     ///
     /// These namespaces have components of the cluster that need the level `privileged`, and the
     /// level cannot be changed (OpenShift 4.15, Operators, *Privileged namespaces*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Remove the label. Move workloads that must be restricted to a namespace of their own.
+    /// Remove the label. Move workloads that must be restricted to a separate namespace.
     ///
     /// # Accepted
     ///
@@ -86,26 +87,27 @@ rule! {
     ///
     /// `message: the pod security profile of namespace "default" cannot be changed from privileged`
     PSA_02: Deny {
+        name: "system-namespaces-privileged",
         on: [NAMESPACE: Update, NAMESPACE_PARTS: Update],
-        source: "OCP 4.15 L15941-15949",
+        source: ["OCP 4.15 L15941-15949"],
     }
 }
 
 rule! {
-    /// labels of pod security name a version that Kubernetes reads
+    /// labels of pod security name a version that Kubernetes accepts
     ///
     /// The values of the labels `pod-security.kubernetes.io/enforce-version`,
-    /// `pod-security.kubernetes.io/audit-version` and `pod-security.kubernetes.io/warn-version` of a
-    /// Namespace are `latest` or `v1.` with a minor version, such as `v1.25`. On UPDATE, a label
-    /// that does not change is not evaluated.
-    /// An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and is evaluated alike.
+    /// `pod-security.kubernetes.io/audit-version` and `pod-security.kubernetes.io/warn-version` of
+    /// a Namespace are `latest` or `v1.` with a minor version, such as `v1.25`. On UPDATE, the rule
+    /// does not evaluate a label that does not change. The rule also evaluates an UPDATE of the
+    /// subresources `status` and `finalize`, which sets labels, too.
     ///
     /// # Why
     ///
-    /// The API server refuses a Namespace with another value (kubernetes
+    /// The API server rejects a Namespace with another value (kubernetes
     /// `staging/src/k8s.io/pod-security-admission/api/helpers.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `v1.25`, with the `v` and without a patch version, or `latest`.
     ///
@@ -124,8 +126,9 @@ rule! {
     /// `message: metadata.labels[pod-security.kubernetes.io/enforce-version]: Invalid value:
     /// "1.25": must be "latest" or "v1.x"`
     PSA_17: Deny {
+        name: "valid-pod-security-version",
         on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
-        source: "kubernetes staging/src/k8s.io/pod-security-admission/api/helpers.go ParseVersion; OCP 4.15 L15917-15939",
+        source: ["kubernetes staging/src/k8s.io/pod-security-admission/api/helpers.go ParseVersion", "OCP 4.15 L15917-15939"],
     }
 }
 
@@ -144,7 +147,7 @@ fn versions(namespace: &Labelled<'_>, report: &mut Report<'_>) {
 
 pub(super) fn judge(namespace: &Labelled<'_>, report: &mut Report<'_>) {
     versions(namespace, report);
-    let is_fixed = !namespace.review.creates() && PRIVILEGED.contains(&namespace.name.as_str());
+    let is_fixed = namespace.review.is_update() && PRIVILEGED.contains(&namespace.name.as_str());
     for label in MODES.into_iter().filter(|label| namespace.is_new(label)) {
         let Some(level) = namespace.get(label) else { continue };
         if !LEVELS.contains(&level.as_str()) {

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! labels ─┬─▶ levels     values, and namespaces whose level is fixed, PSA-01, PSA-02, PSA-17
-//!         ├─▶ sync       who keeps the labels, PSA-03 to PSA-05
+//!         ├─▶ sync       the label synchronisation, PSA-03 to PSA-05
 //!         └─▶ catalogs   catalogs that need more than restricted, PSA-06, PSA-07
 //! ```
 //!
-//! An UPDATE of the sub-resource `status` or `finalize` also takes over labels. There, only a label that
-//! changes is evaluated.
+//! An UPDATE of the subresource `status` or `finalize` also sets labels. There, the policy
+//! evaluates only a label that changes.
 
 pub(crate) mod catalogs;
 pub(crate) mod levels;
@@ -46,10 +46,10 @@ impl Labelled<'_> {
     /// Whether a label is new or changes.
     fn is_new(&self, name: &str) -> bool {
         let pointer = format!("/metadata/labels/{}", escape(name));
-        // The namespace controller writes the sub-resources of every Namespace that is deleted, also
-        // where `ratcheting` is off.
+        // The namespace controller writes the subresources of every Namespace that is deleted, also
+        // if `ratcheting` is off.
         if !self.review.request.sub_resource().is_empty() {
-            let old = self.review.updates_from();
+            let old = self.review.old_of_update();
             return old.is_none_or(|old| !Shape::Scalar.equal(self.object, old, &pointer));
         }
         self.review.touches(self.object, &pointer, &Shape::Scalar)
@@ -64,7 +64,7 @@ fn field(label: &str) -> String {
 pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(object) = review.subject() else { return };
     let namespace = Labelled { review, object, name: review.name(object) };
-    // Most writes of namespaces are about other things.
+    // Most writes of namespaces do not concern these labels.
     if !MODES.into_iter().chain(VERSIONS).chain([SYNC]).any(|label| namespace.is_new(label)) {
         return;
     }

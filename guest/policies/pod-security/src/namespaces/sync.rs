@@ -1,4 +1,4 @@
-//! The controller of OpenShift that keeps the labels in step with what service accounts may do.
+//! The OpenShift controller that synchronises the labels with the permissions of service accounts.
 //!
 //! It acts on the value `true` only: other spellings have no effect.
 
@@ -12,7 +12,7 @@ rules![PSA_03, PSA_04, PSA_05];
 
 /// Namespaces in which it never acts.
 const NEVER: [&str; 5] = ["default", "kube-node-lease", "kube-system", "kube-public", "openshift"];
-/// The one namespace of OpenShift itself in which it can act.
+/// The only namespace of OpenShift itself in which it can act.
 const OPERATORS: &str = "openshift-operators";
 
 rule! {
@@ -20,17 +20,17 @@ rule! {
     ///
     /// The label `security.openshift.io/scc.podSecurityLabelSync` of the Namespaces `default`,
     /// `kube-node-lease`, `kube-system`, `kube-public` and `openshift` is not `"true"`. The rule
-    /// does not evaluate other values have no effect and. On UPDATE, a label that does not change
-    /// is not judged. An UPDATE of the sub-resources `status` and `finalize` sets labels, too, and
-    /// is evaluated alike.
+    /// accepts other values, which have no effect. On UPDATE, it does not evaluate a label that
+    /// does not change. The rule also evaluates an UPDATE of the subresources `status` and
+    /// `finalize`, which sets labels, too.
     ///
     /// # Why
     ///
-    /// The synchronisation is turned off in these namespaces for good (OpenShift 4.15, Operators,
-    /// *Pod security admission synchronization namespace exclusions*). The label only looks as if
-    /// it had an effect.
+    /// The synchronisation is permanently turned off in these namespaces (OpenShift 4.15,
+    /// Operators, *Pod security admission synchronization namespace exclusions*). The label has no
+    /// effect, although it appears to have one.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the label.
     ///
@@ -53,8 +53,9 @@ rule! {
     /// `message: pod security admission synchronization is permanently disabled in namespace
     /// "kube-system"`
     PSA_03: Deny {
+        name: "no-label-sync-in-cluster-namespaces",
         on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
-        source: "OCP 4.15 L15961-15984; OCP 4.12 L21844",
+        source: ["OCP 4.15 L15961-15984", "OCP 4.12 L21844"],
     }
 }
 
@@ -63,13 +64,13 @@ rule! {
     ///
     /// The label `security.openshift.io/scc.podSecurityLabelSync` is not `"true"` for the
     /// Namespaces that the setting `psa.payloadNamespaces` lists, except for `openshift-operators`.
-    /// The rule does not evaluate On UPDATE, a label that does not change.
+    /// On UPDATE, the rule does not evaluate a label that does not change.
     ///
     /// # Gap
     ///
     /// The list is empty by default, because the documents name only the prefix `openshift-`, which
-    /// users may use, too. Who runs the cluster fills it; PSA-03 has the namespaces that the
-    /// documents name.
+    /// users may use, too. Administrators of the cluster fill it; PSA-03 has the namespaces that
+    /// the documents name.
     ///
     /// # Why
     ///
@@ -77,7 +78,7 @@ rule! {
     /// (OpenShift 4.15, Operators, *Pod security admission synchronization namespace exclusions*).
     /// The label has no effect there.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove the label.
     ///
@@ -97,26 +98,27 @@ rule! {
     /// `message: pod security admission synchronization cannot be enabled for system-created
     /// namespace "openshift-apiserver"`
     PSA_04: Warn {
+        name: "no-label-sync-in-openshift-namespaces",
         on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
-        source: "OCP 4.15 L15976-15996; OCP 4.12 L21844",
+        source: ["OCP 4.15 L15976-15996", "OCP 4.12 L21844"],
     }
 }
 
 rule! {
-    /// a Namespace with synchronised labels sets none of them itself
+    /// a Namespace with synchronised labels does not set them manually
     ///
-    /// Where the label `security.openshift.io/scc.podSecurityLabelSync` is `"true"`, a write of the
+    /// If the label `security.openshift.io/scc.podSecurityLabelSync` is `"true"`, a write of the
     /// Namespace does not set `pod-security.kubernetes.io/enforce`,
-    /// `pod-security.kubernetes.io/audit` or `pod-security.kubernetes.io/warn`. On UPDATE, only
-    /// labels that change are judged.
+    /// `pod-security.kubernetes.io/audit` or `pod-security.kubernetes.io/warn`. On UPDATE, the rule
+    /// evaluates only labels that change.
     ///
     /// # Why
     ///
-    /// The synchronisation overwrites what was set (OpenShift 4.15, Operators, *Pod security
-    /// admission synchronization namespace exclusions*): the namespace ends up with another level
-    /// than the one in the manifest.
+    /// The synchronisation overwrites the labels (OpenShift 4.15, Operators, *Pod security
+    /// admission synchronization namespace exclusions*): the namespace then has another level than
+    /// the manifest.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the label of the synchronisation to `"false"` to keep your own level, or remove the
     /// level.
@@ -140,8 +142,9 @@ rule! {
     /// `message: label pod-security.kubernetes.io/enforce will be overwritten because pod security
     /// label synchronization is enabled`
     PSA_05: Warn {
+        name: "no-manual-pod-security-labels-with-sync",
         on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
-        source: "OCP 4.15 L15965-15972",
+        source: ["OCP 4.15 L15965-15972"],
     }
 }
 

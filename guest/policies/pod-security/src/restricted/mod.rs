@@ -1,11 +1,11 @@
-//! What the level `restricted` asks of pods, in namespaces that enforce it.
+//! Requirements of the level `restricted` for pods, in namespaces that enforce it.
 //!
 //! ```text
-//! namespace ─▶ enforces restricted, at a version ─┬─▶ faults of the object ─────┐
-//!                                                 └─▶ faults of the old object ─┴─▶ new ones ─▶ findings
+//! namespace ─▶ enforces restricted, at a version ─┬─▶ violations of the object ─────┐
+//!                                                 └─▶ violations of the old object ─┴─▶ new violations
 //! ```
 //!
-//! What an UPDATE does not change is found without a call of the host for each container.
+//! The policy compares unchanged parts of an UPDATE without a host call for each container.
 
 mod search;
 
@@ -22,27 +22,27 @@ use crate::targets::{CSV, restricted as workloads};
 rules![PSA_09, PSA_10, PSA_11];
 
 rule! {
-    /// Operators in restricted namespaces leave the user of their pods empty
+    /// Operators in restricted namespaces do not set the user of their pods
     ///
     /// If the namespace of a CSV has the label `pod-security.kubernetes.io/enforce: restricted`,
     /// the pod templates in `spec.install.spec.deployments` have no `runAsUser`, neither in the
     /// `securityContext` of the pod nor in that of a container, init container or ephemeral
     /// container. The rule does not apply if the namespace enforces a version before v1.23, and not
     /// to pods with `hostUsers: false` from v1.35 on (or at the latest version). With the setting
-    /// `psa.checkWorkloads: true`, Pods, Deployments, DaemonSets, StatefulSets, Jobs and CronJobs
-    /// are judged as well; users of a Pod in the range that OpenShift assigns to its namespace (the
-    /// annotation `openshift.io/sa.scc.uid-range`) are allowed. Without the setting none of these
-    /// is evaluated, neither in requests nor in files. Copies that OLM made are exempt. The rule
-    /// does not evaluate On UPDATE, a value that does not change. The rule reads Namespaces, and
-    /// CSVs for originals of copies.
+    /// `psa.checkWorkloads: true`, the rule also evaluates Pods, Deployments, DaemonSets,
+    /// StatefulSets, Jobs and CronJobs; users of a Pod in the range that OpenShift assigns to its
+    /// namespace (the annotation `openshift.io/sa.scc.uid-range`) are allowed. Without the setting
+    /// it evaluates none of these, neither in requests nor in files. The rule exempts copies that
+    /// OLM created. On UPDATE, it does not evaluate a value that does not change. The rule reads
+    /// Namespaces, and CSVs for originals of copies.
     ///
     /// # Why
     ///
-    /// OpenShift assigns a user to each pod. One that needs a certain user does not run under the
+    /// OpenShift assigns a user to each pod. A pod that needs a certain user does not run under the
     /// restricted security context constraints (OpenShift 4.12, Operators, *Ensuring Operator
     /// workloads run in namespaces set to the restricted pod security level*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Remove `runAsUser`, and set `runAsNonRoot: true`.
     ///
@@ -60,6 +60,7 @@ rule! {
     ///
     /// `message: you must leave the runAsUser field empty: container "manager" sets runAsUser 1000`
     PSA_09: Deny {
+        name: "no-run-as-user-in-restricted-namespace",
         on: [
             CSV: Create | Update,
             workloads::POD: Create | Update,
@@ -70,22 +71,22 @@ rule! {
             workloads::CRON_JOB: Create | Update,
         ],
         reads: [NAMESPACES, CSVS],
-        source: "OCP 4.12 L21862-21866; OCP 4.15 L15998-16135",
+        source: ["OCP 4.12 L21862-21866", "OCP 4.15 L15998-16135"],
     }
 }
 
 rule! {
-    /// Operators in restricted namespaces set what the level restricted asks of containers
+    /// Operators in restricted namespaces set the container fields that the level restricted
+    /// requires
     ///
     /// If the namespace of a CSV has the label `pod-security.kubernetes.io/enforce: restricted`,
     /// each container, init container and ephemeral container of its pod templates has
-    /// `runAsNonRoot: true`, of its own or from the pod, `allowPrivilegeEscalation: false` and
-    /// `ALL` among `capabilities.drop`. The drop list counts from version v1.22 of the level,
-    /// privilege escalation from v1.8; from v1.25 neither applies to pods with `os.name: windows`,
-    /// and from v1.35 (or at the latest version) `runAsNonRoot` does not apply to pods with
-    /// `hostUsers: false`. Copies that OLM made are exempt. The rule does not evaluate On UPDATE, a
-    /// security context that does not change. The rule reads Namespaces, and CSVs for originals of
-    /// copies.
+    /// `runAsNonRoot: true`, directly or from the pod, `allowPrivilegeEscalation: false` and `ALL`
+    /// among `capabilities.drop`. The drop list counts from version v1.22 of the level, privilege
+    /// escalation from v1.8; from v1.25 neither applies to pods with `os.name: windows`, and from
+    /// v1.35 (or at the latest version) `runAsNonRoot` does not apply to pods with `hostUsers:
+    /// false`. The rule exempts copies that OLM created. On UPDATE, it does not evaluate a security
+    /// context that does not change. The rule reads Namespaces, and CSVs for originals of copies.
     ///
     /// # Why
     ///
@@ -93,7 +94,7 @@ rule! {
     /// that never becomes available (OpenShift 4.12, Operators, *Ensuring Operator workloads run in
     /// namespaces set to the restricted pod security level*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set the fields that the message names.
     ///
@@ -115,9 +116,10 @@ rule! {
     /// securityContext.allowPrivilegeEscalation=false and securityContext.capabilities.drop=["ALL"]
     /// to run under the restricted pod security level`
     PSA_10: Warn {
+        name: "restricted-container-security-context",
         on: [CSV: Create | Update],
         reads: [NAMESPACES, CSVS],
-        source: "OCP 4.12 L21871-21934; OCP 4.15 L15998-16135",
+        source: ["OCP 4.12 L21871-21934", "OCP 4.15 L15998-16135"],
     }
 }
 
@@ -128,9 +130,9 @@ rule! {
     /// `seccompProfile.type` is set to `RuntimeDefault` or `Localhost` in the security context of
     /// each pod template, or in those of all its containers. No container sets another type such as
     /// `Unconfined`. The rule applies from version v1.19 of the level, and from v1.25 not to pods
-    /// with `os.name: windows`. A template without a profile is reported once. Copies that OLM made
-    /// are exempt. The rule does not evaluate On UPDATE, a template whose security contexts do not
-    /// change. The rule reads Namespaces, and CSVs for originals of copies.
+    /// with `os.name: windows`. The rule reports a template without a profile once. It exempts
+    /// copies that OLM created. On UPDATE, it does not evaluate a template whose security contexts
+    /// do not change. The rule reads Namespaces, and CSVs for originals of copies.
     ///
     /// # Why
     ///
@@ -139,7 +141,7 @@ rule! {
     /// namespaces set to the restricted pod security level*). OpenShift 4.10 does not support
     /// profiles, see PSA-12.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Set `seccompProfile: {type: RuntimeDefault}` in the security context of the pod.
     ///
@@ -157,13 +159,14 @@ rule! {
     ///
     /// `message: it is recommended that you set the seccomp profile type to RuntimeDefault`
     PSA_11: Warn {
+        name: "seccomp-profile-in-restricted-namespace",
         on: [CSV: Create | Update],
         reads: [NAMESPACES, CSVS],
-        source: "OCP 4.12 L21875-21904; OCP 4.15 L15998-16135",
+        source: ["OCP 4.12 L21875-21904", "OCP 4.15 L15998-16135"],
     }
 }
 
-/// What a container lacks.
+/// Required fields that a container lacks.
 const LACKS: [&str; 3] = [
     "securityContext.runAsNonRoot=true",
     "securityContext.allowPrivilegeEscalation=false",
@@ -188,7 +191,7 @@ fn judge(subject: &mut Subject<'_, '_>, rules: &[&'static Rule], is_pod: bool) {
     if !is_on || namespace.is_empty() || !subject.specs.iter().any(PodSpec::has_containers) {
         return;
     }
-    let found = subject.report.answer(rules, "Namespaces", Restricted::of(namespace));
+    let found = subject.report.or_skip(rules, "Namespaces", Restricted::of(namespace));
     let Some(level) = found.flatten() else { return };
     // OpenShift assigns users to pods, not to templates.
     let level = if is_pod { level } else { level.of_templates() };
@@ -196,7 +199,7 @@ fn judge(subject: &mut Subject<'_, '_>, rules: &[&'static Rule], is_pod: bool) {
     let found = Search::run(subject.object, subject.specs, &level, is_operator);
     let is_open =
         found.users.may_be_old() || found.lacks.may_be_old() || found.profiles.may_be_old();
-    let old = subject.review.spares().filter(|_| is_open);
+    let old = subject.review.ratchet_base().filter(|_| is_open);
     let before = match old {
         Some(old) => Search::run(old, &subject.specs_of(old), &level, is_operator),
         None => Search::run(subject.object, &[], &level, is_operator),
@@ -218,8 +221,8 @@ fn judge(subject: &mut Subject<'_, '_>, rules: &[&'static Rule], is_pod: bool) {
     report(subject, &PSA_11, (none, 0), "", message);
 }
 
-/// Adds a finding for each fault, and counts `more`. `member` is that of the security context which
-/// is wrong, empty for all of it.
+/// Adds a violation for each problem, and counts `more`. `member` is the invalid member of the
+/// security context, or empty for the whole context.
 fn report<W>(
     subject: &mut Subject<'_, '_>,
     rule: &'static Rule,
@@ -243,7 +246,7 @@ fn report<W>(
             } else {
                 format!("the pod of {}", quote(&spec.name))
             };
-            // A place that is there.
+            // A field that exists.
             let has_context = object.has(&format!("{pointer}/securityContext"));
             let mut field = if has_context { format!("{field}.securityContext") } else { field };
             if !member.is_empty() {
@@ -252,7 +255,7 @@ fn report<W>(
             (field, message(&who, &what))
         });
     }
-    subject.report.add_more(rule, more);
+    subject.report.add_count(rule, more);
 }
 
 /// `a, b and c`.

@@ -1,4 +1,4 @@
-//! Looks for what the level `restricted` does not allow in an object.
+//! Finds fields of an object that the level `restricted` does not allow.
 //!
 //! Each check is part of the level since a version of Kubernetes, and some do not apply to pods for
 //! Windows or to pods in a user namespace (`policy/check_*.go` of kubernetes/pod-security-admission).
@@ -9,14 +9,14 @@ use opgate_sdk::{Document, Kind, Row};
 use crate::level::Restricted;
 use crate::subject::Faults;
 
-/// Minor versions of Kubernetes since which the level has its checks.
+/// Minor versions of Kubernetes in which the level got its checks.
 const PRIVILEGE_ESCALATION: u32 = 8;
 const SECCOMP: u32 = 19;
 const CAPABILITIES: u32 = 22;
 const RUN_AS_USER: u32 = 23;
-/// Since then, pods for Windows need not set what Windows does not have.
+/// From this version, pods for Windows need not set fields that Windows does not support.
 const WINDOWS: u32 = 25;
-/// Since then, users of pods in a user namespace are theirs to choose.
+/// From this version, pods in a user namespace may choose their users.
 const USER_NAMESPACES: u32 = 35;
 
 const POD: [&str; 5] = [
@@ -34,7 +34,7 @@ const CONTAINER: [&str; 6] = [
     "/securityContext/capabilities/drop",
     "/securityContext/capabilities/drop/0",
 ];
-/// Columns that both have.
+/// Columns of both pods and containers.
 const USER: usize = 0;
 const NON_ROOT: usize = 1;
 const PROFILE: usize = 2;
@@ -46,8 +46,8 @@ const ESCALATION: usize = 3;
 const DROP: usize = 4;
 const FIRST_DROP: usize = 5;
 
-/// Something that the level does not allow, with what of the object is wrong: the user, for PSA-09;
-/// which of [`super::LACKS`], for PSA-10; whether another profile is set or none, for PSA-11.
+/// A violation of the level, with its cause: the user, for PSA-09; the index in [`super::LACKS`],
+/// for PSA-10; whether the profile is invalid or missing, for PSA-11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fault<W> {
     /// Index of the spec.
@@ -57,24 +57,24 @@ pub(super) struct Fault<W> {
     pub(super) what: W,
 }
 
-/// What is wrong with a profile.
+/// Reasons why a profile violates the level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Profile {
-    /// It is one that the level does not allow.
+    /// The level does not allow the profile.
     Other,
-    /// There is none for a container, and none for its pod. Once for a pod.
+    /// A container has no profile, and its pod has none. Reported once for a pod.
     None,
 }
 
-/// What the rules need to know of a pod.
+/// Properties of a pod that the rules need.
 struct Pod {
     non_root: Option<bool>,
     /// Whether the level allows its seccomp profile, if it has one.
     profile: Option<bool>,
-    /// Whether a container has no profile of its own.
+    /// Whether a container has no profile.
     needs_profile: bool,
     is_windows: bool,
-    /// Whether its users are not those of the node.
+    /// Whether its users differ from those of the node.
     is_apart: bool,
 }
 
@@ -94,12 +94,12 @@ fn is_confined(row: Row<'_>) -> bool {
     matches!(row.text(PROFILE), Some("RuntimeDefault" | "Localhost"))
 }
 
-/// Whether a profile is set that the level does not allow.
+/// Whether the object sets a profile that the level does not allow.
 fn is_unconfined(row: Row<'_>) -> bool {
     row.kind(PROFILE) == Kind::Text && !is_confined(row)
 }
 
-/// What the rules look for in an object.
+/// The search of the rules in an object.
 pub(super) struct Search<'s> {
     object: &'s Document,
     level: &'s Restricted,
@@ -110,7 +110,7 @@ pub(super) struct Search<'s> {
 }
 
 impl<'s> Search<'s> {
-    /// Looks at the users, and with `is_operator` at all else.
+    /// Checks the users, and with `is_operator` all other fields.
     pub(super) fn run(
         object: &'s Document,
         specs: &[PodSpec],
@@ -156,7 +156,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// The user that a security context sets, if it must not.
+    /// The user that a security context sets, if the level does not allow it.
     fn user(&self, row: Row<'_>, pod: &Pod, pointer: impl FnOnce() -> String) -> Option<i64> {
         if row.kind(USER) != Kind::Number || pod.is_apart || !self.level.has_since(RUN_AS_USER) {
             return None;
@@ -183,7 +183,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// What of [`super::LACKS`] a container lacks.
+    /// The members of [`super::LACKS`] that a container lacks.
     fn missing(&self, container: &Container<'_>, pod: &Pod) -> [bool; 3] {
         let row = container.row;
         let is_non_root = row.boolean(NON_ROOT).or(pod.non_root) == Some(true);
@@ -200,7 +200,7 @@ impl<'s> Search<'s> {
         if row.text(FIRST_DROP) == Some("ALL") {
             return true;
         }
-        // A call of the host only where there are more.
+        // A host call only if there are more.
         if row.kind(DROP) != Kind::List || row.length(DROP).is_none_or(|length| length < 2) {
             return false;
         }
@@ -208,7 +208,7 @@ impl<'s> Search<'s> {
         self.object.rows(&list, &[""]).iter().any(|row| row.text(0) == Some("ALL"))
     }
 
-    /// Pods whose profile does not make up for that of their containers.
+    /// Pods whose profile does not replace the missing one of their containers.
     fn without_profile(&mut self) {
         if !self.level.has_since(SECCOMP) {
             return;

@@ -1,19 +1,20 @@
-//! The metadata of an object, for [`RBF_12`]: what `ValidateObjectMetaAccessor` of apimachinery checks for
-//! an object without a namespace, as `opm alpha bundle validate` and `operator-sdk bundle validate` call it.
+//! The metadata of an object, for [`RBF_12`]: the checks of `ValidateObjectMetaAccessor` of
+//! apimachinery for an object without a namespace, as `opm alpha bundle validate` and `operator-sdk
+//! bundle validate` call it.
 
 use opgate_sdk::go::quote;
 use opgate_sdk::{Document, Kind, Report, escape, names};
 
 use crate::manifests::{CSV, Manifest, RBF_12};
 
-/// What is wrong with the metadata of one object.
+/// The violations in the metadata of one object.
 struct Metadata<'m, 'r, 's> {
     manifest: &'m Manifest<'m>,
     report: &'r mut Report<'s>,
 }
 
 pub(crate) fn judge(object: &Document, manifest: &Manifest<'_>, report: &mut Report<'_>) {
-    // What is no object at all is reported for the file.
+    // A value that is not an object is reported for the file.
     if manifest.kind.is_empty() {
         return;
     }
@@ -22,12 +23,13 @@ pub(crate) fn judge(object: &Document, manifest: &Manifest<'_>, report: &mut Rep
         metadata.cannot_parse("metadata", "metadata is not an object");
         return;
     }
-    // Whatever upstream's text says, a generateName is not enough.
+    // Contrary to upstream's message, a generateName is not enough.
     if manifest.name.is_empty() {
         let error = "metadata.name: Required value: name or generateName is required";
         metadata.invalid("metadata.name", error);
     }
-    // A ClusterServiceVersion is not checked further there. Its annotations have rules of their own.
+    // Upstream does not check a ClusterServiceVersion further. Separate rules evaluate its
+    // annotations.
     if manifest.kind != CSV && !object.text_or_empty("/metadata/namespace").is_empty() {
         let error = "metadata.namespace: Forbidden: not allowed on this type";
         metadata.invalid("metadata.namespace", error);
@@ -40,7 +42,7 @@ pub(crate) fn judge(object: &Document, manifest: &Manifest<'_>, report: &mut Rep
 
 impl Metadata<'_, '_, '_> {
     fn invalid(&mut self, field: &str, error: &str) {
-        // Upstream prints the Go struct; its kind and name say as much.
+        // Upstream prints the Go struct; the kind and the name identify the owner as well.
         let Manifest { api_version, kind, name, .. } = self.manifest;
         let message = format!(
             "error validating object metadata: {error}. {api_version} {kind} {}",
@@ -68,7 +70,7 @@ impl Metadata<'_, '_, '_> {
         };
         for key in map.keys("") {
             let entry = format!("{field}[{key}]");
-            // Upstream looks at the keys of annotations in lower case.
+            // Upstream checks the keys of annotations in lower case.
             let looked_at = if is_labels { key.clone() } else { key.to_lowercase() };
             if let Some(why) = names::label_key_error(&looked_at) {
                 let error = format!("{field}: Invalid value: {}: {why}", quote(&key));

@@ -1,14 +1,14 @@
 //! The Go types of a ClusterServiceVersion, for [`RBF_12`](crate::manifests::RBF_12): upstream
-//! decodes the manifest into them, and rejects one in which a list is a string.
+//! decodes the manifest into them, and rejects a manifest in which a list is a string.
 //!
 //! ```text
 //! JSON of the manifest, in one pass along its type ─▶ Mismatches: where, and what Go's decoder says
 //! ```
 //!
-//! What the policy about ClusterServiceVersions says of types is left to it: the version (CSV-06),
+//! The policy for ClusterServiceVersions evaluates these types instead: the version (CSV-06),
 //! install modes (CSV-29), the strategy (CSV-34), names of APIs (CSV-36, CSV-37, CSV-44, CSV-45)
 //! and webhooks (CSV-83, CSV-84). Members that a type does not have are ignored, as by Go; RBF-34
-//! reports them. Numbers in the place of strings are rejected: not all of upstream's decoders take
+//! reports them. Numbers instead of strings are rejected: not all of upstream's decoders accept
 //! them, and no API server does.
 
 use opgate_schema::{Findings, Mismatch, Place, TypeId, walk};
@@ -16,15 +16,15 @@ use opgate_sdk::Document;
 
 use crate::manifests::CSV;
 
-/// Bytes of a manifest that can be read. An answer of the host holds 4 MiB.
+/// The maximum size of a readable manifest. A result of a host call has at most 4 MiB.
 pub(crate) const MAX_SIZE: u32 = 3 << 20;
 
 /// Values of the wrong type.
 #[derive(Debug, Default)]
 pub(super) struct Mismatches {
-    /// The first ones: the field, and why Go does not decode it.
+    /// The first values: the field, and the reason why Go does not decode it.
     pub(super) first: Vec<(String, String)>,
-    /// The number of those after them.
+    /// The number of further values.
     pub(super) more: usize,
     room: usize,
 }
@@ -39,14 +39,14 @@ const EVALUATED: [(&str, &[&str]); 7] = [
     ("v1alpha1.APIServiceDescription", &["kind", "name", "version"]),
     ("v1alpha1.WebhookDescription", &["containerPort", "type"]),
 ];
-/// Metadata of the object itself: evaluated as that of any object.
+/// Metadata of the object itself: evaluated like the metadata of any object.
 const METADATA: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
 
-/// The values of a ClusterServiceVersion that upstream cannot decode; at most `room` of them are named. None
-/// if it is too large.
+/// The values of a ClusterServiceVersion that upstream cannot decode; at most `room` of them are
+/// named. `None` if the manifest is too large.
 pub(super) fn mismatches(csv: &Document, room: usize) -> Option<Mismatches> {
     let mut mismatches = Mismatches { room, ..Mismatches::default() };
-    // Upstream decodes it by its kind, whatever version it says.
+    // Upstream decodes it by its kind, regardless of its version.
     let of = TypeId::of_kind("operators.coreos.com/v1alpha1", CSV)?;
     if csv.size("")? > MAX_SIZE {
         return None;
@@ -71,7 +71,7 @@ fn is_evaluated(place: &Place<'_>) -> bool {
     let known = EVALUATED.iter().find(|(name, _)| *name == of.name());
     match known {
         Some((_, fields)) => fields.contains(&field.as_str()),
-        // Metadata below a pod template is decoded, and nothing more.
+        // Metadata below a pod template is only decoded.
         None if matches!(of.name(), "v1.ObjectMeta" | "v1.OwnerReference") => {
             let path = place.field();
             let member = path.strip_prefix("metadata.").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! An InstallPlan: what it asks for, who approves it, and whether OLM can carry it out.
+//! An InstallPlan: its fields, the users that approve it, and whether OLM can execute it.
 
 pub(crate) mod querier;
 pub(crate) mod spec;
@@ -11,7 +11,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(plan) = review.subject() else { return };
     spec::judge(review, plan, report);
     querier::judge(review, plan, report);
-    if review.creates() {
+    if !review.is_update() {
         health::judge(review, report);
     }
 }
@@ -23,5 +23,5 @@ fn is_approved(plan: &Document) -> bool {
 
 /// Whether an UPDATE approves a plan.
 fn approves(review: &Review<'_>, plan: &Document) -> bool {
-    is_approved(plan) && review.updates_from().is_some_and(|old| !is_approved(old))
+    is_approved(plan) && review.old_of_update().is_some_and(|old| !is_approved(old))
 }

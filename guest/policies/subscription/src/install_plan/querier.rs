@@ -1,7 +1,7 @@
-//! The ServiceAccount with whose rights OLM carries out a plan (OLM `pkg/lib/scoped/querier.go`).
+//! The ServiceAccount with whose permissions OLM executes a plan (OLM `pkg/lib/scoped/querier.go`).
 //!
 //! ```text
-//! groups of the namespace ─┬─ none, or several ─▶ finding
+//! groups of the namespace ─┬─ none, or several ─▶ violation
 //!                          └─ one ─▶ its ServiceAccount exists?
 //! ```
 
@@ -16,7 +16,7 @@ use crate::targets::INSTALL_PLAN;
 rules![SUB_27, SUB_28];
 
 rule! {
-    /// an InstallPlan is approved where OLM can carry it out
+    /// OLM can execute an InstallPlan when it is approved
     ///
     /// When `spec.approved` of an InstallPlan becomes `true`, its namespace has exactly one
     /// OperatorGroup and, if that names a ServiceAccount in `spec.serviceAccountName`, the
@@ -26,10 +26,11 @@ rule! {
     ///
     /// # Why
     ///
-    /// Otherwise OLM generates nothing: the plan stays, with the same text in its status (OpenShift
-    /// 4.12, Operators, *Troubleshooting Operator groups*; OLM `pkg/lib/scoped/querier.go`).
+    /// Otherwise OLM generates nothing: the plan remains, with the same text in its status
+    /// (OpenShift 4.12, Operators, *Troubleshooting Operator groups*; OLM
+    /// `pkg/lib/scoped/querier.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the OperatorGroup or the ServiceAccount, or delete all groups but one. Then approve
     /// the plan.
@@ -49,25 +50,27 @@ rule! {
     /// namespace`; without the account, with `please make sure the service account exists. sa=nope
     /// operatorgroup=scoped/group`.
     SUB_27: Deny {
+        name: "approved-install-plan-can-run",
         on: [INSTALL_PLAN: Update],
         reads: [GROUPS, SERVICE_ACCOUNTS],
-        source: "OCP 4.12 L4026-4044; OCP 4.15 L2615-2642; OLM pkg/lib/scoped/querier.go, pkg/lib/scoped/querier_test.go",
+        source: ["OCP 4.12 L4026-4044", "OCP 4.15 L2615-2642", "OLM pkg/lib/scoped/querier.go, pkg/lib/scoped/querier_test.go"],
     }
 }
 
 rule! {
-    /// an InstallPlan is created where OLM can carry it out
+    /// OLM can execute an InstallPlan when it is created
     ///
     /// The namespace of a new InstallPlan has exactly one OperatorGroup, and the ServiceAccount
-    /// that it names, if any, exists. SUB-27 says which groups count. Without cluster state, the
+    /// that it names, if any, exists. SUB-27 defines which groups count. Without cluster state, the
     /// policy skips the rule.
     ///
     /// # Why
     ///
-    /// The documents let such a plan exist with a message in its status, so the rule only warns
-    /// (OpenShift 4.12, Operators, *Troubleshooting Operator groups*). SUB-27 refuses its approval.
+    /// According to the documents, such a plan can exist with a message in its status, so the rule
+    /// only warns (OpenShift 4.12, Operators, *Troubleshooting Operator groups*). SUB-27 denies its
+    /// approval.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the OperatorGroup or the ServiceAccount, or delete all groups but one.
     ///
@@ -84,14 +87,15 @@ rule! {
     ///
     /// The other messages are those of SUB-27.
     SUB_28: Warn {
+        name: "new-install-plan-can-run",
         on: [INSTALL_PLAN: Create],
         reads: [GROUPS, SERVICE_ACCOUNTS],
-        source: "OCP 4.12 L4026-4044; OCP 4.15 L2615-2642; OLM pkg/lib/scoped/querier.go",
+        source: ["OCP 4.12 L4026-4044", "OCP 4.15 L2615-2642", "OLM pkg/lib/scoped/querier.go"],
     }
 }
 
 pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
-    let (rule, field): (&'static Rule, _) = if review.creates() {
+    let (rule, field): (&'static Rule, _) = if !review.is_update() {
         (&SUB_28, "metadata.namespace")
     } else if approves(review, plan) {
         (&SUB_27, "spec.approved")
@@ -101,13 +105,13 @@ pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_
     if !report.is_on(rule) {
         return;
     }
-    let found = report.answer(&[rule], "OperatorGroups and ServiceAccounts", failure(review));
+    let found = report.or_skip(&[rule], "OperatorGroups and ServiceAccounts", failure(review));
     if let Some(Some(why)) = found {
         report.add(rule, field, format!("attenuated service account query failed - {why}"));
     }
 }
 
-/// Why OLM finds no account to work with.
+/// The reason why OLM finds no account to use.
 fn failure(review: &Review<'_>) -> Result<Option<String>, ReadError> {
     let all = review.settings.boolean("/operatorGroup/countUnsynced").unwrap_or(true);
     let namespace = review.namespace();

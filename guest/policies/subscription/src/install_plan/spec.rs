@@ -1,4 +1,4 @@
-//! What an InstallPlan says, and who approves it.
+//! The fields of an InstallPlan, and the users that approve it.
 
 use opgate_sdk::schema::{required, type_error};
 use opgate_sdk::{Document, Kind, Report, Review, rule, rules};
@@ -17,15 +17,15 @@ pub(super) fn judge(review: &Review<'_>, plan: &Document, report: &mut Report<'_
     if review.touches_json(plan, "/spec") {
         types(plan, report);
     }
-    // What is stored was approved since.
-    if review.creates() && !review.is_stored() {
+    // A stored plan may have been approved since then.
+    if !review.is_update() && !review.is_audit() {
         unapproved(plan, report);
     }
     approver(review, plan, report);
 }
 
 rule! {
-    /// an InstallPlan has an approval strategy, says whether it is approved, and lists its versions
+    /// an InstallPlan has an approval strategy, an approved flag and a list of versions
     ///
     /// `spec.approval` is `Automatic` or `Manual`, `spec.approved` is a boolean, and
     /// `spec.clusterServiceVersionNames` is a list of strings. All three are required. The rule
@@ -34,11 +34,11 @@ rule! {
     ///
     /// # Why
     ///
-    /// The CRD of InstallPlans requires the fields with these types, but takes any text for
-    /// `approval`. There are two strategies (OpenShift 4.12, Operators, *Install plan*). Users may
+    /// The CRD of InstallPlans requires the fields with these types, but accepts any text for
+    /// `approval`. There are two strategies (OpenShift 4.12, Operators, *Install plan*). Users can
     /// create plans themselves, so OLM does not write all of them.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Correct the field that the message names. Normally, leave InstallPlans to OLM, and approve
     /// them with `spec.approved: true`.
@@ -59,9 +59,10 @@ rule! {
     /// `message: spec.approval: Unsupported value: "manual": supported values: "Automatic",
     /// "Manual"`
     SUB_26: Deny {
+        name: "install-plan-required-fields",
         on: [INSTALL_PLAN: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L1937-1943, L1951-1961; OCP 4.15 L1451-1582; api crds/operators.coreos.com_installplans.yaml",
+        source: ["OCP 4.12 L1937-1943, L1951-1961", "OCP 4.15 L1451-1582", "api crds/operators.coreos.com_installplans.yaml"],
     }
 }
 
@@ -104,16 +105,16 @@ fn types(plan: &Document, report: &mut Report<'_>) {
 rule! {
     /// an InstallPlan with manual approval is not created approved
     ///
-    /// A new InstallPlan with `spec.approval: Manual` does not have `spec.approved: true`. An
-    /// UPDATE is not judged; SUB-30 can say who may approve.
+    /// A new InstallPlan with `spec.approval: Manual` does not have `spec.approved: true`. The rule
+    /// does not evaluate an UPDATE; SUB-30 can limit the users that approve plans.
     ///
     /// # Why
     ///
     /// With this strategy, a cluster administrator or a user with the permission approves the plan
-    /// after looking at it (OpenShift 4.12, Operators, *Install plan*). OLM creates such plans
+    /// after a review (OpenShift 4.12, Operators, *Install plan*). OLM creates such plans
     /// unapproved.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create the plan with `approved: false` and approve it then, or use `approval: Automatic`.
     ///
@@ -132,8 +133,9 @@ rule! {
     /// `message: an install plan with Manual approval must be manually approved, but arrives
     /// approved`
     SUB_29: Warn {
+        name: "manual-install-plan-not-pre-approved",
         on: [INSTALL_PLAN: Create],
-        source: "OCP 4.12 L1937-1943; OCP 4.15 L1451-1582",
+        source: ["OCP 4.12 L1937-1943", "OCP 4.15 L1451-1582"],
     }
 }
 
@@ -151,15 +153,15 @@ rule! {
     /// Only members of the groups of users in the setting `installPlan.approverGroups` change
     /// `spec.approved` to `true` in an InstallPlan whose `spec.approval` is or was `Manual`. Users
     /// of the setting `exempt` may as well. The rule is off while the setting is missing, and then
-    /// finds nothing even where `rules` gives it a level.
+    /// reports nothing even if `rules` sets its level.
     ///
     /// # Why
     ///
-    /// Such a plan is approved by a cluster administrator or a user with proper permissions
-    /// (OpenShift 4.12, Operators, *Install plan*). RBAC cannot tell an approval from another
-    /// change of the plan.
+    /// A cluster administrator or a user with the required permissions approves such a plan
+    /// (OpenShift 4.12, Operators, *Install plan*). RBAC cannot distinguish an approval from
+    /// another change of the plan.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Ask a member of one of the groups to approve the plan, or add one of your groups.
     ///
@@ -178,9 +180,10 @@ rule! {
     /// `message: install plan must be manually approved by a cluster administrator or user with
     /// proper permissions`
     SUB_30: Deny {
+        name: "install-plan-approvers-allowed",
         on: [INSTALL_PLAN: Update],
-        off_until: ["/installPlan/approverGroups"],
-        source: "OCP 4.12 L1943, L6909, L6949; OCP 4.15 L1451-1582",
+        enabled_by: ["/installPlan/approverGroups"],
+        source: ["OCP 4.12 L1943, L6909, L6949", "OCP 4.15 L1451-1582"],
     }
 }
 
@@ -189,7 +192,7 @@ fn approver(review: &Review<'_>, plan: &Document, report: &mut Report<'_>) {
     let is_manual = |plan: &Document| plan.text_or_empty(APPROVAL) == MANUAL;
     if !review.settings.has(GROUPS)
         || !approves(review, plan)
-        || !(is_manual(plan) || review.updates_from().is_some_and(is_manual))
+        || !(is_manual(plan) || review.old_of_update().is_some_and(is_manual))
     {
         return;
     }

@@ -1,4 +1,4 @@
-//! Where the pods of an Operator may run.
+//! The affinity of an Operator's pods.
 
 use opgate_sdk::{Kind, Report, rule, rules};
 
@@ -10,20 +10,20 @@ rules![SUB_17];
 const AFFINITY: &str = "/spec/config/affinity";
 
 rule! {
-    /// the affinity of a Subscription says something
+    /// the affinity of a Subscription is not empty
     ///
     /// `spec.config.affinity`, if it is present, has `nodeAffinity`, `podAffinity` or
-    /// `podAntiAffinity`. An empty one of these, as `nodeAffinity: {}`, is enough: OLM then takes
-    /// away what the Operator has. `null` is like none. The rule evaluates an UPDATE only if it
-    /// changes the affinity.
+    /// `podAntiAffinity`. An empty value, such as `nodeAffinity: {}`, is sufficient: OLM then
+    /// removes the affinity of the Operator. `null` counts as absent. The rule evaluates an UPDATE
+    /// only if it changes the affinity.
     ///
     /// # Why
     ///
-    /// The three are what places pods (OpenShift 4.12, Operators, *Controlling where an Operator is
+    /// Only these three place pods (OpenShift 4.12, Operators, *Controlling where an Operator is
     /// installed*). An affinity without them places nothing; at most OLM removes all that the
     /// author of the Operator has set.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add one of the three, or remove `affinity`.
     ///
@@ -42,8 +42,9 @@ rule! {
     /// `message: spec.config.affinity has no effect; add a nodeAffinity, podAffinity, or
     /// podAntiAffinity`
     SUB_17: Warn {
+        name: "no-empty-subscription-affinity",
         on: [SUBSCRIPTION: Create | Update],
-        source: "OCP 4.12 L6640, L6822; OCP 4.15 L4655-4811",
+        source: ["OCP 4.12 L6640, L6822", "OCP 4.15 L4655-4811"],
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether updates are installed by themselves or wait for somebody.
+//! Whether updates are installed automatically or wait for an approval.
 
 use opgate_sdk::cluster::{Query, ReadError};
 use opgate_sdk::{Kind, Level, Report, is_terminating, rule, rules, schema};
@@ -35,11 +35,11 @@ rule! {
     ///
     /// # Why
     ///
-    /// There are two strategies (OpenShift 4.12, Operators, *Install plan*). The CRD takes any
-    /// text, and OLM takes every text but `Manual` for `Automatic`: with `manual`, updates that
-    /// were meant to wait are installed at once.
+    /// There are two strategies (OpenShift 4.12, Operators, *Install plan*). The CRD accepts any
+    /// text, and OLM treats every text but `Manual` as `Automatic`: with `manual`, OLM immediately
+    /// installs updates that were meant to wait.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Write `Automatic` or `Manual`.
     ///
@@ -58,8 +58,9 @@ rule! {
     /// `message: spec.installPlanApproval: Unsupported value: "manual": supported values:
     /// "Automatic", "Manual"`
     SUB_09: Deny {
+        name: "valid-subscription-approval",
         on: [SUBSCRIPTION: Create | Update],
-        source: "OCP 4.12 L1937-1943, L5517-5523; OCP 4.15 L1451-1582",
+        source: ["OCP 4.12 L1937-1943, L5517-5523", "OCP 4.15 L1451-1582"],
     }
 }
 
@@ -76,7 +77,7 @@ impl Subscription<'_> {
     }
 }
 
-/// What the API server would say about another strategy.
+/// The API server's message for another strategy.
 pub(crate) fn unsupported(field: &str, approval: &str) -> String {
     let approval = quote(approval);
     format!(r#"{field}: Unsupported value: {approval}: supported values: "Automatic", "Manual""#)
@@ -91,13 +92,13 @@ rule! {
     ///
     /// # Why
     ///
-    /// With `Automatic`, OLM installs `startingCSV` and at once updates to the head of the channel
-    /// (OpenShift 4.12, Operators, *Installing a specific version of an Operator*). A documented
-    /// example has both fields, so the rule only warns.
+    /// With `Automatic`, OLM installs `startingCSV` and immediately updates to the head of the
+    /// channel (OpenShift 4.12, Operators, *Installing a specific version of an Operator*). A
+    /// documented example has both fields, so the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Set `installPlanApproval: Manual`, and approve the first InstallPlan by hand. If you do not
+    /// Set `installPlanApproval: Manual`, and approve the first InstallPlan manually. If you do not
     /// need the exact version, remove `startingCSV`.
     ///
     /// # Accepted
@@ -115,8 +116,9 @@ rule! {
     /// `message: set installPlanApproval to Manual to prevent the Operator from automatically
     /// upgrading past startingCSV "quay-operator.v3.4.0"`
     SUB_10: Warn {
+        name: "manual-approval-with-pinned-version",
         on: [SUBSCRIPTION: Create | Update],
-        source: "OCP 4.12 L5877, L5903, L6345, L6371, L7360-7379; OCP 4.15 L3920, L3942, L4405, L4426, L4458-4464; OCP 4.5 L2066-2089",
+        source: ["OCP 4.12 L5877, L5903, L6345, L6371, L7360-7379", "OCP 4.15 L3920, L3942, L4405, L4426, L4458-4464", "OCP 4.5 L2066-2089"],
     }
 }
 
@@ -135,18 +137,18 @@ impl Subscription<'_> {
 rule! {
     /// the Subscriptions of a namespace have one approval strategy
     ///
-    /// The other Subscriptions of the namespace are all `Manual` or all not, as this one is. Each
-    /// text but `Manual` is `Automatic`. Subscriptions that are being deleted do not count. The
-    /// rule evaluates an UPDATE only if it changes `spec.installPlanApproval`. Without cluster
-    /// state, the policy skips the rule.
+    /// Either this Subscription and the other Subscriptions of the namespace are all `Manual`, or
+    /// none of them is. Each text but `Manual` is `Automatic`. Subscriptions that are being deleted
+    /// do not count. The rule evaluates an UPDATE only if it changes `spec.installPlanApproval`.
+    /// Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// OLM makes one InstallPlan for all Operators of a namespace. As soon as one of them is set to
+    /// OLM creates one InstallPlan for all Operators of a namespace. If one of them is set to
     /// manual updates, all others wait for approvals as well (OpenShift 4.12, Operators,
     /// *Colocation of Operators in a namespace*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use the same strategy for all Subscriptions of the namespace, or install the Operator in
     /// another namespace.
@@ -165,9 +167,10 @@ rule! {
     /// `message: if one Operator is set to manual updates, all other Operators' update policies are
     /// also set to manual`
     SUB_18: Warn {
+        name: "one-approval-strategy-per-namespace",
         on: [SUBSCRIPTION: Create | Update],
         reads: [SUBSCRIPTIONS],
-        source: "OCP 4.12 L4066-4086; OCP 4.15 L2652-2660, L4462-4464",
+        source: ["OCP 4.12 L4066-4086", "OCP 4.15 L2652-2660, L4462-4464"],
     }
 }
 
@@ -176,7 +179,7 @@ impl Subscription<'_> {
         if !report.is_on(&SUB_18) {
             return;
         }
-        if report.answer(&[&SUB_18], "Subscriptions", self.is_mixed()) == Some(true) {
+        if report.or_skip(&[&SUB_18], "Subscriptions", self.is_mixed()) == Some(true) {
             let message = "if one Operator is set to manual updates, all other Operators' update policies are also set to manual";
             report.add(&SUB_18, FIELD, message);
         }
@@ -201,22 +204,21 @@ rule! {
     /// Subscriptions wait for approvals on clusters with token authentication
     ///
     /// On a cluster in AWS STS or Microsoft Entra Workload ID mode, `spec.installPlanApproval` is
-    /// `Manual`. The setting `cluster.tokenAuth` says that the cluster is in such a mode; the rule
-    /// then denies. Without the setting, a `spec.serviceAccountIssuer` of the Authentication
-    /// `cluster` hints at it, and the rule warns. The issuer of the cluster itself and Google's are
-    /// no such hint, and a cluster without that object is in no such mode. The rule evaluates an
-    /// UPDATE only if it changes the field. Without a cluster and the setting the rule is not
-    /// evaluated.
+    /// `Manual`. If the setting `cluster.tokenAuth` declares such a mode, the rule denies. Without
+    /// the setting, the rule warns if `spec.serviceAccountIssuer` of the Authentication `cluster`
+    /// indicates the mode. The issuer of the cluster itself and Google's do not indicate it, and a
+    /// cluster without that object is in no such mode. The rule evaluates an UPDATE only if it
+    /// changes the field. Without cluster state and the setting, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// An update may need other permissions of the cloud. Somebody has to look at them, and grant
-    /// them, before the update is installed (OpenShift 4.15, Operators, *Installing from
-    /// OperatorHub using the CLI*).
+    /// An update may need other permissions of the cloud. An administrator has to review and grant
+    /// them before the update is installed (OpenShift 4.15, Operators, *Installing from OperatorHub
+    /// using the CLI*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Set `installPlanApproval: Manual`. If the cluster is in no such mode, switch the rule off.
+    /// Set `installPlanApproval: Manual`. If the cluster is in no such mode, turn the rule off.
     ///
     /// # Accepted
     ///
@@ -233,14 +235,15 @@ rule! {
     ///
     /// `message: the cluster uses token authentication: set installPlanApproval to Manual`
     SUB_20: Warn {
+        name: "manual-approval-with-token-auth",
         on: [SUBSCRIPTION: Create | Update],
         reads: [AUTHENTICATIONS],
-        source: "OCP 4.15 L3548-3552, L3710-3721, L4035-4039, L4196-4207, L16178-16182, L16675",
+        source: ["OCP 4.15 L3548-3552, L3710-3721, L4035-4039, L4196-4207, L16178-16182, L16675"],
     }
 }
 
-/// Starts of issuers that are neither of AWS nor of Microsoft: what an API server is its own issuer
-/// as, and where the documents of Google's workload identity are.
+/// Prefixes of issuers of neither AWS nor Microsoft: that of an API server as its own issuer, and
+/// that of Google's workload identity in the documents.
 const OTHER_ISSUERS: [&str; 2] =
     ["https://kubernetes.default.svc", "https://storage.googleapis.com/"];
 
@@ -255,7 +258,7 @@ impl Subscription<'_> {
             return;
         }
         let found = AUTHENTICATIONS.get("", "cluster");
-        let Some(found) = report.answer(&[&SUB_20], "Authentications", found) else { return };
+        let Some(found) = report.or_skip(&[&SUB_20], "Authentications", found) else { return };
         let issuer = found.map(|found| found.text_or_empty("/spec/serviceAccountIssuer"));
         let is_hint = |issuer: &String| {
             !issuer.is_empty() && !OTHER_ISSUERS.iter().any(|other| issuer.starts_with(other))

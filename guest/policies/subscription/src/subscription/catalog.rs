@@ -1,4 +1,4 @@
-//! What the PackageManifest of the subscribed package says.
+//! The PackageManifest of the subscribed package.
 //!
 //! ```text
 //! spec.name, source, sourceNamespace ─▶ PackageManifest ─▶ channel ─┬─ install modes ◀─ group
@@ -7,8 +7,8 @@
 //!                                                                   └─ deprecations
 //! ```
 //!
-//! The package server may be down, and a catalog may not show the package yet. Then the rules are
-//! not evaluated; nothing is concluded from what is not there.
+//! The package server may be down, and a catalog may not show the package yet. Then the policy
+//! skips the rules; it concludes nothing from missing data.
 
 use opgate_sdk::install_modes::InstallModes;
 use opgate_sdk::{Document, Kind, Report, Rule, operator_groups, package_manifests, rule, rules};
@@ -24,7 +24,7 @@ rules![SUB_06, SUB_12, SUB_13, SUB_23];
 
 const PACKAGE: [&str; 3] = ["name", "source", "sourceNamespace"];
 
-/// What an UPDATE changes, as far as a PackageManifest says something about it.
+/// The parts of an UPDATE for which a PackageManifest has information.
 struct Asked<'g> {
     /// The only OperatorGroup of the namespace of a new Subscription.
     group: Option<&'g Document>,
@@ -41,7 +41,7 @@ impl<'g> Asked<'g> {
         let package = subscription.touches(&PACKAGE);
         let channel = package || subscription.touches(&["channel"]);
         let csv = has_csv && subscription.touches(&["startingCSV"]);
-        // OLM looks at startingCSV until something is installed.
+        // OLM reads startingCSV until something is installed.
         let counts = has_csv && !subscription.is_installed();
         let bundle = csv || (counts && channel);
         let before = subscription.changed_channel();
@@ -74,7 +74,7 @@ impl Subscription<'_> {
             return skip(&rules, why, report);
         }
         let found = package_manifests::find(&MANIFESTS, package, source, namespace);
-        let Some(found) = report.answer(&rules, "PackageManifests", found) else { return };
+        let Some(found) = report.or_skip(&rules, "PackageManifests", found) else { return };
         let Some(manifest) = found else {
             return skip(&rules, "the catalog source does not show the package", report);
         };
@@ -110,23 +110,23 @@ rule! {
     /// an install mode of a package fits the OperatorGroup of the namespace
     ///
     /// The head of the subscribed channel supports the targets of the OperatorGroup in the
-    /// namespace of a new Subscription, as OPG-22 demands it of the ClusterServiceVersion. Without
-    /// `spec.channel`, the default channel counts. The rule does not judge a namespace without
-    /// exactly one group, nor a group without targets. It is not evaluated without a cluster, if
-    /// the catalog source does not show the package or the channel, or if no install modes are
-    /// shown.
+    /// namespace of a new Subscription, as OPG-22 requires it of the ClusterServiceVersion. Without
+    /// `spec.channel`, the default channel counts. The rule does not evaluate a namespace without
+    /// exactly one group, or a group without targets. The policy skips the rule without cluster
+    /// state, if the catalog source does not show the package or the channel, or if it shows no
+    /// install modes.
     ///
     /// # Why
     ///
-    /// OLM lets such an Operator fail with the reason `UnsupportedOperatorGroup` after it has
+    /// OLM marks such an Operator as failed with the reason `UnsupportedOperatorGroup` after it has
     /// resolved and unpacked it (OpenShift 4.12, Operators, *Installing from OperatorHub using the
-    /// CLI*). With `startingCSV`, another version than the head is installed, so the rule only
+    /// CLI*). With `startingCSV`, OLM installs another version than the head, so the rule only
     /// warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Subscribe in a namespace whose group has targets that the Operator supports: in
-    /// `openshift-operators` for all namespaces, otherwise in a namespace with a group of its own.
+    /// `openshift-operators` for all namespaces, otherwise in a namespace with a separate group.
     ///
     /// # Accepted
     ///
@@ -140,14 +140,15 @@ rule! {
     /// `message: operator group global-operators does not match the install modes of etcd:
     /// AllNamespaces InstallModeType not supported, cannot configure to watch all namespaces`
     pub(crate) SUB_06: Warn {
+        name: "subscription-install-mode-fits-operator-group",
         on: [SUBSCRIPTION: Create],
         reads: [GROUPS, MANIFESTS, NAMESPACES],
         may_skip: true,
-        source: "OCP 4.12 L5675-5678, L5778, L6146-6149; OCP 4.15 L3616-3625; OLM pkg/package-server/apis/operators/v1/packagemanifest_types.go",
+        source: ["OCP 4.12 L5675-5678, L5778, L6146-6149", "OCP 4.15 L3616-3625", "OLM pkg/package-server/apis/operators/v1/packagemanifest_types.go"],
     }
 }
 
-/// There are four install modes. Of a catalog that lists very many nothing is concluded.
+/// There are four install modes. The policy concludes nothing from a catalog that lists many more.
 const MODES: u32 = 64;
 
 impl Subscription<'_> {
@@ -160,7 +161,7 @@ impl Subscription<'_> {
         };
         let modes = InstallModes::at(channel, list);
         let targets = operator_groups::targets(group, &NAMESPACES);
-        let Some(targets) = report.answer(&[&SUB_06], "Namespaces", targets) else { return };
+        let Some(targets) = report.or_skip(&[&SUB_06], "Namespaces", targets) else { return };
         if targets.is_empty() {
             return;
         }
@@ -182,9 +183,9 @@ rule! {
     /// If an UPDATE of a Subscription with `status.installedCSV` changes `spec.channel`, the
     /// version of the new channel's head (`currentCSVDesc.version` of the PackageManifest) is not
     /// lower than that of the current channel's head. Without a name, the default channel counts.
-    /// An UPDATE that changes `spec.name` is not judged. The rule is not evaluated without a
-    /// cluster, or if the catalog source does not show the package, both channels and their
-    /// versions.
+    /// The rule does not evaluate an UPDATE that changes `spec.name`. The policy skips the rule
+    /// without cluster state, or if the catalog source does not show the package, both channels and
+    /// their versions.
     ///
     /// # Why
     ///
@@ -192,7 +193,7 @@ rule! {
     /// *Preparing for an Operator update*). The head of a channel need not be its highest
     /// version, so the rule only warns; SUB-11 compares the names.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose a channel with a newer head, or keep the current one: `kubectl get packagemanifest
     /// NAME -o yaml` shows the heads.
@@ -211,10 +212,11 @@ rule! {
     /// `message: channel "alpha" has head 0.9.2, older than head 0.9.4 of the current channel
     /// "beta"`
     SUB_12: Warn {
+        name: "new-channel-head-not-older",
         on: [SUBSCRIPTION: Update],
         reads: [MANIFESTS],
         may_skip: true,
-        source: "OCP 4.12 L2359, L6885; OCP 4.15 L4857",
+        source: ["OCP 4.12 L2359, L6885", "OCP 4.15 L4857"],
     }
 }
 
@@ -256,26 +258,26 @@ fn head(channel: &Document) -> Option<Head> {
 }
 
 rule! {
-    /// the version that a Subscription starts with is in the channel
+    /// the starting version of a Subscription is in the channel
     ///
     /// `spec.startingCSV` is an entry of the subscribed channel, or its head, as the
     /// PackageManifest shows them. Without `spec.channel`, the default channel counts. The rule
-    /// evaluates an UPDATE only if it changes `startingCSV` or, as long as nothing is installed,
-    /// the package, its source or the channel. The rule is not evaluated without a cluster, if the
+    /// evaluates an UPDATE only if it changes `startingCSV` or, until something is installed, the
+    /// package, its source or the channel. The policy skips the rule without cluster state, if the
     /// catalog source does not show the package, or if the package server is too old to show
     /// entries.
     ///
     /// # Why
     ///
     /// OLM cannot resolve a Subscription to a version that the channel does not have. Versions that
-    /// only a `skipRange` names are pruned from it, and cannot be installed any more (OpenShift
-    /// 4.12, Operators, *olm.channel schema*).
+    /// only a `skipRange` names are pruned from it, and can no longer be installed (OpenShift 4.12,
+    /// Operators, *olm.channel schema*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Choose an entry of the channel: `kubectl get packagemanifest NAME -o yaml` lists them below
-    /// `status.channels`. As the author of the catalog, give the versions `replaces` in addition to
-    /// `skipRange`.
+    /// `status.channels`. As the author of the catalog, add `replaces` to the versions in addition
+    /// to `skipRange`.
     ///
     /// # Accepted
     ///
@@ -289,10 +291,11 @@ rule! {
     ///
     /// `message: startingCSV "etcdoperator.v0.9.0" is not an installable entry of channel "alpha"`
     SUB_13: Warn {
+        name: "starting-csv-in-channel",
         on: [SUBSCRIPTION: Create | Update],
         reads: [MANIFESTS],
         may_skip: true,
-        source: "OCP 4.12 L773-778; OCP 4.15 L615-619",
+        source: ["OCP 4.12 L773-778", "OCP 4.15 L615-619"],
     }
 }
 
@@ -319,33 +322,34 @@ impl Subscription<'_> {
     }
 }
 
-/// The place of a version among the entries of a channel.
+/// The index of a version among the entries of a channel.
 fn entry(channel: &Document, csv: &str) -> Option<usize> {
     package_manifests::entries(channel)?.iter().position(|row| row.text(0) == Some(csv))
 }
 
 rule! {
-    /// what is subscribed is not deprecated in its catalog
+    /// the subscribed package, channel and version are not deprecated
     ///
     /// The PackageManifest shows no deprecation of the package, of the subscribed channel, or of
-    /// the version in `spec.startingCSV`. Without `spec.channel`, the default channel counts. An
-    /// UPDATE is judged by what it changes; a `startingCSV` that stays counts until something is
-    /// installed. The rule is not evaluated without a cluster, or if the catalog source does not
-    /// show the package. The messages end with that of the catalog.
+    /// the version in `spec.startingCSV`. Without `spec.channel`, the default channel counts. On
+    /// UPDATE, the rule evaluates only the fields that the request changes; an unchanged
+    /// `startingCSV` counts until something is installed. The policy skips the rule without cluster
+    /// state, or if the catalog source does not show the package. The messages end with that of the
+    /// catalog.
     ///
     /// # Why
     ///
-    /// Authors deprecate what they will not support any more, and say what to use in its place
+    /// Authors deprecate content that they will no longer support, and name the replacement
     /// (OpenShift 4.15, Operators, *olm.deprecations schema*). OLM shows that on the Subscription
-    /// only after the installation. It is advice, so the rule only warns.
+    /// only after the installation. A deprecation is advice, so the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Do as the message of the catalog says: choose another package, channel or version.
+    /// Follow the message of the catalog: choose another package, channel or version.
     ///
     /// # Accepted
     ///
-    /// The channel `stable`, of which the catalog says nothing.
+    /// The channel `stable`, for which the catalog has no deprecation.
     ///
     /// # Rejected
     ///
@@ -356,10 +360,11 @@ rule! {
     /// `message: ChannelDeprecated: The 'alpha' channel is no longer supported. Please switch to
     /// the 'stable' channel.`
     SUB_23: Warn {
+        name: "no-deprecated-subscription-content",
         on: [SUBSCRIPTION: Create | Update],
         reads: [MANIFESTS],
         may_skip: true,
-        source: "OCP 4.15 L657-664, L672-691; OLM pkg/package-server/apis/operators/v1/packagemanifest_types.go",
+        source: ["OCP 4.15 L657-664, L672-691", "OLM pkg/package-server/apis/operators/v1/packagemanifest_types.go"],
     }
 }
 

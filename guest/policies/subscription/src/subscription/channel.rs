@@ -1,8 +1,8 @@
-//! Channels by their names.
+//! The names of channels.
 //!
 //! ```text
 //! stable-4.10 ─▶ prefix `stable-`, numbers 4 and 10 ─▶ older, newer, or not comparable
-//!                         not comparable: the version that is installed ─▶ older, or not known
+//!                         not comparable: the installed version ─▶ older, or unknown
 //! ```
 
 use std::cmp::Ordering;
@@ -16,7 +16,7 @@ use crate::targets::SUBSCRIPTION;
 rules![SUB_11];
 
 pub(super) const FIELD: &str = "spec.channel";
-/// What becomes of a change that cannot be compared.
+/// The result of a change that cannot be compared.
 const INCOMPARABLE: &str = "/subscription/incomparableChannels";
 
 rule! {
@@ -27,24 +27,25 @@ rule! {
     /// numbers, with dots between them; the numbers are compared as numbers, one after the other.
     /// If the names cannot be compared, as `fast` and `stable-4.9`, the numbers of the new channel
     /// are compared with the version in `status.installedCSV`, `quay.v4.10.3`: the channel is older
-    /// if it has the same first number and is lower in another one. What cannot be compared either
-    /// way is accepted, or refused with the setting `subscription.incomparableChannels: deny`. The
-    /// rule does not evaluate an UPDATE of another package.
+    /// if it has the same first number and is lower in another one. If neither comparison is
+    /// possible, the rule accepts the change, or denies it with the setting
+    /// `subscription.incomparableChannels: deny`. The rule does not evaluate an UPDATE that changes
+    /// the package.
     ///
     /// # Gap
     ///
-    /// A channel that counts something else than the versions of the Operator cannot be compared
-    /// with what is installed, and neither can versions with another first number.
-    /// `subscription.incomparableChannels: deny` refuses such changes. OLM itself never installs an
+    /// The rule cannot compare a channel whose numbers are not versions of the Operator, or
+    /// versions with another first number, with the installed version.
+    /// `subscription.incomparableChannels: deny` denies such changes. OLM itself never installs an
     /// older version as an update.
     ///
     /// # Why
     ///
     /// OLM only updates: an installed Operator cannot go back to an older channel (OpenShift 4.12,
-    /// Operators, *Preparing for an Operator update*). It stays as it is, and gets no
-    /// updates any more.
+    /// Operators, *Preparing for an Operator update*). It keeps its version, and gets no more
+    /// updates.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Stay in the current channel or choose a newer one. To go back, delete the Subscription and
     /// the ClusterServiceVersion, and subscribe to the older channel.
@@ -65,8 +66,9 @@ rule! {
     /// `message: You cannot change installed Operators to a channel that is older than the current
     /// channel: "quay-v3.4" -> "quay-v3.3"`
     SUB_11: Deny {
+        name: "no-older-subscription-channel",
         on: [SUBSCRIPTION: Update],
-        source: "OCP 4.12 L6881-6885; OCP 4.15 L4857; OCP 4.5 L2423",
+        source: ["OCP 4.12 L6881-6885", "OCP 4.15 L4857", "OCP 4.5 L2423"],
     }
 }
 
@@ -79,7 +81,7 @@ impl Subscription<'_> {
         let message = match compare(&self.channel, &old) {
             Some(Ordering::Less) => format!("{OLDER}: {change}"),
             Some(_) => return,
-            // The way there may lead over a channel whose name says nothing.
+            // Intermediate channels may have names without versions.
             None => match compare_installed(&self.channel, &installed) {
                 Some(Ordering::Less) => {
                     format!("{OLDER}: {change}, and {} is installed", quote(&installed))
@@ -95,14 +97,14 @@ impl Subscription<'_> {
 
     /// The channel before, if an UPDATE of an installed Operator changes it.
     pub(super) fn changed_channel(&self) -> Option<String> {
-        let old = self.review.updates_from()?;
+        let old = self.review.old_of_update()?;
         let before = old.text_or_empty("/spec/channel");
         let is_same_package = old.text_or_empty("/spec/name") == self.package;
         (is_same_package && before != self.channel && self.is_installed()).then_some(before)
     }
 }
 
-/// How a channel compares with another one, by their names.
+/// The comparison of a channel with another one, by their names.
 fn compare(left: &str, right: &str) -> Option<Ordering> {
     let ((prefix, left), (other, right)) = (split(left), split(right));
     if prefix != other || left.is_empty() || right.is_empty() {
@@ -117,8 +119,8 @@ fn compare(left: &str, right: &str) -> Option<Ordering> {
     }
 }
 
-/// How the numbers of a channel compare with the version in the name of a ClusterServiceVersion. Where
-/// the first numbers differ, they may count different things.
+/// The comparison of the numbers of a channel with the version in the name of a
+/// ClusterServiceVersion. If the first numbers differ, they may have different meanings.
 fn compare_installed(channel: &str, csv: &str) -> Option<Ordering> {
     let (_, numbers) = split(channel);
     let mut pairs = numbers.split('.').zip(installed_numbers(csv)?);
@@ -222,7 +224,7 @@ mod tests {
             ("v2.9.1", "a.b.v2.9.4-rc1", Some(Less)),
             ("v2.9.4", "a.v2.9-rc1", Some(Equal)),
             ("stable-4", "a.v4.10.3", Some(Equal)),
-            // Numbers of something else.
+            // Numbers with another meaning.
             ("stable-4.9", "a.v5.8.1", None),
             ("threescale-2.13", "3scale-operator.v0.11.8", None),
             ("stable", "a.v4.10.3", None),

@@ -37,8 +37,8 @@ rule! {
     /// the proxy variables of a Subscription are set together
     ///
     /// `spec.config.env` has all of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, or none. A variable
-    /// with an empty value, and one with `valueFrom`, is set. The rule evaluates an UPDATE only if
-    /// it changes `spec.config.env`.
+    /// with an empty value, and one with `valueFrom`, counts as set. The rule evaluates an UPDATE
+    /// only if it changes `spec.config.env`.
     ///
     /// # Why
     ///
@@ -46,9 +46,9 @@ rule! {
     /// none of them are used for the Operator (OpenShift 4.12, Operators, *Overriding proxy
     /// settings of an Operator*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Set all three. To do without a proxy, give all three empty values.
+    /// Set all three. To use no proxy, give all three empty values.
     ///
     /// # Accepted
     ///
@@ -68,9 +68,10 @@ rule! {
     /// `message: OLM handles HTTP_PROXY, HTTPS_PROXY and NO_PROXY as a unit; [HTTPS_PROXY NO_PROXY]
     /// not set`
     SUB_16: Warn {
+        name: "complete-subscription-proxy-variables",
         on: [SUBSCRIPTION: Create | Update],
         may_skip: true,
-        source: "OCP 4.12 L7340-7389; OCP 4.15 L5190-5235; OCP 4.5 L2560-2565",
+        source: ["OCP 4.12 L7340-7389", "OCP 4.15 L5190-5235", "OCP 4.5 L2560-2565"],
     }
 }
 
@@ -90,20 +91,20 @@ rule! {
     /// an Operator with token authentication gets its role on AWS
     ///
     /// If the setting `cluster.tokenAuth` is `aws-sts` and `subscription.tokenAuthPackages` has the
-    /// package, `spec.config.env` has the variable `ROLEARN` with a value that is not empty or with
-    /// `valueFrom`. Of variables of one name, the last counts. The rule evaluates an UPDATE only if
-    /// it changes `spec.config.env` or `spec.name`. The rule is off while `tokenAuthPackages` is
-    /// missing.
+    /// package, `spec.config.env` has the variable `ROLEARN` with a non-empty value or with
+    /// `valueFrom`. If several variables have one name, the last counts. The rule evaluates an
+    /// UPDATE only if it changes `spec.config.env` or `spec.name`. The rule is off while
+    /// `tokenAuthPackages` is missing.
     ///
     /// # Why
     ///
-    /// On a cluster in the mode of AWS Security Token Service, the Operator needs the role to ask
-    /// for credentials (OpenShift 4.15, Operators, *Installing from OperatorHub using the CLI*).
-    /// Only the site knows for which packages.
+    /// On a cluster in the mode of AWS Security Token Service, the Operator needs the role to
+    /// request credentials (OpenShift 4.15, Operators, *Installing from OperatorHub using the
+    /// CLI*). Only the administrators of the cluster know which packages need it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Create the role as the Operator's documentation says, and add its ARN.
+    /// Create the role according to the Operator's documentation, and add its ARN.
     ///
     /// # Accepted
     ///
@@ -119,10 +120,11 @@ rule! {
     ///
     /// `message: spec.config.env must include ROLEARN on a cluster in AWS STS mode`
     SUB_21: Deny {
+        name: "aws-role-for-token-auth",
         on: [SUBSCRIPTION: Create | Update],
-        off_until: ["/subscription/tokenAuthPackages"],
+        enabled_by: ["/subscription/tokenAuthPackages"],
         may_skip: true,
-        source: "OCP 4.15 L3723-3737, L4211-4223, L16266",
+        source: ["OCP 4.15 L3723-3737, L4211-4223, L16266"],
     }
 }
 
@@ -131,19 +133,20 @@ rule! {
     ///
     /// If the setting `cluster.tokenAuth` is `azure-workload-id` and
     /// `subscription.tokenAuthPackages` has the package, `spec.config.env` has the variables
-    /// `CLIENTID`, `TENANTID` and `SUBSCRIPTIONID`, each with a value that is not empty or with
-    /// `valueFrom`. Of variables of one name, the last counts. The rule evaluates an UPDATE only if
-    /// it changes `spec.config.env` or `spec.name`. The rule is off while `tokenAuthPackages` is
-    /// missing.
+    /// `CLIENTID`, `TENANTID` and `SUBSCRIPTIONID`, each with a non-empty value or with
+    /// `valueFrom`. If several variables have one name, the last counts. The rule evaluates an
+    /// UPDATE only if it changes `spec.config.env` or `spec.name`. The rule is off while
+    /// `tokenAuthPackages` is missing.
     ///
     /// # Why
     ///
-    /// On a cluster in the mode of Microsoft Entra Workload ID, the Operator needs the three to ask
-    /// for credentials (OpenShift 4.15, Operators, *Installing from OperatorHub using the CLI*).
+    /// On a cluster in the mode of Microsoft Entra Workload ID, the Operator needs the three
+    /// variables to request credentials (OpenShift 4.15, Operators, *Installing from OperatorHub
+    /// using the CLI*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Create the identity as the Operator's documentation says, and add the three IDs.
+    /// Create the identity according to the Operator's documentation, and add the three IDs.
     ///
     /// # Accepted
     ///
@@ -163,10 +166,11 @@ rule! {
     /// `message: spec.config.env must include CLIENTID, TENANTID and SUBSCRIPTIONID on a cluster in
     /// Microsoft Entra Workload ID mode`
     SUB_22: Deny {
+        name: "azure-identity-for-token-auth",
         on: [SUBSCRIPTION: Create | Update],
-        off_until: ["/subscription/tokenAuthPackages"],
+        enabled_by: ["/subscription/tokenAuthPackages"],
         may_skip: true,
-        source: "OCP 4.15 L3739-3759, L4225-4245, L16764-16766",
+        source: ["OCP 4.15 L3739-3759, L4225-4245, L16764-16766"],
     }
 }
 

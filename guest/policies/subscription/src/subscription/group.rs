@@ -1,4 +1,4 @@
-//! The OperatorGroup of the namespace in which something is subscribed.
+//! The OperatorGroup of the namespace of a Subscription.
 
 use opgate_sdk::cluster::{Query, ReadError};
 use opgate_sdk::{Document, Report, Rule, rule, rules};
@@ -21,15 +21,15 @@ rule! {
     /// # Why
     ///
     /// Without a group, the InstallPlan of the Subscription fails and OLM installs nothing
-    /// (OpenShift 4.12, Operators, *Installing from OperatorHub using the CLI*; OLM
-    /// `pkg/lib/scoped/querier.go`, from which the text comes).
+    /// (OpenShift 4.12, Operators, *Installing from OperatorHub using the CLI*; the message is from
+    /// OLM `pkg/lib/scoped/querier.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Create an OperatorGroup in the namespace first. If one file holds both objects, put the
-    /// OperatorGroup before the Subscription. If the Subscription is still refused, apply the file
-    /// again: a moment may pass until opgate sees the group. For an Operator for all namespaces,
-    /// use the namespace `openshift-operators`, which has a group.
+    /// OperatorGroup before the Subscription. If the Subscription is still denied, apply the file
+    /// again: opgate may see the group a moment later. For an Operator for all namespaces, use the
+    /// namespace `openshift-operators`, which has a group.
     ///
     /// # Accepted
     ///
@@ -44,9 +44,10 @@ rule! {
     ///
     /// `message: no operator group found that is managing this namespace`
     SUB_04: Deny {
+        name: "subscription-requires-operator-group",
         on: [SUBSCRIPTION: Create],
         reads: [GROUPS],
-        source: "OCP 4.12 L5675-5678, L6146-6149; OCP 4.15 L3616-3625, L4104-4113; OLM pkg/lib/scoped/querier.go",
+        source: ["OCP 4.12 L5675-5678, L6146-6149", "OCP 4.15 L3616-3625, L4104-4113", "OLM pkg/lib/scoped/querier.go"],
     }
 }
 
@@ -54,16 +55,16 @@ rule! {
     /// the namespace of a new Subscription has no second OperatorGroup
     ///
     /// The namespace of a new Subscription has no more than one OperatorGroup. A group that is
-    /// being deleted counts until it is gone. An UPDATE is not judged, so that a Subscription of
-    /// such a namespace can be repaired. Without cluster state, the policy skips the rule.
+    /// being deleted counts until it is gone. The rule does not evaluate an UPDATE, so that you can
+    /// fix a Subscription of such a namespace. Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
     /// OLM cannot choose between two groups: InstallPlans generate nothing in such a namespace
-    /// (OpenShift 4.12, Operators, *Troubleshooting Operator groups*; OLM
-    /// `pkg/lib/scoped/querier.go`, from which the text comes).
+    /// (OpenShift 4.12, Operators, *Troubleshooting Operator groups*; the message is from OLM
+    /// `pkg/lib/scoped/querier.go`).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Delete all groups of the namespace but one: `kubectl -n NAMESPACE get operatorgroups`.
     ///
@@ -80,22 +81,23 @@ rule! {
     ///
     /// `message: more than one operator group(s) are managing this namespace count=2`
     SUB_05: Deny {
+        name: "subscription-requires-single-operator-group",
         on: [SUBSCRIPTION: Create],
         reads: [GROUPS],
-        source: "OCP 4.12 L4026-4044; OCP 4.15 L2615-2642, L3625; OLM pkg/lib/scoped/querier.go",
+        source: ["OCP 4.12 L4026-4044", "OCP 4.15 L2615-2642, L3625", "OLM pkg/lib/scoped/querier.go"],
     }
 }
 
 impl Subscription<'_> {
-    /// Judges the groups of the namespace. Gives the group back if there is only one.
+    /// Checks the groups of the namespace. Returns the group if there is only one.
     pub(super) fn group(&self, report: &mut Report<'_>) -> Option<Document> {
         let mut rules: Vec<&'static Rule> = vec![&SUB_04, &SUB_05, &SUB_06, &SUB_31];
         rules.retain(|rule| report.is_on(rule));
-        if !self.review.creates() || rules.is_empty() {
+        if self.review.is_update() || rules.is_empty() {
             return None;
         }
         let groups = of_namespace(self.namespace(), |_| true);
-        let (first, count) = report.answer(&rules, "OperatorGroups", groups)?;
+        let (first, count) = report.or_skip(&rules, "OperatorGroups", groups)?;
         match count {
             0 => report.add(&SUB_04, "metadata.namespace", NONE),
             1 => return first,
@@ -105,15 +107,15 @@ impl Subscription<'_> {
     }
 }
 
-/// Upstream's text about a namespace without a group.
+/// Upstream's message for a namespace without a group.
 pub(crate) const NONE: &str = "no operator group found that is managing this namespace";
 
-/// Upstream's text about a namespace with several groups.
+/// Upstream's message for a namespace with several groups.
 pub(crate) fn several(count: usize) -> String {
     format!("more than one operator group(s) are managing this namespace count={count}")
 }
 
-/// The first group of a namespace that counts, and the number of those that do.
+/// The first group of a namespace that counts, and the number of such groups.
 pub(crate) fn of_namespace(
     namespace: &str,
     mut counts: impl FnMut(&Document) -> bool,
@@ -126,7 +128,7 @@ pub(crate) fn of_namespace(
         }
         true
     })?;
-    // The host can list an object that is about to change twice: as it is, and as it will be.
+    // During a change, the host can list an object twice: the stored and the pending state.
     names.dedup();
     Ok((first, names.len()))
 }

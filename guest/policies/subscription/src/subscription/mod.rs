@@ -1,4 +1,4 @@
-//! A Subscription: what it asks for, where, and how.
+//! A Subscription: its package, source, namespace and configuration.
 //!
 //! ```text
 //! spec ─▶ Subscription ─┬─▶ rules about one field or several
@@ -36,12 +36,12 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     subscription.trusted(report);
     subscription.env(report);
     subscription.affinity(report);
-    if review.creates() {
+    if !review.is_update() {
         health::judge(review, report);
     }
 }
 
-/// The Subscription under review. Texts that are missing are empty, as for OLM.
+/// The Subscription under review. Missing texts are empty, as for OLM.
 struct Subscription<'r> {
     review: &'r Review<'r>,
     object: &'r Document,
@@ -86,12 +86,12 @@ impl<'r> Subscription<'r> {
         self.review.namespace()
     }
 
-    /// Whether a rule must look at the texts of the spec with these names: one of them is new.
+    /// Whether a rule must evaluate the texts of the spec with these names: one of them is new.
     fn touches(&self, names: &[&str]) -> bool {
         let is_new = |name: &&str| {
             self.review.touches(self.object, &format!("/spec/{name}"), &Shape::Scalar)
         };
-        self.review.spares().is_none() || names.iter().any(is_new)
+        self.review.ratchet_base().is_none() || names.iter().any(is_new)
     }
 
     /// Whether OLM has installed the Operator.
@@ -99,15 +99,15 @@ impl<'r> Subscription<'r> {
         !self.installed_csv().is_empty()
     }
 
-    /// What OLM has installed. The API server keeps the status of the old object.
+    /// The version that OLM has installed. The API server keeps the status of the old object.
     fn installed_csv(&self) -> String {
         let of = |object: &Document| object.text_or_empty("/status/installedCSV");
-        let old = self.review.updates_from().map(of).filter(|name| !name.is_empty());
+        let old = self.review.old_of_update().map(of).filter(|name| !name.is_empty());
         old.unwrap_or_else(|| of(self.object))
     }
 }
 
-/// Whether an approval strategy is Manual. OLM takes every other one for Automatic.
+/// Whether an approval strategy is Manual. OLM treats every other one as Automatic.
 fn is_manual(approval: &str) -> bool {
     approval == "Manual"
 }

@@ -1,6 +1,6 @@
-//! The package of a Subscription, and what else there is of it in the namespace.
+//! The package of a Subscription, and its other objects in the namespace.
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::{Report, is_terminating, rule, rules};
 
 use super::Subscription;
@@ -13,18 +13,18 @@ rules![SUB_07, SUB_08];
 rule! {
     /// a namespace has one Subscription for a package
     ///
-    /// No other Subscription of the namespace has the same `spec.name`, whatever its catalog source
-    /// and its channel. A Subscription that is being deleted does not count. The rule evaluates an
-    /// UPDATE only if it changes `spec.name`. Of two requests at the same time, one is refused.
-    /// Without cluster state, the policy skips the rule.
+    /// No other Subscription of the namespace has the same `spec.name`, with any catalog source and
+    /// channel. A Subscription that is being deleted does not count. The rule evaluates an UPDATE
+    /// only if it changes `spec.name`. Of two requests at the same time, opgate denies one. Without
+    /// cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// The resolver of OLM refuses a namespace in which two Operators come from the same package,
+    /// The resolver of OLM rejects a namespace in which two Operators come from the same package,
     /// and then resolves nothing at all there (OpenShift 4.12, Operators, *Subscription
     /// constraint*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Change the Subscription that the message names, or delete it first. To run the same Operator
     /// twice, subscribe to it in two namespaces.
@@ -44,9 +44,10 @@ rule! {
     /// `message: Within a namespace, no two Operators may come from the same package: Subscription
     /// "etcd" already subscribes to "etcd"`
     SUB_07: Deny {
+        name: "one-subscription-per-package",
         on: [SUBSCRIPTION: Create | Update],
         reads: [SUBSCRIPTIONS],
-        source: "OCP 4.12 L3040; OCP 4.15 L2209",
+        source: ["OCP 4.12 L3040", "OCP 4.15 L2209"],
     }
 }
 
@@ -55,7 +56,7 @@ impl Subscription<'_> {
         if self.package.is_empty() || !report.is_on(&SUB_07) || !self.touches(&["name"]) {
             return;
         }
-        let other = report.answer(&[&SUB_07], "Subscriptions", self.other());
+        let other = report.or_skip(&[&SUB_07], "Subscriptions", self.other());
         if let Some(Some(other)) = other {
             let (other, package) = (quote(&other), quote(&self.package));
             let message = format!(
@@ -68,9 +69,10 @@ impl Subscription<'_> {
     /// The name of another Subscription of the namespace for the same package.
     fn other(&self) -> Result<Option<String>, ReadError> {
         let packages = [self.package.clone()];
-        let matches = [Match { index: "package", values: &packages, absent: false }];
+        let matches = [IndexMatch { index: "package", values: &packages, include_missing: false }];
         let mut found = None;
-        let query = Query { namespace: Some(self.namespace()), matches: &matches, labels: None };
+        let query =
+            Query { namespace: Some(self.namespace()), matches: &matches, label_selector: None };
         SUBSCRIPTIONS.each(query, |other| {
             let name = other.text_or_empty("/metadata/name");
             if name != self.name && !is_terminating(&other) {
@@ -83,7 +85,7 @@ impl Subscription<'_> {
 }
 
 rule! {
-    /// nothing is left of an earlier installation when a package is subscribed again
+    /// no version of an earlier installation remains when a package is subscribed again
     ///
     /// The namespace of a new Subscription has no ClusterServiceVersion with OLM's label for the
     /// package, `operators.coreos.com/<package>.<namespace>`, unless another Subscription of the
@@ -93,14 +95,14 @@ rule! {
     /// # Why
     ///
     /// An Operator must be uninstalled completely before it is installed again (OpenShift 4.12,
-    /// Operators, *Deleting Operators from a cluster*). A version that is left over is neither
-    /// updated nor replaced, and the new Subscription may not resolve. CRDs are meant to stay, so
-    /// only the version counts, and the rule only warns.
+    /// Operators, *Deleting Operators from a cluster*). A remaining version is neither updated nor
+    /// replaced, and the new Subscription may not resolve. CRDs are meant to stay, so only the
+    /// version counts, and the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Delete the ClusterServiceVersion that the message names, then create the Subscription. If
-    /// you mean to adopt that version, go on: OLM does so if it is in the channel.
+    /// you want to adopt that version, ignore the warning: OLM adopts it if it is in the channel.
     ///
     /// # Accepted
     ///
@@ -117,24 +119,25 @@ rule! {
     /// `message: uninstall the Operator completely before reinstalling it: ClusterServiceVersion
     /// "etcdoperator.v0.9.4" of package "etcd" still exists`
     SUB_08: Warn {
+        name: "no-leftovers-of-earlier-installation",
         on: [SUBSCRIPTION: Create],
         reads: [CSVS, SUBSCRIPTIONS],
-        source: "OCP 4.12 L6989, L7024, L7644; OCP 4.15 L4915-4917, L8332-8345",
+        source: ["OCP 4.12 L6989, L7024, L7644", "OCP 4.15 L4915-4917, L8332-8345"],
     }
 }
 
-/// Names in a label have at most so many characters. OLM cuts longer ones.
+/// Maximum characters of a name in a label. OLM cuts longer ones.
 const LABEL: usize = 63;
 
 impl Subscription<'_> {
     pub(super) fn left_over(&self, report: &mut Report<'_>) {
-        // A version beside a stored Subscription is the one that it has installed.
-        let comes_anew = self.review.creates() && !self.review.is_stored();
+        // A version with a stored Subscription is the one that it has installed.
+        let comes_anew = !self.review.is_update() && !self.review.is_audit();
         if !comes_anew || self.package.is_empty() || !report.is_on(&SUB_08) {
             return;
         }
         let needed = "ClusterServiceVersions and Subscriptions";
-        let left = report.answer(&[&SUB_08], needed, self.left()).flatten();
+        let left = report.or_skip(&[&SUB_08], needed, self.left()).flatten();
         if let Some(left) = left {
             let (left, package) = (quote(&left), quote(&self.package));
             let message = format!(
@@ -155,8 +158,11 @@ impl Subscription<'_> {
         let labels = format!(
             r#"{{"matchExpressions":[{{"key":"operators.coreos.com/{key}","operator":"Exists"}}]}}"#
         );
-        let query =
-            Query { namespace: Some(self.namespace()), labels: Some(&labels), ..Query::default() };
+        let query = Query {
+            namespace: Some(self.namespace()),
+            label_selector: Some(&labels),
+            ..Query::default()
+        };
         let left = CSVS.names(query)?;
         let Some(left) = left.into_iter().next() else { return Ok(None) };
         Ok(self.other()?.is_none().then_some(left.name))

@@ -1,4 +1,4 @@
-//! What the subscribed package provides, and who provides it already.
+//! The APIs of the subscribed package, and their other providers.
 //!
 //! ```text
 //! head of the channel ─▶ APIs ─▶ GROUPS, index provided ─▶ works in the same namespaces? ─▶ SUB_31
@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_sdk::cluster::{Match, Query, ReadError};
+use opgate_sdk::cluster::{IndexMatch, Query, ReadError};
 use opgate_sdk::{Document, Report, operator_groups, rule, rules};
 
 use super::Subscription;
@@ -16,35 +16,37 @@ use crate::targets::SUBSCRIPTION;
 
 rules![SUB_31];
 
-/// APIs of a package: real ones have less than a hundred. Tenants decide what is in their catalogs.
+/// Maximum number of APIs of a package: real ones have less than a hundred. Tenants control the
+/// content of their catalogs.
 const MAX_APIS: u32 = 1_024;
-/// Groups that provide one of the APIs, of which the targets are read.
+/// Maximum number of groups that provide one of the APIs and whose targets are read.
 const MAX_GROUPS: usize = 64;
-/// Targets of a group. Anyone could store a list of a megabyte.
+/// Maximum number of targets of a group. Any author of a group could store a list of a megabyte.
 const MAX_TARGETS: u32 = 1_024;
 
 rule! {
-    /// nobody else provides the APIs of a package in the namespaces of its Operator
+    /// no other OperatorGroup provides the APIs of a package in the namespaces of its Operator
     ///
     /// No other OperatorGroup that works in one of the namespaces of a new Subscription's group has
-    /// in `olm.providedAPIs` an API that the head of the subscribed channel owns, unless the own group
-    /// has all of them already. Without `spec.channel`, the default channel counts. A namespace
-    /// without exactly one group is not evaluated. The rule is not evaluated without a cluster, or if
-    /// the catalog source does not show the package or the channel.
+    /// in `olm.providedAPIs` an API that the head of the subscribed channel owns, unless the own
+    /// group has all of them already. Without `spec.channel`, the default channel counts. The rule
+    /// does not evaluate a namespace without exactly one group. The policy skips the rule without
+    /// cluster state, or if the catalog source does not show the package or the channel.
     ///
     /// # Gap
     ///
-    /// At most 1,024 APIs, and 64 groups with up to 1,024 namespaces each, are compared; if there are
-    /// more, the answer says so. OPG-25 compares all when the ClusterServiceVersion is created.
+    /// The rule compares at most 1,024 APIs, and 64 groups with up to 1,024 namespaces each; if
+    /// there are more, the verdict reports the rule as skipped. OPG-25 compares all when the
+    /// ClusterServiceVersion is created.
     ///
     /// # Why
     ///
-    /// The ClusterServiceVersion that OLM creates for the Subscription is refused by OPG-25, or fails
+    /// OPG-25 denies the ClusterServiceVersion that OLM creates for the Subscription, or it fails
     /// with `InterOperatorGroupOwnerConflict` (OpenShift 4.12, Operators, *Operator group
-    /// intersection*). With `startingCSV`, another version than the head is installed, so the rule
+    /// intersection*). With `startingCSV`, OLM installs another version than the head, so the rule
     /// only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Subscribe in a namespace whose group has other targets, or remove the other Operator.
     ///
@@ -63,10 +65,11 @@ rule! {
     /// `message: OperatorGroup team/og provides APIs of package "etcd" in the same namespaces already:
     /// its ClusterServiceVersion will be refused (InterOperatorGroupOwnerConflict)`
     pub(crate) SUB_31: Warn {
+        name: "no-other-provider-of-package-apis",
         on: [SUBSCRIPTION: Create],
         reads: [GROUPS, MANIFESTS, NAMESPACES],
         may_skip: true,
-        source: "OCP 4.12 L3869-3929, L3962; OCP 4.15 L2339-2642; OLM pkg/controller/operators/olm/groups.go, pkg/package-server/apis/operators/v1/packagemanifest_types.go",
+        source: ["OCP 4.12 L3869-3929, L3962", "OCP 4.15 L2339-2642", "OLM pkg/controller/operators/olm/groups.go, pkg/package-server/apis/operators/v1/packagemanifest_types.go"],
     }
 }
 
@@ -90,7 +93,7 @@ impl Subscription<'_> {
         let mut search = Search { own: group, is_all: true };
         let rival = search.rival(&apis);
         let needed = "OperatorGroups and Namespaces";
-        let Some(rival) = report.answer(&[&SUB_31], needed, rival) else { return };
+        let Some(rival) = report.or_skip(&[&SUB_31], needed, rival) else { return };
         if let Some(rival) = rival {
             let package = quote(&self.package);
             let message = format!(
@@ -98,14 +101,14 @@ impl Subscription<'_> {
             );
             report.add(&SUB_31, "spec.name", message);
         } else if !search.is_all {
-            let why = "some OperatorGroups were looked at, there are more or larger ones";
+            let why = "only some OperatorGroups were compared: there are more or larger ones";
             report.skip_part(&SUB_31, "metadata.namespace", why);
         }
     }
 }
 
-/// The APIs that the head of a channel owns, as they stand in `olm.providedAPIs`. None if there are
-/// too many.
+/// The APIs that the head of a channel owns, as they are written in `olm.providedAPIs`. None if
+/// there are too many.
 fn owned(channel: &Document) -> Option<Vec<String>> {
     const RESOURCES: &str = "/currentCSVDesc/customresourcedefinitions/owned";
     const SERVICES: &str = "/currentCSVDesc/apiservicedefinitions/owned";
@@ -128,7 +131,7 @@ fn owned(channel: &Document) -> Option<Vec<String>> {
 
 struct Search<'g> {
     own: &'g Document,
-    /// Whether all groups were looked at.
+    /// Whether all groups were compared.
     is_all: bool,
 }
 
@@ -140,7 +143,7 @@ impl Search<'_> {
             return Ok(None);
         }
         let Some(mine) = self.reach(self.own, &own.0)? else { return Ok(None) };
-        let matches = [Match { index: "provided", values: apis, absent: false }];
+        let matches = [IndexMatch { index: "provided", values: apis, include_missing: false }];
         let (mut found, mut failed, mut count) = (None, None, 0_usize);
         GROUPS.each(Query { matches: &matches, ..Query::default() }, |group| {
             let (namespace, name) = place(&group);
@@ -168,8 +171,10 @@ impl Search<'_> {
     fn has_all(namespace: &str, apis: &[String]) -> Result<bool, ReadError> {
         for api in apis {
             let values = [api.clone()];
-            let matches = [Match { index: "provided", values: &values, absent: false }];
-            let query = Query { namespace: Some(namespace), matches: &matches, labels: None };
+            let matches =
+                [IndexMatch { index: "provided", values: &values, include_missing: false }];
+            let query =
+                Query { namespace: Some(namespace), matches: &matches, label_selector: None };
             if !GROUPS.any(query)? {
                 return Ok(false);
             }
@@ -177,7 +182,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Where a group works, if its lists can be read.
+    /// The namespaces in which a group works, if its lists can be read.
     fn reach(
         &mut self,
         group: &Document,

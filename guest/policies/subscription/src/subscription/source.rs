@@ -29,22 +29,22 @@ impl Subscription<'_> {
 rule! {
     /// the catalog source of a Subscription exists
     ///
-    /// The cluster has the CatalogSource `spec.source` in the namespace `spec.sourceNamespace`. A
-    /// Subscription without one of these fields is not judged here; SUB-03 reports that. The rule
-    /// evaluates an UPDATE only if it changes one of the two. The rule does not evaluate requests
-    /// for the subresource `status`. Without cluster state, the policy skips the rule.
+    /// The cluster has the CatalogSource `spec.source` in the namespace `spec.sourceNamespace`.
+    /// SUB-03 covers a Subscription without one of these fields. The rule evaluates an UPDATE only
+    /// if it changes one of the two. The rule does not evaluate requests for the subresource
+    /// `status`. Without cluster state, the policy skips the rule.
     ///
     /// # Why
     ///
-    /// OLM installs nothing for a Subscription whose catalog source does not exist, and says so
-    /// only in the status (OpenShift 4.12, Operators, *Catalog source* and *Installing from
+    /// OLM installs nothing for a Subscription whose catalog source does not exist, and reports
+    /// this only in the status (OpenShift 4.12, Operators, *Catalog source* and *Installing from
     /// OperatorHub using the CLI*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Correct the two names; `kubectl get catalogsources -A` lists what there is. If one file
-    /// holds both objects, put the CatalogSource first. If the Subscription is still refused, apply
-    /// the file again: a moment may pass until opgate sees the CatalogSource.
+    /// Correct the two names; `kubectl get catalogsources -A` lists the existing ones. If one file
+    /// holds both objects, put the CatalogSource first. If the Subscription is still denied, apply
+    /// the file again: opgate may see the CatalogSource a moment later.
     ///
     /// # Accepted
     ///
@@ -62,9 +62,10 @@ rule! {
     /// `message: catalog source openshift-marketplace/nope does not exist: specify a catalog source
     /// that already exists`
     SUB_01: Deny {
+        name: "subscription-catalog-source-exists",
         on: [SUBSCRIPTION: Create | Update],
         reads: [CATALOG_SOURCES],
-        source: "OCP 4.12 L1736-1748, L5793-5798, L8124-8129; OCP 4.15 L1451-1582; OCP 4.5 L438-450",
+        source: ["OCP 4.12 L1736-1748, L5793-5798, L8124-8129", "OCP 4.15 L1451-1582", "OCP 4.5 L438-450"],
     }
 }
 
@@ -75,7 +76,7 @@ impl Subscription<'_> {
         }
         let (namespace, source) = (&self.source_namespace, &self.source);
         let found = CATALOG_SOURCES.get(namespace, source);
-        if let Some(None) = report.answer(&[&SUB_01], "CatalogSources", found) {
+        if let Some(None) = report.or_skip(&[&SUB_01], "CatalogSources", found) {
             let message = format!(
                 "catalog source {namespace}/{source} does not exist: specify a catalog source that already exists"
             );
@@ -85,13 +86,13 @@ impl Subscription<'_> {
 }
 
 rule! {
-    /// a Subscription uses a catalog of its own namespace or a global one
+    /// a Subscription uses a catalog in its namespace or a global one
     ///
     /// `spec.sourceNamespace` is the namespace of the Subscription or one of the setting
     /// `subscription.globalNamespaces`. By default these are `openshift-marketplace`, `olm`, and
-    /// the namespaces of OLM's users (`identities.olm` or the profile) outside of OpenShift. A
-    /// Subscription without `spec.source` or `spec.sourceNamespace` is not judged here; SUB-03
-    /// reports that. The rule evaluates an UPDATE only if it changes one of the two.
+    /// the namespaces of OLM's users (`identities.olm` or the profile) outside of OpenShift. SUB-03
+    /// covers a Subscription without `spec.source` or `spec.sourceNamespace`. The rule evaluates an
+    /// UPDATE only if it changes one of the two.
     ///
     /// # Why
     ///
@@ -100,7 +101,7 @@ rule! {
     /// *Operator catalog access control*). Documented examples also use custom global namespaces,
     /// so the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a global catalog, or create the CatalogSource in the namespace of the Subscription. If
     /// the package server of your cluster has another global namespace, add it to
@@ -123,8 +124,9 @@ rule! {
     /// `message: catalog source namespace "operator-registries" is neither the namespace of the
     /// Subscription nor a global catalog namespace`
     SUB_02: Warn {
+        name: "subscription-source-namespace-visible",
         on: [SUBSCRIPTION: Create | Update],
-        source: "OCP 4.12 L1864, L6649-6668, L8124-8129, L8230, L9349, L9984; OCP 4.15 L1436-1444",
+        source: ["OCP 4.12 L1864, L6649-6668, L8124-8129, L8230, L9349, L9984", "OCP 4.15 L1436-1444"],
     }
 }
 
@@ -146,18 +148,18 @@ impl Subscription<'_> {
 rule! {
     /// a Subscription names a package and a catalog source
     ///
-    /// `spec.name`, `spec.source` and `spec.sourceNamespace` are strings that are not empty. The
-    /// field `spec.channel` is optional. On UPDATE, the rule evaluates only the fields that the
-    /// request changes. The rule does not evaluate requests for the subresource `status`.
+    /// `spec.name`, `spec.source` and `spec.sourceNamespace` are non-empty strings. The field
+    /// `spec.channel` is optional. On UPDATE, the rule evaluates only the fields that the request
+    /// changes. The rule does not evaluate requests for the subresource `status`.
     ///
     /// # Why
     ///
-    /// The CRD of Subscriptions requires the three fields, so an API server refuses an object
-    /// without one, but not one with an empty text. Documented snippets say `spec.package` or leave
-    /// `sourceNamespace` out (OpenShift 4.12, Operators, *Injecting a custom CA certificate*; 4.5,
+    /// The CRD of Subscriptions requires the three fields, so an API server rejects an object
+    /// without one, but accepts an empty text. Documented snippets have `spec.package` or omit
+    /// `sourceNamespace` (OpenShift 4.12, Operators, *Injecting a custom CA certificate*; 4.5,
     /// *Subscription*), so the rule only warns.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the field. The package is `spec.name`; there is no `spec.package`.
     ///
@@ -177,8 +179,9 @@ rule! {
     /// `message: spec.name: Required value`, and the same about `spec.source` and
     /// `spec.sourceNamespace`.
     SUB_03: Warn {
+        name: "subscription-package-and-source-required",
         on: [SUBSCRIPTION: Create | Update],
-        source: "OCP 4.12 L1894-1903, L6649-6668, L7468-7489, L8464; OCP 4.5 L441-450; api crds/operators.coreos.com_subscriptions.yaml",
+        source: ["OCP 4.12 L1894-1903, L6649-6668, L7468-7489, L8464", "OCP 4.5 L441-450", "api crds/operators.coreos.com_subscriptions.yaml"],
     }
 }
 
@@ -204,17 +207,16 @@ rule! {
     ///
     /// If the setting `subscription.allowedSources` has a list for the namespace of the
     /// Subscription, that list has `<spec.sourceNamespace>/<spec.source>`. Namespaces without a
-    /// list are free, and an empty list allows nothing. The rule evaluates an UPDATE only if it
-    /// changes one of the two fields. The rule is off while the setting is missing.
+    /// list may use any catalog source, and an empty list allows none. The rule evaluates an UPDATE
+    /// only if it changes one of the two fields. The rule is off while the setting is missing.
     ///
     /// # Why
     ///
-    /// Administrators who let tenants install Operators can offer them custom, curated catalogs in
-    /// the place of the global ones (OpenShift 4.12, Operators, *Operator catalog access control*).
-    /// A global catalog is there for every namespace, however, and nothing else keeps a tenant from
-    /// it.
+    /// Administrators can provide tenants with custom, curated catalogs instead of the global ones
+    /// (OpenShift 4.12, Operators, *Operator catalog access control*). However, a global catalog is
+    /// available in every namespace, and nothing else prevents a tenant from using it.
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Use a catalog of the list, or ask the cluster administrator to add this one.
     ///
@@ -236,9 +238,10 @@ rule! {
     /// `message: catalog source openshift-marketplace/community-operators is not on the curated
     /// list for namespace tenant-a`
     SUB_24: Deny {
+        name: "subscription-source-in-allowed-list",
         on: [SUBSCRIPTION: Create | Update],
-        off_until: ["/subscription/allowedSources"],
-        source: "OCP 4.12 L4775, L8230-8239; OCP 4.15 L2946-2979",
+        enabled_by: ["/subscription/allowedSources"],
+        source: ["OCP 4.12 L4775, L8230-8239", "OCP 4.15 L2946-2979"],
     }
 }
 

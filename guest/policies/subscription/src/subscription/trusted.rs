@@ -37,21 +37,21 @@ const FIRST_KEY: usize = 4;
 const FIRST_PATH: usize = 5;
 
 rule! {
-    /// a volume with trusted certificates has the bundle under the name that pods look for
+    /// a volume with trusted certificates has the bundle at the path that pods read
     ///
     /// An entry of `spec.config.volumes` with the name `trusted-ca` lists in `configMap.items` the
-    /// key `ca-bundle.crt` with the path `tls-ca-bundle.pem`. So does one of a ConfigMap with the
-    /// label `config.openshift.io/inject-trusted-cabundle: "true"` in the namespace, in files, and
-    /// in a server with the setting `subscription.readConfigMaps`. It may list others, and be
-    /// mounted anywhere. The rule does not evaluate a volume `trusted-ca` of something else than a
-    /// ConfigMap. On UPDATE, the rule evaluates only the volumes that the request changes. Where
-    /// ConfigMaps are wanted and not there, only the name counts, and the rule is evaluated in
-    /// part.
+    /// key `ca-bundle.crt` with the path `tls-ca-bundle.pem`. The same applies to an entry with a
+    /// ConfigMap of the namespace that has the label `config.openshift.io/inject-trusted-cabundle:
+    /// "true"`: in files, and in a server with the setting `subscription.readConfigMaps`. The entry
+    /// may list other items, and be mounted anywhere. The rule does not evaluate a volume
+    /// `trusted-ca` that is not a ConfigMap. On UPDATE, the rule evaluates only the volumes that
+    /// the request changes. If the ConfigMaps are required but not available, only the name counts,
+    /// and the policy evaluates the rule in part.
     ///
     /// # Gap
     ///
-    /// Without the setting, a server reads no ConfigMaps and knows volumes by their names only: a
-    /// permission cannot be limited to ConfigMaps with a label.
+    /// Without the setting, a server reads no ConfigMaps and recognizes volumes by their names
+    /// only: a permission cannot be limited to ConfigMaps with a label.
     ///
     /// # Why
     ///
@@ -60,10 +60,9 @@ rule! {
     /// certificate*). With other names the Operator does not trust the proxy, and fails with `x509:
     /// certificate signed by unknown authority`.
     ///
-    /// # Repair
+    /// # Remediation
     ///
-    /// Write the items as below. Choose another name for a volume that has nothing to do with
-    /// trusted certificates.
+    /// Write the items as below. Choose another name for a volume without trusted certificates.
     ///
     /// # Accepted
     ///
@@ -85,10 +84,11 @@ rule! {
     ///
     /// Without the key, the message is `ca-bundle.crt is required as the config map key`.
     SUB_15: Deny {
+        name: "trusted-ca-volume-file-name",
         on: [SUBSCRIPTION: Create | Update],
         reads: [CONFIG_MAPS],
         may_skip: true,
-        source: "OCP 4.12 L7466-7524; OCP 4.15 L5279-5333; OCP 4.5 L2648-2660",
+        source: ["OCP 4.12 L7466-7524", "OCP 4.15 L5279-5333", "OCP 4.5 L2648-2660"],
     }
 }
 
@@ -101,7 +101,7 @@ impl Subscription<'_> {
             return report.skip(&SUB_15, "spec.config.volumes", TOO_MANY);
         };
         let labelled = self.labelled(&volumes, report);
-        let old = self.review.spares().and_then(Old::of);
+        let old = self.review.ratchet_base().and_then(Old::of);
         for (at, row) in volumes.iter().enumerate() {
             let is_labelled = row.text(OF).is_some_and(|name| labelled.contains(name));
             if !(is_trusted(row) || is_labelled)
@@ -110,7 +110,7 @@ impl Subscription<'_> {
                 continue;
             }
             if report.is_full(&SUB_15) {
-                report.add_more(&SUB_15, 1);
+                report.add_count(&SUB_15, 1);
                 continue;
             }
             let is_old = old.as_ref().is_some_and(|old| old.has(self.object, at, row));
@@ -129,8 +129,8 @@ impl Subscription<'_> {
         if let Ok(names) = CONFIG_MAPS.names(query) {
             return names.into_iter().map(|found| found.name).collect();
         }
-        // Nobody asked for more than names.
-        let is_asked = self.review.is_of_a_file()
+        // The query requests only the names.
+        let is_asked = self.review.is_from_file()
             || self.review.settings.boolean(READS_CONFIG_MAPS) == Some(true);
         if !is_asked {
             return BTreeSet::new();
@@ -140,7 +140,7 @@ impl Subscription<'_> {
         BTreeSet::new()
     }
 
-    /// Judges the items of a volume.
+    /// Checks the items of a volume.
     fn items(&self, at: usize, report: &mut Report<'_>) {
         let list = format!("{VOLUMES}/{at}/configMap/items");
         let field = format!("spec.config.volumes[{at}].configMap.items");
@@ -163,7 +163,7 @@ impl Subscription<'_> {
     }
 }
 
-/// Whether a volume is the one of the documents: by its name, and not of something else than a
+/// Whether a volume is the documented one: by its name, and because it is not of another type than
 /// ConfigMap.
 fn is_trusted(row: Row<'_>) -> bool {
     let is_of_config_map = row.kind(CONFIG_MAP) == Kind::Object || row.length(VOLUME) == Some(1);
@@ -189,7 +189,7 @@ impl<'d> Old<'d> {
         Some(Self { object, places: places.collect() })
     }
 
-    /// Whether a volume was there before, as it is now.
+    /// Whether the same volume existed before, unchanged.
     fn has(&self, object: &Document, at: usize, row: Row<'_>) -> bool {
         let before = row.text(NAME).and_then(|name| self.places.get(name));
         before.is_some_and(|before| {

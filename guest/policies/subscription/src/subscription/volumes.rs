@@ -1,4 +1,4 @@
-//! Volumes that OLM adds to the pods of an Operator, and where it mounts them.
+//! Volumes that OLM adds to the pods of an Operator, and their mounts.
 //!
 //! ```text
 //! config.volumeMounts ─┬─ names a volume of config.volumes ─────────────────▶ fine
@@ -21,7 +21,8 @@ pub(super) const VOLUMES: &str = "/spec/config/volumes";
 const MOUNTS: &str = "/spec/config/volumeMounts";
 const FIELD: &str = "spec.config.volumeMounts";
 
-/// More deployments than any Operator has. One that has more is not looked through.
+/// Maximum number of deployments. No Operator has more. The rule does not evaluate an Operator that
+/// has more.
 const DEPLOYMENTS: u32 = 1_024;
 
 rule! {
@@ -30,9 +31,9 @@ rule! {
     /// Each `name` in `spec.config.volumeMounts` is that of an entry of `spec.config.volumes`, or
     /// of a volume in a deployment of the Operator. The Operator is the ClusterServiceVersion of
     /// the namespace that `status.installedCSV`, `status.currentCSV` or `spec.startingCSV` names,
-    /// if the cluster has it. An UPDATE is judged by the mounts that named a volume before, and by
-    /// new ones. Without a cluster only `spec.config.volumes` counts, and the rule is evaluated in
-    /// part.
+    /// if the cluster has it. On UPDATE, the rule evaluates new mounts, and mounts that named a
+    /// volume before. Without cluster state only `spec.config.volumes` counts, and the policy
+    /// evaluates the rule in part.
     ///
     /// # Why
     ///
@@ -40,7 +41,7 @@ rule! {
     /// that does not exist, OLM fails to deploy the Operator (OpenShift 4.12, Operators,
     /// *Installing from OperatorHub using the CLI*).
     ///
-    /// # Repair
+    /// # Remediation
     ///
     /// Add the volume to `spec.config.volumes`, or correct the name.
     ///
@@ -59,14 +60,15 @@ rule! {
     ///
     /// `message: volumeMount "nope" references a volume that does not exist`
     SUB_14: Deny {
+        name: "subscription-volume-mounts-have-volumes",
         on: [SUBSCRIPTION: Create | Update],
         reads: [CSVS],
         may_skip: true,
-        source: "OCP 4.12 L5813-5818, L6284-6289; OCP 4.15 L3695-3708",
+        source: ["OCP 4.12 L5813-5818, L6284-6289", "OCP 4.15 L3695-3708"],
     }
 }
 
-/// Mounts of a Subscription, and the volumes beside them.
+/// Mounts of a Subscription, and its volumes.
 struct Mounts {
     mounts: Rows,
     volumes: Rows,
@@ -79,7 +81,7 @@ impl Mounts {
         Some(Self { mounts: names(MOUNTS)?, volumes: names(VOLUMES)? })
     }
 
-    /// The mounts without a volume, with their places.
+    /// The mounts without a volume, with their indexes.
     fn dangling(&self) -> Vec<(usize, &str)> {
         let volumes: BTreeSet<&str> = names(&self.volumes).collect();
         let mounts = self.mounts.iter().enumerate();
@@ -101,7 +103,7 @@ impl Subscription<'_> {
         if dangling.is_empty() || !report.is_on(&SUB_14) {
             return;
         }
-        if let Some(old) = self.review.spares().and_then(Mounts::of) {
+        if let Some(old) = self.review.ratchet_base().and_then(Mounts::of) {
             let old: BTreeSet<&str> = old.dangling().into_iter().map(|(_, name)| name).collect();
             dangling.retain(|(_, name)| !old.contains(name));
         }
@@ -126,10 +128,10 @@ impl Subscription<'_> {
         });
     }
 
-    /// The volumes in deployments of the Operator, as far as the cluster has it.
+    /// The volumes in deployments of the Operator, if the cluster has it.
     fn of_operator(&self) -> Result<Known, ReadError> {
         let mut csvs = BTreeSet::from([self.starting_csv.clone()]);
-        for object in [Some(self.object), self.review.updates_from()].into_iter().flatten() {
+        for object in [Some(self.object), self.review.old_of_update()].into_iter().flatten() {
             csvs.insert(object.text_or_empty("/status/installedCSV"));
             csvs.insert(object.text_or_empty("/status/currentCSV"));
         }
@@ -152,7 +154,7 @@ impl Subscription<'_> {
     }
 }
 
-/// What the cluster knows of an Operator's volumes.
+/// The information of the cluster about an Operator's volumes.
 enum Known {
     Volumes(BTreeSet<String>),
     TooMany,

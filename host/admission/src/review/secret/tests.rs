@@ -129,7 +129,7 @@ fn reads_of_values_of_secrets_are_refused() {
         },
         fields: texts(fields),
         keys: texts(keys),
-        labels: String::new(),
+        label_selector: String::new(),
         namespace: None,
         indexes: indexes
             .iter()

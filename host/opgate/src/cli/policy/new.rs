@@ -17,7 +17,7 @@ use super::language::Language;
 use crate::cli::{Failure, Outcome};
 
 /// The SDKs that the templates use. Their minor version is that of the contract.
-const SDK: &str = "0.5.0";
+const SDK: &str = "0.6.0";
 
 /// Maximum bytes of the name of a policy.
 const LONGEST: usize = 40;

@@ -74,7 +74,10 @@ mod tests {
         for (level, expected) in [
             (Level::Audit, None),
             (Level::Warn, Some("1 audit finding hidden; --min-effect audit shows them")),
-            (Level::Deny, Some("2 warnings and 1 audit finding hidden; --min-effect audit shows them")),
+            (
+                Level::Deny,
+                Some("2 warnings and 1 audit finding hidden; --min-effect audit shows them"),
+            ),
         ] {
             let mut hidden = Hidden::default();
             let all = ["deny", "warn", "warn", "audit"].map(violation);

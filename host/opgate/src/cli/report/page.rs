@@ -86,6 +86,9 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
     let mut page = format!("## {}\n\n{}\n\n", rule.id, markdown(&rule.title));
     let operations: Vec<_> = rule.operations.iter().map(|o| o.as_str()).collect();
     // Writing to a text does not fail.
+    if !rule.name.is_empty() {
+        let _ = writeln!(page, "* Name: `{}`", rule.name);
+    }
     let _ = writeln!(page, "* Policy: `{}`", policy.name);
     let default = rule.default.as_str();
     match policy.level(&rule.id) {
@@ -110,7 +113,9 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
         let files = files.into_iter().filter_map(|kind| in_files(kind)).collect::<Vec<_>>();
         let _ = writeln!(page, "* Files: {}", files.join(", "));
     }
-    let _ = writeln!(page, "* Source: {}", markdown(&rule.source));
+    for source in &rule.sources {
+        let _ = writeln!(page, "* Source: {}", markdown(source));
+    }
     if !docs.is_empty() {
         page.push('\n');
         let mut is_code = false;

@@ -97,7 +97,8 @@ impl<'s> Rules<'s> {
         for policy in set.policies() {
             for rule in &policy.descriptor.rules {
                 let page = pages.page(&policy.name, &rule.id);
-                let mut help = json!({"text": page.unwrap_or(&rule.source)});
+                let sources = rule.sources.join("; ");
+                let mut help = json!({"text": page.unwrap_or(&sources)});
                 if let Some(page) = page {
                     insert(&mut help, "markdown", json!(page));
                 }
@@ -115,6 +116,9 @@ impl<'s> Rules<'s> {
                     "defaultConfiguration": configuration,
                     "properties": {"tags": [policy.name]},
                 });
+                if !rule.name.is_empty() {
+                    insert(&mut described, "name", json!(rule.name));
+                }
                 if let Some(url) = pages.url(&policy.name, &rule.id) {
                     insert(&mut described, "helpUri", json!(url));
                 }

@@ -87,7 +87,9 @@ impl ClusterArgs {
         let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
         let source = match (self.cluster_source, &self.kubeconfig) {
             (Some(ClusterSource::Kubeconfig), None) => {
-                anyhow::bail!("--cluster-source kubeconfig needs --kubeconfig FILE (or KUBECONFIG)");
+                anyhow::bail!(
+                    "--cluster-source kubeconfig needs --kubeconfig FILE (or KUBECONFIG)"
+                );
             }
             (Some(source), _) => source,
             (None, Some(_)) => ClusterSource::Kubeconfig,

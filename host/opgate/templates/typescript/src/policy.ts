@@ -25,7 +25,7 @@ const hasDigest = rule({
 
     A tag can move: the same Pod runs other code tomorrow.
 
-    # Repair
+    # Remediation
 
     Name the image by its digest.
 
@@ -52,7 +52,7 @@ const isKnown = rule({
 
     Images from elsewhere are not scanned.
 
-    # Repair
+    # Remediation
 
     Copy the image to a known registry, and name it there.
 
@@ -81,7 +81,7 @@ const isOfNamespace = rule({
 
     A team pays for its own registry, and cleans up there.
 
-    # Repair
+    # Remediation
 
     Copy the image to the registry of the namespace, and name it there.
 

@@ -11,12 +11,13 @@ use crate::entries::Entries;
 
 const SELECTOR: usize = 2;
 const CONTAINERS: usize = 3;
-/// Deployments that are read: each takes a dozen calls of the host. The API server evaluates the others.
+/// Maximum number of deployments that are read. Each takes a dozen calls of the host. The API
+/// server evaluates the others.
 const MAX_DEPLOYMENTS: usize = 2_000;
-/// Labels that a message repeats.
+/// Maximum number of labels that a message repeats.
 const MAX_SHOWN_LABELS: usize = 16;
 
-/// A deployment with a spec. Documents print excerpts without one.
+/// A deployment with a spec. Documents print fragments without one.
 struct Deployment {
     /// Pointer of the spec.
     pointer: String,
@@ -82,7 +83,7 @@ fn check_selector(
     }
 }
 
-/// The selector of a deployment, or what is wrong with it; none where it has values of other types.
+/// The selector of a deployment, or its problem; none if it has values of other types.
 fn read_selector(object: &Document, spec: &str) -> Option<Result<Selector, String>> {
     let pointer = format!("{spec}/selector");
     let members = ["matchLabels", "matchExpressions"];
@@ -120,7 +121,7 @@ fn read_selector(object: &Document, spec: &str) -> Option<Result<Selector, Strin
     Some(Ok(selector))
 }
 
-/// Labels by key; none where they have values of other types.
+/// Labels by key; none if they have values of other types.
 fn read_labels(object: &Document, pointer: &str) -> Option<BTreeMap<String, String>> {
     match object.kind(pointer) {
         Kind::Missing | Kind::Null => return Some(BTreeMap::new()),
@@ -165,7 +166,7 @@ fn check_labels(
     problems.push(deployment.problem(path.join("."), error));
 }
 
-/// A pod has a container.
+/// Checks that a pod has a container.
 fn check_presence(
     object: &Document,
     deployment: &Deployment,

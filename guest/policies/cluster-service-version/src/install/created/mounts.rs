@@ -11,20 +11,20 @@ use opgate_sdk::{Document, Kind};
 use super::{has_in_other_case, quoted, required};
 use crate::entries::Entries;
 
-/// OLM's volumes, each with its path. In the order in which OLM adds them.
+/// OLM's volumes, each with its path, in the order in which OLM adds them.
 const CERTIFICATES: [(&str, &str); 2] = [
     ("apiservice-cert", "/apiserver.local.config/certificates"),
     ("webhook-cert", "/tmp/k8s-webhook-server/serving-certs"),
 ];
-/// Lists of ports and of mounts that are read: each takes a call of the host.
+/// Maximum number of lists of ports and of mounts that are read. Each takes a call of the host.
 const MAX_LISTS: usize = 4_000;
-/// Ports that are read: each takes two calls of the host.
+/// Maximum number of ports that are read. Each takes two calls of the host.
 const MAX_PORTS: usize = 10_000;
 
-/// The volumes of the pods, and how much was read so far.
+/// The volumes of the pods, and the number of lists and ports read.
 pub(super) struct Mounts<'o> {
     object: &'o Document,
-    /// By index of the deployment; none where the volumes are not known.
+    /// By index of the deployment; none if the volumes are unknown.
     volumes: HashMap<usize, Option<HashSet<String>>>,
     lists: usize,
     ports: usize,
@@ -67,16 +67,16 @@ impl<'o> Mounts<'o> {
                 Some(port) if !is_port(port) => add(member("containerPort"), not_port(port)),
                 _ => {}
             }
-            // Of 0, Go writes none.
+            // Go omits 0.
             if let Some(port) = value(2, "hostPort").filter(|port| *port != 0 && !is_port(*port)) {
                 add(member("hostPort"), not_port(port));
             }
         }
     }
 
-    /// Checks the mounts of the container at the pointer, whose deployment has the index and the spec.
-    /// The booleans say whether OLM adds its volumes to the pod, and whether it mounts them into the
-    /// container.
+    /// Checks the mounts of the container at the pointer, whose deployment has the index and the
+    /// spec. The booleans state whether OLM adds its volumes to the pod, and whether it mounts them
+    /// into the container.
     pub(super) fn check_volumes(
         &mut self,
         deployment: usize,
@@ -121,7 +121,7 @@ fn not_port(port: i64) -> String {
     format!("Invalid value: {port}: must be between 1 and 65535, inclusive")
 }
 
-/// Names of the volumes of a pod; none where they are not known.
+/// Names of the volumes of a pod; none if they are unknown.
 fn read_volumes(object: &Document, spec: &str) -> Option<HashSet<String>> {
     let pod = format!("{spec}/template/spec");
     let list = format!("{pod}/volumes");

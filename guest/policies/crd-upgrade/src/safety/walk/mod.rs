@@ -1,13 +1,13 @@
-//! Walks through the schemas of an old and a new version side by side.
+//! Walks through the schemas of an old and a new version in parallel.
 //!
 //! ```text
 //! old ─┬─▶ for each schema in the old one: what changed ─▶ Visitor
 //! new ─┘   (what is written alike is skipped)
 //! ```
 //!
-//! Only what the old version has is visited, in the order of its text. The work is linear in the
-//! size of both: what is written alike is found by comparing bytes, and after eight times the bytes
-//! of both texts no more are compared. There is no recursion: schemas can nest as deep as JSON.
+//! Only schemas of the old version are visited, in the order of its text. The work is linear in the
+//! size of both: identical text is found by comparing bytes, and the comparison stops after eight
+//! times the bytes of both texts. There is no recursion: schemas can nest as deep as JSON.
 
 mod parts;
 
@@ -20,20 +20,19 @@ use crate::schema::go;
 use crate::schema::tree::{Place, Tree};
 use crate::schema::{Keyword, Schema, Shape};
 
-/// What is told about schemas.
+/// The receiver of the changes of schemas.
 pub(super) trait Visitor {
-    /// Whether changes must be told apart by their hash.
+    /// Whether changes must have different hashes.
     const HASHES: bool;
 
-    /// The new version has no such schema. The answer says whether it is compared with an empty
-    /// one.
+    /// The new version has no such schema. Returns whether it is compared with an empty schema.
     fn removed(&mut self, at: &Location) -> bool;
 
-    /// A change. `has_keyword` says whether the new schema has what changed.
+    /// A change. `has_keyword` is true if the new schema has the keyword.
     fn changed(&mut self, at: &Location, change: &Change<'_>, has_keyword: bool);
 }
 
-/// How often all bytes are compared.
+/// The number of times that all bytes can be compared.
 const ROUNDS: usize = 8;
 
 /// A schema that will be visited.
@@ -45,16 +44,16 @@ struct Task {
     index: usize,
 }
 
-/// A schema that is visited, and so are those in it.
+/// A schema that is being visited, together with the schemas in it.
 struct Frame {
     back: Mark,
     /// The keyword that led here.
     keyword: Keyword,
-    /// Tasks below belong to others.
+    /// Tasks below this index belong to other schemas.
     tasks: usize,
-    /// What in it is not the same, if anything.
+    /// The keywords that differ.
     difference: Option<u64>,
-    /// What of that no check handles.
+    /// The differing keywords without a check.
     unhandled: Option<u64>,
     is_reported: bool,
 }
@@ -69,14 +68,14 @@ pub(super) struct Walk<'s, V> {
     /// Members of the two objects that are being compared.
     olds: Vec<Place>,
     news: Vec<Place>,
-    /// Bytes that may still be compared.
+    /// The remaining number of bytes to compare.
     bytes: usize,
-    /// Schemas that may still be visited.
+    /// The remaining number of schemas to visit.
     left: usize,
 }
 
-/// Visits all schemas of the old version. `most` limits their number; the answer is what remains of
-/// it, 0 if there are more.
+/// Visits all schemas of the old version. `most` limits their number. Returns the remaining number,
+/// or 0 if there are more.
 pub(super) fn compare<V: Visitor>(
     old: &Tree,
     new: Option<&Tree>,
@@ -188,7 +187,7 @@ impl<'s, V: Visitor> Walk<'s, V> {
         }
     }
 
-    /// Remembers that values of a keyword are not the same.
+    /// Records that the values of a keyword differ.
     fn differ(&mut self, keyword: Keyword, name: &str, old: Option<Place>, new: Option<Place>) {
         let Some(frame) = self.frames.last_mut() else { return };
         if V::HASHES {
@@ -200,7 +199,7 @@ impl<'s, V: Visitor> Walk<'s, V> {
         }
     }
 
-    /// Reports what changed of a keyword without schemas in it.
+    /// Reports the change of a keyword without schemas in it.
     fn value(
         &mut self,
         keyword: Keyword,
@@ -209,7 +208,7 @@ impl<'s, V: Visitor> Walk<'s, V> {
         is_reported: bool,
     ) {
         if new.is_none() && !is_reported {
-            // It is reported as removed, and so is the schema around it as not the same.
+            // It is reported as removed, and the schema around it as different.
             return;
         }
         let empty = Schema::empty(self.new);
@@ -220,7 +219,7 @@ impl<'s, V: Visitor> Walk<'s, V> {
         let change = bounds::change(keyword, old, new)
             .or_else(|| fields::change(keyword, old, new))
             .or_else(|| values::change(keyword, old, new));
-        // What is a change is different, and need not be compared once more.
+        // A change implies a difference, so the values are not compared again.
         if change.is_some() || old.differs(new, keyword) {
             self.differ(keyword, "", old.place(keyword), new.place(keyword));
         }
@@ -229,7 +228,7 @@ impl<'s, V: Visitor> Walk<'s, V> {
         }
     }
 
-    /// Whether two values are written alike. Does not know if too many bytes have been compared.
+    /// Whether two values have identical text. `None` after the maximum number of compared bytes.
     fn is_copy(&mut self, old: Place, new: Place) -> bool {
         let (old, new) = (self.old.raw(old), self.new.raw(new));
         if old.len() != new.len() {
@@ -260,7 +259,7 @@ impl<'s, V: Visitor> Walk<'s, V> {
 mod tests {
     use super::*;
 
-    /// Counts what it is told.
+    /// Counts the reported changes.
     #[derive(Default)]
     struct Counter {
         removed: usize,
@@ -310,7 +309,7 @@ mod tests {
         assert_eq!(walked(&wide("x"), &wide("y"), 500), (500, 0, 500 - 1 - 1_000 / 8));
     }
 
-    /// Bytes are compared a fixed number of times, however deep they are.
+    /// Bytes are compared a fixed number of times, regardless of their depth.
     #[test]
     fn schemas_in_schemas_are_compared_without_a_look_at_all_bytes_for_each() {
         let deep = |kind: &str| {
@@ -324,7 +323,8 @@ mod tests {
         let mut walk = Walk::new(&old, &new, Location::new(String::new()), 1_000, &mut counter);
         walk.start(Some(0));
         assert!(walk.bytes < old.size(), "{}", walk.bytes);
-        // The type of the innermost, and what no check handles in all around it.
+        // The type of the innermost schema, and differences without a check in all schemas around
+        // it.
         assert_eq!((walk.left, counter.changed), (1_000 - 401, 401));
     }
 }

@@ -1,4 +1,4 @@
-//! Which schemas in two schemas belong together: by keyword, and there by name or position.
+//! The pairs of schemas in two schemas: by keyword, and there by name or position.
 
 use opgate_upstream::json::Kind;
 
@@ -90,7 +90,7 @@ impl<V: Visitor> Walk<'_, V> {
     }
 }
 
-/// What the value of a keyword with one or several schemas is.
+/// The type of the value of a keyword with one or several schemas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     None,
@@ -103,11 +103,11 @@ impl Form {
     fn of(keyword: Keyword, tree: &Tree, place: Option<Place>) -> Self {
         let Some(place) = place else { return Self::None };
         match (keyword.shape(), tree.kind(place)) {
-            // Anything is a schema to the walk; the API server lets nothing else in.
+            // The walk treats any value as a schema; the API server accepts only schemas.
             (Shape::Schema, _) | (Shape::SchemaOrSchemas | Shape::SchemaOrFlag, Kind::Object) => {
                 Self::One
             }
-            // An empty list is like none.
+            // An empty list counts as missing.
             (Shape::Schemas | Shape::SchemaOrSchemas, Kind::List)
                 if tree.children(place).next().is_some() =>
             {

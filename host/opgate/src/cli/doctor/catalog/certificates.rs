@@ -1,4 +1,4 @@
-//! What API servers make of the certificate.
+//! The serving certificate and the CA bundle.
 
 use super::Level::{Critical, Warning};
 use super::{Doc, Theme};
@@ -25,49 +25,49 @@ pub(in crate::cli::doctor) const NAME: Doc = Doc {
     title: "The certificate is not for the name that API servers call",
     harm: "API servers connect to a Service as `SERVICE.NAMESPACE.svc`, and to a URL by its host. That name is not among the subject alternative names \
 of the serving certificate; its common name does not count. Every call fails.",
-    repair: "Issue a certificate for the Service and store it; the servers take it over within seconds:\n\n    opgate certs issue --out tls --service opgate-system/opgate\n    \
+    repair: "Issue a certificate for the Service and store it; the servers reload it within seconds:\n\n    opgate certs issue --out tls --service opgate-system/opgate\n    \
 kubectl -n opgate-system create secret tls opgate-tls --cert=tls/tls.crt --key=tls/tls.key --dry-run=client -o yaml | kubectl apply -f -",
 };
 
 pub(in crate::cli::doctor) const UNTRUSTED: Doc = Doc {
     id: "DOC-21",
     level: Critical,
-    title: "The caBundle does not vouch for the certificate",
-    harm: "No CA in the `caBundle` of the webhook has issued the certificate that the servers show, or the `caBundle` is empty or damaged. Every call fails with \
-`x509: certificate signed by unknown authority`. The certificate is that of the Secret, or the one of a handshake if the doctor can make one.",
-    repair: "Put the CA that issued the certificate into the registration. To replace a CA without failed calls, use a bundle of both first:\n\n    opgate manifests webhook --ca old-ca.crt --ca new-ca.crt --config opgate.yaml --service opgate-system/opgate | kubectl apply -f -",
+    title: "The caBundle does not verify the certificate",
+    harm: "No CA in the `caBundle` of the webhook has issued the certificate that the servers present, or the `caBundle` is empty or damaged. Every call fails with \
+`x509: certificate signed by unknown authority`. The doctor reads the certificate from the Secret, or from a TLS handshake if it can make one.",
+    repair: "Put the CA that issued the certificate into the webhook registration. To replace a CA without failed calls, use a bundle of both first:\n\n    opgate manifests webhook --ca old-ca.crt --ca new-ca.crt --config opgate.yaml --service opgate-system/opgate | kubectl apply -f -",
 };
 
 pub(in crate::cli::doctor) const EXPIRED: Doc = Doc {
     id: "DOC-22",
     level: Critical,
     title: "The certificate has expired",
-    harm: "The serving certificate, or every CA in the `caBundle` that vouches for it, has ended. Every new connection of an API server fails.",
-    repair: "Issue a new one at once. `opgate certs issue` uses the CA in the folder; with `--new-ca` it makes another one, which has to go into the registration as well:\n\n    opgate certs issue --out tls --service opgate-system/opgate\n\n\
-If something renews it (cert-manager, or the servers with `--certificates self-managed`), see why it does not: its log, its permissions, the clock.",
+    harm: "The serving certificate, or every CA in the `caBundle` that verifies it, has expired. Every new connection of an API server fails.",
+    repair: "Issue a new one immediately. `opgate certs issue` uses the CA in the directory; with `--new-ca` it creates another one, which you must also put into the webhook registration:\n\n    opgate certs issue --out tls --service opgate-system/opgate\n\n\
+If a controller renews the certificate (cert-manager, or the servers with `--certificates self-managed`), check its log, its permissions and the clock.",
 };
 
 pub(in crate::cli::doctor) const EXPIRES: Doc = Doc {
     id: "DOC-23",
     level: Warning,
     title: "The certificate expires soon",
-    harm: "The serving certificate ends within 7 days, or the CA within 30 days (`--days-left` and `--ca-days-left`). What renews it should have done so.",
-    repair: "Renew it now, as for [DOC-22](#doc-22): there is no failed call while the old one is valid.",
+    harm: "The serving certificate expires within 7 days, or the CA within 30 days (`--days-left` and `--ca-days-left`). A controller that renews it should have done so already.",
+    repair: "Renew it now, as for [DOC-22](#doc-22): no call fails while the old one is valid.",
 };
 
 pub(in crate::cli::doctor) const NOT_YET: Doc = Doc {
     id: "DOC-24",
     level: Critical,
     title: "The certificate is not valid yet",
-    harm: "The validity of the serving certificate, or of the CA, begins in the future: the clock of the machine that issued it is ahead. API servers refuse it until then.",
-    repair: "Set the clock, then issue the certificate again. Certificates of `opgate certs issue` begin an hour before they are made.",
+    harm: "The validity of the serving certificate, or of the CA, begins in the future: the clock of the machine that issued it is ahead. API servers reject it until then.",
+    repair: "Set the clock, then issue the certificate again. Certificates of `opgate certs issue` begin an hour before their creation.",
 };
 
 pub(in crate::cli::doctor) const NO_SECRET: Doc = Doc {
     id: "DOC-25",
     level: Critical,
     title: "The Secret of the certificate is missing or incomplete",
-    harm: "The Secret from which the servers read their certificate does not exist, lacks `tls.crt` or `tls.key`, or holds something else; or no volume of the pods is \
+    harm: "The Secret from which the servers read their certificate does not exist, lacks `tls.crt` or `tls.key`, or has other content; or no volume of the pods is \
 mounted where `--tls-dir` points. New pods do not start.",
     repair: "Create the Secret from a certificate and its key, and mount it:\n\n    kubectl -n opgate-system create secret tls opgate-tls --cert=tls/tls.crt --key=tls/tls.key\n\n\
 Servers with `--certificates self-managed` fill it: create it empty, `kubectl -n opgate-system create secret generic opgate-tls`.",
@@ -77,23 +77,23 @@ pub(in crate::cli::doctor) const SECRET_TYPE: Doc = Doc {
     id: "DOC-26",
     level: Warning,
     title: "The Secret is not of the type kubernetes.io/tls",
-    harm: "API servers check only Secrets of this type for `tls.crt` and `tls.key`, and tools that renew certificates look for it. The type of a Secret cannot be changed.",
-    repair: "Delete it and create it again with the same content: `kubectl create secret tls`. The servers keep the certificate that they have meanwhile.",
+    harm: "API servers check only Secrets of this type for `tls.crt` and `tls.key`, and tools that renew certificates require it. The type of a Secret cannot be changed.",
+    repair: "Delete it and create it again with the same content: `kubectl create secret tls`. The servers keep their current certificate meanwhile.",
 };
 
 pub(in crate::cli::doctor) const NO_TLS: Doc = Doc {
     id: "DOC-27",
     level: Critical,
-    title: "What answers at the webhook port is no TLS server",
-    harm: "A connection was made, but no TLS handshake: the port is that of something else (such as the ops port, which speaks plain HTTP), or a proxy in between ends the connection.",
-    repair: "Let the Service lead to the port of `--listen` (see [DOC-13](reach.md#doc-13)), and exclude the port from proxies of a service mesh.",
+    title: "The webhook port does not serve TLS",
+    harm: "The connection succeeded, but the TLS handshake failed: the port belongs to another server (such as the ops port, which serves plain HTTP), or a proxy in between ends the connection.",
+    repair: "Point the Service to the port of `--listen` (see [DOC-13](reach.md#doc-13)), and exclude the port from proxies of a service mesh.",
 };
 
 pub(in crate::cli::doctor) const NOT_RELOADED: Doc = Doc {
     id: "DOC-28",
     level: Warning,
-    title: "The server shows another certificate than the Secret holds",
-    harm: "Servers take over a new certificate within seconds after the kubelet has updated the volume, which takes a minute or two. If it lasts longer, the new certificate cannot be used \
+    title: "The server presents another certificate than the Secret has",
+    harm: "Servers reload a new certificate within seconds after the kubelet has updated the volume, which takes a minute or two. If it takes longer, the new certificate is invalid \
 (`opgate_certificate_reloads_total{result=\"failed\"}`), or the Secret is mounted with `subPath`, which is never updated.",
-    repair: "Look for `the old certificate is kept` in the log of the servers, and mount the Secret as a folder without `subPath`.",
+    repair: "Search the log of the servers for `the old certificate is kept`, and mount the Secret as a directory without `subPath`.",
 };

@@ -1,4 +1,4 @@
-//! The cluster, and what could not be seen of it.
+//! The cluster, and its parts that the doctor could not read.
 
 use super::Level::Warning;
 use super::{Doc, Theme};
@@ -10,15 +10,15 @@ pub(in crate::cli::doctor) const CLOCK: Doc = Doc {
     id: "DOC-90",
     level: Warning,
     title: "The clocks differ",
-    harm: "The clock of the API server and that of the machine on which the doctor runs differ by more than 30 s. Certificates are refused around the beginning and the end of their validity, Leases end too early, and the doctor's own findings about expiry are off by as much.",
-    repair: "Synchronise the clocks (NTP, chrony) of the machines, first of all those of the control plane and of the nodes of opgate.",
+    harm: "The clock of the API server and that of the machine on which the doctor runs differ by more than 30 s. Clients reject certificates near the beginning and the end of their validity, Leases expire too early, and the expiry times in the doctor's findings differ by the same time.",
+    repair: "Synchronise the clocks (NTP, chrony) of the machines, starting with those of the control plane and the nodes of opgate.",
 };
 
 pub(in crate::cli::doctor) const UNREAD: Doc = Doc {
     id: "DOC-91",
     level: Warning,
-    title: "Something could not be read",
-    harm: "The doctor was not permitted to read something, or got no answer in time. What depends on it was not checked, and may be wrong. Each check that was left out is listed as `not checked`.",
-    repair: "Run the doctor as a user who may read it; `cluster-reader` or `view` with roles and webhook configurations is enough, and `get` on the Secret of the certificate, of which only the certificates are looked at. \
+    title: "Some objects could not be read",
+    harm: "The doctor lacks permission to read an object, or got no response in time. It did not run the checks that depend on the object, so there may be more problems. It lists each omitted check as `not checked`.",
+    repair: "Run the doctor as a user with permission to read the objects; `cluster-reader` or `view` with roles and webhook configurations is sufficient, and `get` on the Secret of the certificate, from which the doctor reads only the certificates. \
 To accept it in a pipeline: `--skip DOC-91`.",
 };

@@ -1,4 +1,4 @@
-//! Webhooks that keep a cluster from healing.
+//! Webhooks that prevent a cluster from recovering.
 
 use super::Level::{Critical, Note, Warning};
 use super::{Doc, Theme};
@@ -13,52 +13,48 @@ pub(in crate::cli::doctor) const OWN_NAMESPACE: Doc = Doc {
     id: "DOC-30",
     level: Critical,
     title: "A webhook matches the namespace of its own servers",
-    harm: "With `failurePolicy: Fail` the webhook matches what the servers need to start (pods, Deployments, Secrets, Leases and others) in their own namespace. Once no server \
-answers, API servers refuse to create their pods: nothing starts any more.",
-    repair: "Apply the output of `opgate manifests webhook`, which exempts the namespace. To get out of it now, delete the registration, wait until the servers are ready, and apply it again:\n\n    kubectl delete validatingwebhookconfiguration opgate",
+    harm: "With `failurePolicy: Fail` the webhook matches objects that the servers need to start (pods, Deployments, Secrets, Leases and others) in their own namespace. Once no server is available, API servers reject the creation of their pods, and no server can start.",
+    repair: "Apply the output of `opgate manifests webhook`, which exempts the namespace. To recover now, delete the webhook registration, wait until the servers are ready, and apply it again:\n\n    kubectl delete validatingwebhookconfiguration opgate",
 };
 
 pub(in crate::cli::doctor) const SYSTEM: Doc = Doc {
     id: "DOC-31",
     level: Critical,
-    title: "A webhook matches what the cluster needs to recover",
+    title: "A webhook matches objects that the cluster needs to recover",
     harm: "With `failurePolicy: Fail` the webhook matches Pods, Deployments, Leases, Secrets or other basic objects of `kube-system`, `kube-node-lease`, a namespace of OpenShift or of OLM, or Nodes. \
-While no server answers, DNS, networks, controllers and nodes cannot be repaired, and nodes become `NotReady` if their Leases cannot be renewed.",
-    repair: "Exempt these namespaces with `exclude.namespaces` of the policy, or set `onError: allow` or `mode: warn` for it. Then print and apply the registration again.",
+While no server is available, DNS, networks, controllers and nodes cannot recover, and nodes become `NotReady` if their Leases cannot be renewed.",
+    repair: "Exempt these namespaces with `exclude.namespaces` of the policy, or set `onError: allow` or `mode: warn` for it. Then print and apply the webhook registration again.",
 };
 
 pub(in crate::cli::doctor) const VIRTUAL: Doc = Doc {
     id: "DOC-32",
     level: Critical,
     title: "A webhook matches requests that are not stored",
-    harm: "With `failurePolicy: Fail` a rule matches `subjectaccessreviews`, `tokenreviews` or similar resources, or everything (`*/*` of all API groups). API servers ask these for \
-every request to an extension, and kubelets for every request to them. While no server answers, nobody is authorised, and the servers themselves cannot be started.",
-    repair: "Name the API groups and resources that the policy judges, without wildcards. The finding names the webhook and the rule.",
+    harm: "With `failurePolicy: Fail` a rule matches `subjectaccessreviews`, `tokenreviews` or similar resources, or everything (`*/*` of all API groups). API servers create these objects for every request to an extension, and kubelets for every request to them. While no server is available, no request is authorised, and the servers themselves cannot start.",
+    repair: "List the API groups and resources that the policy evaluates, without wildcards. The finding names the webhook and the rule.",
 };
 
 pub(in crate::cli::doctor) const EVERYTHING: Doc = Doc {
     id: "DOC-33",
     level: Warning,
-    title: "A webhook asks for everything",
-    harm: "A rule matches all resources of all API groups, with `failurePolicy: Ignore` and without `matchConditions`. API servers send each write of the cluster, also Leases, Events \
-and access reviews. While no server answers, each of them waits for `timeoutSeconds`.",
-    repair: "Name the API groups and resources that the policy judges, or add conditions to its matches.",
+    title: "A webhook matches all resources",
+    harm: "A rule matches all resources of all API groups, with `failurePolicy: Ignore` and without `matchConditions`. API servers send each write of the cluster, including Leases, Events and access reviews. While no server is available, each of them waits for `timeoutSeconds`.",
+    repair: "List the API groups and resources that the policy evaluates, or add conditions to its matches.",
 };
 
 pub(in crate::cli::doctor) const NAMESPACES: Doc = Doc {
     id: "DOC-34",
     level: Warning,
-    title: "Nobody can create a namespace while no server answers",
-    harm: "With `failurePolicy: Fail` and without `matchConditions` a webhook matches all Namespaces. With the conditions that `opgate manifests webhook` prints, API servers send only those with a \
-label of pod security.",
-    repair: "Print the registration without `--no-match-conditions` if the API servers are 1.28 or newer, and apply it. On older ones run at least two servers, or let the policy `pod-security` warn.",
+    title: "Namespaces cannot be created while no server is available",
+    harm: "With `failurePolicy: Fail` and without `matchConditions` a webhook matches all Namespaces. With the conditions that `opgate manifests webhook` prints, API servers send only those with a pod security label.",
+    repair: "Print the webhook registration without `--no-match-conditions` if the API servers are 1.28 or newer, and apply it. On older ones run at least two servers, or set `mode: warn` for the policy `pod-security`.",
 };
 
 pub(in crate::cli::doctor) const OLM: Doc = Doc {
     id: "DOC-35",
     level: Note,
-    title: "OLM cannot repair itself while no server answers",
+    title: "OLM cannot recover while no server is available",
     harm: "With `failurePolicy: Fail` a webhook matches ClusterServiceVersions, OperatorGroups, Subscriptions or CatalogSources in a namespace in which OLM itself runs. OLM's own `packageserver` \
 is such a ClusterServiceVersion.",
-    repair: "Exclude the namespaces of OLM in each policy about its objects; [an example](../operate/webhooks.md#outages):\n\n    exclude:\n      namespaces: [openshift-operator-lifecycle-manager]",
+    repair: "Exclude the namespaces of OLM in each policy that matches its objects; [an example](../operate/webhooks.md#outages):\n\n    exclude:\n      namespaces: [openshift-operator-lifecycle-manager]",
 };

@@ -1,4 +1,4 @@
-//! Servers that differ from each other, or of which nothing is heard.
+//! Servers that differ from each other, or that do not renew their Lease.
 
 use super::Level::{Critical, Warning};
 use super::{Doc, Theme};
@@ -12,27 +12,25 @@ pub(in crate::cli::doctor) const THEME: Theme = Theme {
 pub(in crate::cli::doctor) const VERSIONS: Doc = Doc {
     id: "DOC-70",
     level: Warning,
-    title: "Servers of different versions run side by side",
-    harm: "The Leases of the servers (`opgate-replica-…`) name different versions, or their pods run images with different digests. During an update that lasts seconds. If it lasts longer, the same request is judged in two ways, \
-and the registration follows the older one.",
-    repair: "See why the update does not end:\n\n    kubectl -n opgate-system rollout status deployment opgate",
+    title: "Servers have different versions",
+    harm: "The Leases of the servers (`opgate-replica-…`) name different versions, or their pods run images with different digests. During an update this state lasts seconds. If it lasts longer, the same request can get two different decisions, and the webhook registration follows the older version.",
+    repair: "Check why the update does not complete:\n\n    kubectl -n opgate-system rollout status deployment opgate",
 };
 
 pub(in crate::cli::doctor) const CONFIGURATIONS: Doc = Doc {
     id: "DOC-71",
     level: Warning,
-    title: "Servers serve different configurations",
-    harm: "The Leases of the servers name different digests of their configuration or of the registration that belongs to it. After a change of the ConfigMap that lasts a minute or two. If it lasts longer, one of them \
-cannot use the new configuration and keeps the last good one: the same request is judged in two ways.",
-    repair: "Look for the error in the log of the server that the finding names, and at its `/policies` and `/readyz?verbose`. Repair the configuration, or restart the pod.",
+    title: "Servers have different configurations",
+    harm: "The Leases of the servers name different digests of their configuration or of the webhook registration that belongs to it. After a change of the ConfigMap this state lasts a minute or two. If it lasts longer, one of them cannot load the new configuration and keeps the last good one: the same request can get two different decisions.",
+    repair: "Find the error in the log of the server that the finding names, and in its `/policies` and `/readyz?verbose`. Fix the configuration, or restart the pod.",
 };
 
 pub(in crate::cli::doctor) const BUNDLES: Doc = Doc {
     id: "DOC-72",
     level: Warning,
-    title: "Servers know different CA bundles",
-    harm: "The Leases of the servers name different digests of the CA bundle (`opgate.dev/ca`). The leader does not complete the rotation of a CA before all servers have seen the new bundle. If it lasts longer than some minutes, the rotation stands still.",
-    repair: "See whether the volume of the Secret is updated on the node of the server that the finding names, and restart its pod if it is not.",
+    title: "Servers have different CA bundles",
+    harm: "The Leases of the servers name different digests of the CA bundle (`opgate.dev/ca`). The leader does not complete the rotation of a CA before all servers have seen the new bundle. If this state lasts longer than a few minutes, the rotation is blocked.",
+    repair: "Check whether the volume of the Secret is updated on the node of the server that the finding names, and restart its pod if it is not.",
 };
 
 pub(in crate::cli::doctor) const LEASE: Doc = Doc {
@@ -40,9 +38,9 @@ pub(in crate::cli::doctor) const LEASE: Doc = Doc {
     level: Critical,
     title: "A server does not renew its Lease",
     harm: "The pod of a server runs, but its Lease `opgate-replica-…` was not renewed for more than a minute (it is renewed every 10 s), or it has none; or no server has renewed `opgate-leader`. \
-The server cannot write to the API server: most often its token is refused (DOC-74), a permission for Leases is missing, or a NetworkPolicy stops the connection. \
-In most of these cases it cannot read either: after `--cluster-cache-max-age` (5 minutes) calls that ask about the cluster fail. Without a leader nobody renews certificates and webhooks. \
-In a dump, Leases are compared with the newest Lease in it; those of nodes (`kube-node-lease`) make that exact.",
-    repair: "The log of the pod says why (`the lease of this replica cannot be renewed`), and so does `/readyz?verbose`:\n\n    kubectl -n opgate-system logs -l app.kubernetes.io/name=opgate --prefix --since=10m | grep -i lease\n\n\
-If the token is refused, check that the ServiceAccount exists, and replace the pods; [more](../operate/cluster-cache.md#rejected-tokens):\n\n    kubectl -n opgate-system get serviceaccount opgate\n    kubectl -n opgate-system rollout restart deployment opgate",
+The server cannot write to the API server: most often the API server rejects its token (DOC-74), a permission for Leases is missing, or a NetworkPolicy blocks the connection. \
+In most of these cases it cannot read either: after `--cluster-cache-max-age` (5 minutes) calls that query the cluster fail. Without a leader, no server renews certificates and webhook registrations. \
+In a dump, the doctor compares Leases with the newest Lease in it; the comparison is exact if the dump has those of nodes (`kube-node-lease`).",
+    repair: "The log of the pod contains the reason (`the lease of this replica cannot be renewed`), and so does `/readyz?verbose`:\n\n    kubectl -n opgate-system logs -l app.kubernetes.io/name=opgate --prefix --since=10m | grep -i lease\n\n\
+If the API server rejects the token, check that the ServiceAccount exists, and replace the pods; [more](../operate/cluster-cache.md#rejected-tokens):\n\n    kubectl -n opgate-system get serviceaccount opgate\n    kubectl -n opgate-system rollout restart deployment opgate",
 };

@@ -1,4 +1,4 @@
-//! The pods of the servers, how many there are, and who may call them.
+//! The pods of the servers, their number, and their clients.
 
 use super::Level::{Critical, Note, Warning};
 use super::{Doc, Theme};
@@ -29,23 +29,23 @@ pub(in crate::cli::doctor) const FEW: Doc = Doc {
     id: "DOC-40",
     level: Warning,
     title: "failurePolicy Fail with fewer than two servers",
-    harm: "A webhook has `failurePolicy: Fail`, and the Deployment has fewer than two replicas. Whenever the only pod is moved or restarted, API servers refuse what the webhook is about.",
+    harm: "A webhook has `failurePolicy: Fail`, and the Deployment has fewer than two replicas. Whenever the only pod is moved or restarted, API servers reject the requests that the webhook matches.",
     repair: "Run two or more:\n\n    kubectl -n opgate-system scale deployment opgate --replicas=2",
 };
 
 pub(in crate::cli::doctor) const NO_BUDGET: Doc = Doc {
     id: "DOC-41",
     level: Warning,
-    title: "No PodDisruptionBudget keeps a server running",
-    harm: "A webhook has `failurePolicy: Fail`, and no PodDisruptionBudget selects the pods of the servers, or the one that does lets all of them go. A drain of several nodes can evict all servers at a time.",
-    repair: "Let one of them go at a time:\n\n    kubectl -n opgate-system create poddisruptionbudget opgate --selector=app.kubernetes.io/name=opgate --max-unavailable=1",
+    title: "No PodDisruptionBudget protects the servers",
+    harm: "A webhook has `failurePolicy: Fail`, and no PodDisruptionBudget selects the pods of the servers, or the one that does allows the eviction of all of them. A drain of several nodes can evict all servers at the same time.",
+    repair: "Allow the eviction of one pod at a time:\n\n    kubectl -n opgate-system create poddisruptionbudget opgate --selector=app.kubernetes.io/name=opgate --max-unavailable=1",
 };
 
 pub(in crate::cli::doctor) const BUDGET_SHUT: Doc = Doc {
     id: "DOC-42",
     level: Warning,
-    title: "The PodDisruptionBudget lets no server go",
-    harm: "The budget of the servers allows no disruption even if all of them are ready (`maxUnavailable: 0`, or `minAvailable` as large as the number of replicas). Drains of their nodes never end, and so do updates of the cluster.",
+    title: "The PodDisruptionBudget blocks all evictions",
+    harm: "The budget of the servers allows no disruption even if all of them are ready (`maxUnavailable: 0`, or `minAvailable` as large as the number of replicas). Drains of their nodes never complete, and neither do updates of the cluster.",
     repair: "Set `maxUnavailable: 1`:\n\n    kubectl -n opgate-system patch poddisruptionbudget opgate --type=merge -p '{\"spec\": {\"minAvailable\": null, \"maxUnavailable\": 1}}'",
 };
 
@@ -53,7 +53,7 @@ pub(in crate::cli::doctor) const ONE_NODE: Doc = Doc {
     id: "DOC-43",
     level: Warning,
     title: "All servers are on one node",
-    harm: "All pods of the servers run on the same node, although the cluster has others. If the node fails, no server answers until the pods are moved, which takes minutes.",
+    harm: "All pods of the servers run on the same node, although the cluster has others. If the node fails, no server is available until the pods are moved, which takes minutes.",
     repair: "Spread them with `topologySpreadConstraints` (`topologyKey: kubernetes.io/hostname`), as the manifests of opgate do, then restart them:\n\n    kubectl -n opgate-system rollout restart deployment opgate",
 };
 
@@ -61,15 +61,15 @@ pub(in crate::cli::doctor) const GRACE: Doc = Doc {
     id: "DOC-44",
     level: Warning,
     title: "The pod is killed before the server has drained",
-    harm: "`terminationGracePeriodSeconds` is not longer than `--drain-delay` and `--grace-period` together, and the second after them in which idle connections are closed. Requests in progress are cut at each update.",
-    repair: "Set it to 30 or more; with the defaults of 15 s and 10 s that is enough.",
+    harm: "`terminationGracePeriodSeconds` is not longer than `--drain-delay` and `--grace-period` together, plus the second after them in which idle connections are closed. Each update interrupts requests in progress.",
+    repair: "Set it to 30 or more; with the defaults of 15 s and 10 s this is sufficient.",
 };
 
 pub(in crate::cli::doctor) const NO_READINESS: Doc = Doc {
     id: "DOC-45",
     level: Warning,
-    title: "Pods get calls before they can answer",
-    harm: "The container has no `readinessProbe` for `/readyz` on the ops port. A new pod is an endpoint before its policies are loaded and the cluster is read, and it remains one while it drains. These calls fail.",
+    title: "Pods get calls before they are ready",
+    harm: "The container has no `readinessProbe` for `/readyz` on the ops port. A new pod is an endpoint before its policies are loaded and the cluster cache is synced, and it remains one while it drains. These calls fail.",
     repair: "Add the probe:\n\n    readinessProbe:\n      httpGet: {path: /readyz, port: 8081}\n      periodSeconds: 2",
 };
 
@@ -77,64 +77,63 @@ pub(in crate::cli::doctor) const GAP: Doc = Doc {
     id: "DOC-46",
     level: Warning,
     title: "An update stops all servers at once",
-    harm: "The strategy of the Deployment is `Recreate`, or its `maxUnavailable` is as large as the number of replicas. At each update no server answers for some seconds.",
-    repair: "Replace one after the other:\n\n    kubectl -n opgate-system patch deployment opgate --type=merge -p '{\"spec\": {\"strategy\": {\"type\": \"RollingUpdate\", \"rollingUpdate\": {\"maxUnavailable\": 0, \"maxSurge\": 1}}}}'",
+    harm: "The strategy of the Deployment is `Recreate`, or its `maxUnavailable` is as large as the number of replicas. At each update no server is available for some seconds.",
+    repair: "Replace the pods one after the other:\n\n    kubectl -n opgate-system patch deployment opgate --type=merge -p '{\"spec\": {\"strategy\": {\"type\": \"RollingUpdate\", \"rollingUpdate\": {\"maxUnavailable\": 0, \"maxSurge\": 1}}}}'",
 };
 
 pub(in crate::cli::doctor) const NO_MEMORY_LIMIT: Doc = Doc {
     id: "DOC-47",
     level: Warning,
     title: "The container has no memory limit",
-    harm: "The server takes its own limits from that of the container. Without one it assumes the memory of the node, and the node may end it, or others, when memory is short.",
-    repair: "Set a limit, and a request of the same size if you can; [how much](../operate/start-a-server.md#memory-and-connections):\n\n    kubectl -n opgate-system set resources deployment opgate --limits=memory=512Mi",
+    harm: "The server derives its own limits from that of the container. Without a limit it assumes the memory of the node, and the node may kill it, or other pods, when memory is short.",
+    repair: "Set a limit, and a request of the same size if possible; [recommended sizes](../operate/start-a-server.md#memory-and-connections):\n\n    kubectl -n opgate-system set resources deployment opgate --limits=memory=512Mi",
 };
 
 pub(in crate::cli::doctor) const CPU_LIMIT: Doc = Doc {
     id: "DOC-48",
     level: Warning,
     title: "The container has a CPU limit",
-    harm: "A call needs a CPU for about a millisecond. A CPU limit stops the whole server for up to 100 ms when its share of a period is used up: calls are late, and long ones time out.",
+    harm: "A call needs a CPU for about a millisecond. A CPU limit throttles the whole server for up to 100 ms when its share of a period is used: calls are delayed, and long ones time out.",
     repair: "Remove the limit, and keep the request:\n\n    kubectl -n opgate-system patch deployment opgate --type=json -p '[{\"op\": \"remove\", \"path\": \"/spec/template/spec/containers/0/resources/limits/cpu\"}]'",
 };
 
 pub(in crate::cli::doctor) const PRIVILEGES: Doc = Doc {
     id: "DOC-49",
     level: Note,
-    title: "The container may do more than it needs",
-    harm: "The server needs no privilege: it runs as any user, with a read-only root, without capabilities. This container is not restricted so.",
-    repair: "Set the security context that the manifests of opgate have: `runAsNonRoot: true`, `allowPrivilegeEscalation: false`, `readOnlyRootFilesystem: true`, `capabilities: {drop: [ALL]}`, `seccompProfile: {type: RuntimeDefault}`.",
+    title: "The container has unnecessary privileges",
+    harm: "The server needs no privileges: it runs as any user, with a read-only root filesystem, without capabilities. This container lacks these restrictions.",
+    repair: "Set the security context of opgate's manifests: `runAsNonRoot: true`, `allowPrivilegeEscalation: false`, `readOnlyRootFilesystem: true`, `capabilities: {drop: [ALL]}`, `seccompProfile: {type: RuntimeDefault}`.",
 };
 
 pub(in crate::cli::doctor) const ANYBODY: Doc = Doc {
     id: "DOC-50",
     level: Warning,
-    title: "Anybody in the cluster can call the webhook",
-    harm: "The servers run without `--client-ca`, and no NetworkPolicy selects their pods. Every pod can ask for verdicts, reserve objects that do not exist, and learn from answers which namespaces and accounts exist.",
-    repair: "Close the port in one of the two ways, or both; [how](../operate/restrict-clients.md):\n\n    opgate manifests network-policy --api-server 10.0.0.11/32 | kubectl apply -f -",
+    title: "Every pod in the cluster can call the webhook",
+    harm: "The servers run without `--client-ca`, and no NetworkPolicy selects their pods. Every pod can request decisions, reserve objects that do not exist, and learn from responses which namespaces and accounts exist.",
+    repair: "Restrict the port in one of the two ways, or both; [instructions](../operate/restrict-clients.md):\n\n    opgate manifests network-policy --api-server 10.0.0.11/32 | kubectl apply -f -",
 };
 
 pub(in crate::cli::doctor) const NO_CLIENT_CA: Doc = Doc {
     id: "DOC-51",
     level: Note,
     title: "Clients need no certificate",
-    harm: "A NetworkPolicy selects the pods, but the servers run without `--client-ca`: everything that the policy admits can call the webhook. That is everybody if its rule for the port names no addresses, \
-and otherwise everything with an address of an API server, such as pods on the network of its node.",
-    repair: "Name the addresses of the API servers in the policy (`opgate manifests network-policy --api-server CIDR`). Give API servers a certificate, and the servers its CA; [how](../operate/restrict-clients.md). Managed control planes usually do not allow that: then leave it as it is.",
+    harm: "A NetworkPolicy selects the pods, but the servers run without `--client-ca`: all clients that the NetworkPolicy admits can call the webhook. If its rule for the port names no addresses, it admits all clients. Otherwise it admits all processes with an address of an API server, such as pods on the network of its node.",
+    repair: "List the addresses of the API servers in the NetworkPolicy (`opgate manifests network-policy --api-server CIDR`). Configure a client certificate for the API servers, and its CA for opgate; [instructions](../operate/restrict-clients.md). Managed control planes usually do not allow this: then ignore the finding.",
 };
 
 pub(in crate::cli::doctor) const NO_NETWORK_POLICY: Doc = Doc {
     id: "DOC-52",
     level: Note,
-    title: "No network policy protects the servers",
+    title: "No NetworkPolicy protects the servers",
     harm: "Clients need a certificate, but no NetworkPolicy selects the pods: every pod can open connections to the webhook port, and read the ops port, which needs no certificate.",
-    repair: "Print a policy with the addresses of your API servers, and apply it:\n\n    opgate manifests network-policy --api-server 10.0.0.11/32 --metrics-from monitoring | kubectl apply -f -",
+    repair: "Print a NetworkPolicy with the addresses of your API servers, and apply it:\n\n    opgate manifests network-policy --api-server 10.0.0.11/32 --metrics-from monitoring | kubectl apply -f -",
 };
 
 pub(in crate::cli::doctor) const NO_ACCOUNT: Doc = Doc {
     id: "DOC-53",
     level: Critical,
     title: "The ServiceAccount of the pods does not exist",
-    harm: "The pods name a ServiceAccount that is not in the namespace. API servers refuse to create new pods.",
+    harm: "The pods name a ServiceAccount that does not exist in the namespace. API servers reject new pods.",
     repair: "Create it:\n\n    kubectl -n opgate-system create serviceaccount opgate",
 };
 
@@ -142,6 +141,6 @@ pub(in crate::cli::doctor) const NO_TOKEN: Doc = Doc {
     id: "DOC-54",
     level: Critical,
     title: "The servers have no token to read the cluster",
-    harm: "`automountServiceAccountToken` is `false`, no volume projects a token, and the servers run without `--cluster-source none` and without a kubeconfig. They end at their start: `in-cluster credentials: …`.",
-    repair: "Remove `automountServiceAccountToken: false` from the pods and from the ServiceAccount, or set `--cluster-source none` if no rule shall look at other objects.",
+    harm: "`automountServiceAccountToken` is `false`, no volume projects a token, and the servers run without `--cluster-source none` and without a kubeconfig. They exit when they start: `in-cluster credentials: …`.",
+    repair: "Remove `automountServiceAccountToken: false` from the pods and from the ServiceAccount, or set `--cluster-source none` if no rule needs other objects.",
 };

@@ -271,7 +271,7 @@ mod tests {
             assert_eq!(kinds, expected, "{what}: {found:?}");
         }
         let one = descriptor(bundle(), vec![matching("g.io", &["bundles"], &[])], "");
-        let imports = ["opgate:policy/cluster@0.5.0".to_owned()];
+        let imports = ["opgate:policy/cluster@0.6.0".to_owned()];
         let found = findings(&one, &Docs::new(), &imports);
         let kinds: Vec<_> = found.iter().map(|finding| finding.kind).collect();
         assert_eq!(kinds, ["no-reads", "no-documentation"]);

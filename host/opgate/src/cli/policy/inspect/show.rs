@@ -105,7 +105,7 @@ pub(super) fn table(
     Ok(())
 }
 
-/// `document` for `opgate:policy/document@0.5.0`.
+/// `document` for `opgate:policy/document@0.6.0`.
 fn short(import: &str) -> String {
     let name = import.strip_prefix("opgate:policy/").and_then(|rest| rest.split('@').next());
     name.unwrap_or(import).to_owned()
@@ -129,12 +129,13 @@ pub(super) fn json(
     let rules = d.rules.iter().map(|rule| {
         json!({
             "id": rule.id,
+            "name": rule.name,
             "title": rule.title,
             "default": rule.default.as_str(),
             "enabledBy": rule.enabled_by,
             "kinds": rule.kinds,
             "operations": operations(&rule.operations),
-            "source": rule.source,
+            "sources": rule.sources,
         })
     });
     let matches = d.matches.iter().map(|rule| {

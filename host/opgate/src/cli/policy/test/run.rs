@@ -85,7 +85,8 @@ impl Runner {
         policy.allowed_reads = vec!["*".to_owned()];
         let engine = super::super::load::Loaded::of(&policy, config)?;
         let descriptor = engine.descriptor;
-        policy.allowed_reads = descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
+        policy.allowed_reads =
+            descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
         if policy.allowed_reads.is_empty() {
             // Who imports the interface and reads nothing loads in the same way.
             policy.allowed_reads = vec!["v1/namespaces".to_owned()];
