@@ -1,4 +1,4 @@
-# Builds a policy in C. The Makefile of the policy says:
+# Builds a policy in C. The Makefile of the policy:
 #
 #   NAME = house_images
 #   OPGATE_SDK = opgate-policy-c-0.6.0
@@ -11,7 +11,7 @@ OPGATE ?= opgate
 SOURCES ?= $(wildcard src/*.c)
 COMPONENT ?= dist/$(NAME).component.wasm
 
-# 64 KiB of stack in 128 KiB of memory: of so much the host makes a copy for each call.
+# 64 KiB of stack in 128 KiB of memory. The host copies this memory for each call.
 OPGATE_STACK ?= 65536
 OPGATE_MEMORY ?= 131072
 
@@ -37,7 +37,7 @@ $(COMPONENT): build/$(NAME).wasm
 build/$(NAME).wasm: $(OBJECTS) $(OPGATE_OBJECTS)
 	$(CLANG) $(OPGATE_CFLAGS) $(OPGATE_LDFLAGS) $^ -o $@
 
-# Documentation of the rules is read by the compiler: OPGATE_DOCS.
+# The compiler reads the documentation of the rules: OPGATE_DOCS.
 $(OBJECTS): build/%.o: %.c $(wildcard src/*.h) $(wildcard *.md) $(OPGATE_SDK)/include/opgate.h
 	@mkdir -p $(@D)
 	$(CLANG) $(OPGATE_CFLAGS) $(CFLAGS) -c $< -o $@

@@ -31,7 +31,7 @@ mod bare {
         },
     });
 }
-use bare::opgate::policy::cluster::{ObjectName, Query, ReadError, Sampled};
+use bare::opgate::policy::cluster::{ObjectName, Query, ReadError, SampleResult};
 use bare::opgate::policy::document::Kind;
 use bare::opgate::policy::types as bare_types;
 
@@ -187,7 +187,7 @@ impl bare::opgate::policy::cluster::Host for State {
         &mut self,
         _: bare_types::GroupVersionResource,
         _: u32,
-    ) -> Result<Sampled, ReadError> {
+    ) -> Result<SampleResult, ReadError> {
         Err(ReadError::NoCluster(String::new()))
     }
 }

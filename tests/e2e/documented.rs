@@ -351,8 +351,8 @@ fn every_documented_rule_is_served_as_documented() {
         for message in unshown(&row, cases) {
             differs("message", message);
         }
-        if documents(row.source) != documents(rule.source) {
-            differs("source", rule.source);
+        if documents(row.source) != documents(&rule.sources.join("; ")) {
+            differs("source", &rule.sources.join("; "));
         }
         for expects in [Expects::Accept, Expects::Reject] {
             if !cases.iter().any(|case| case.rule == id && case.expects == expects) {

@@ -196,7 +196,7 @@ fn watching_runs_again_after_a_change() {
     };
     assert!(result().contains("FAILED"));
     assert!(said.any(|line| line.unwrap().contains("watching ")));
-    write(&folder, "cases/EVIL-1.yaml", CASES.replace("  message: old", "  starts: \"\""));
+    write(&folder, "cases/EVIL-1.yaml", CASES.replace("  message: old", "  messagePrefix: \"\""));
     assert!(result().contains("result: ok"));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -204,7 +204,7 @@ fn watching_runs_again_after_a_change() {
 
 #[test]
 fn a_benchmark_says_what_a_policy_costs() {
-    let folder = folder(&CASES.replace("  message: old", "  starts: \"\""));
+    let folder = folder(&CASES.replace("  message: old", "  messagePrefix: \"\""));
     let bench = |arguments: &[&str]| {
         opgate(folder.path(), &[&["policy", "bench", "--calls", "20"], arguments].concat())
     };

@@ -74,11 +74,11 @@ fn what_the_policies_declare_is_listed_with_the_documented_levels() {
     let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
     let declared = POLICIES.iter().flat_map(|policy| {
         policy.all_rules().into_iter().map(|rule| {
-            json!({"policy": policy.name, "id": rule.id, "title": rule.title, "source": rule.source})
+            json!({"policy": policy.name, "id": rule.id, "name": rule.name, "title": rule.title, "sources": rule.sources})
         })
     });
     let known = |rule: &Value| {
-        let members = ["policy", "id", "title", "source"];
+        let members = ["policy", "id", "name", "title", "sources"];
         members.iter().map(|name| ((*name).to_owned(), rule[name].clone())).collect::<Value>()
     };
     assert_eq!(listed.iter().map(known).collect::<Vec<_>>(), declared.collect::<Vec<_>>());

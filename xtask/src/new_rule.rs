@@ -245,7 +245,7 @@ accept:
 reject:
 - name: TODO what the rule rejects
   {judged}
-  at: TODO
+  field: TODO
   message: TODO
 "
     ))

@@ -178,9 +178,9 @@ fn blamed(node: &Node, error: &str) -> usize {
 impl Found {
     fn finding(self, rule: &str, paths: &[String]) -> Result<Finding, String> {
         let starts = self.message.is_none();
-        let message = self.message.or(self.starts);
-        let message = message.ok_or("a finding has a `message`, or `starts` with one")?;
-        let at = self.at.map(|at| documents::field(&at, paths)).transpose()?;
+        let message = self.message.or(self.message_prefix);
+        let message = message.ok_or("a violation has a `message` or a `messagePrefix`")?;
+        let at = self.field.map(|at| documents::field(&at, paths)).transpose()?;
         let rule = self.rule.unwrap_or_else(|| rule.to_owned());
         Ok(Finding { rule, level: self.level, at, message, starts })
     }
@@ -224,14 +224,14 @@ impl Case {
             change(old, if operation == "DELETE" { &with } else { &with_old })?;
         }
         let mut findings = Vec::new();
-        let Entry { at, message, starts, level, .. } = entry;
-        if message.is_some() || starts.is_some() {
-            let found = Found { rule: None, at, message, starts, level };
+        let Entry { field, message, message_prefix, level, .. } = entry;
+        if message.is_some() || message_prefix.is_some() {
+            let found = Found { rule: None, field, message, message_prefix, level };
             findings.push(found.finding(rule, &place.paths)?);
-        } else if at.is_some() || level.is_some() {
-            return Err("`at` and `level` are about a finding: add its `message`".to_owned());
+        } else if field.is_some() || level.is_some() {
+            return Err("`field` and `level` belong to a violation: add its `message`".to_owned());
         }
-        for found in entry.findings.into_iter().chain(entry.also) {
+        for found in entry.violations.into_iter().chain(entry.other_violations) {
             findings.push(found.finding(rule, &place.paths)?);
         }
         let levels = findings.iter().filter_map(|finding| finding.level.as_deref());
@@ -259,10 +259,10 @@ impl Case {
         let finds = findings.iter().any(|finding| finding.rule == rule);
         match expects {
             Expects::Accept if finds => {
-                return Err("a case that is accepted has a finding of its rule".to_owned());
+                return Err("an accepted case has a violation of its rule".to_owned());
             }
             Expects::Reject if !finds => {
-                return Err("a case that is rejected has no finding of its rule".to_owned());
+                return Err("a rejected case has no violation of its rule".to_owned());
             }
             _ => {}
         }
@@ -281,7 +281,7 @@ impl Case {
             findings,
             skipped,
             alone: false,
-            notes: entry.notes,
+            notes: entry.audit_annotations,
             reason: entry.reason,
         })
     }

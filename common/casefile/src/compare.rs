@@ -78,7 +78,7 @@ impl Case {
             ));
         }
         if let Some(expected) = self.notes.as_ref().filter(|notes| **notes != answer.notes) {
-            others.push(format!("notes: {:?}, expected {expected:?}", answer.notes));
+            others.push(format!("auditAnnotations: {:?}, expected {expected:?}", answer.notes));
         }
         if self.reason != answer.reason {
             let name = |reason: &Option<String>| reason.clone().unwrap_or("Forbidden".to_owned());

@@ -35,7 +35,7 @@ pub(crate) struct Content {
     pub(crate) settings: Value,
     #[serde(default)]
     pub(crate) cluster: Option<Value>,
-    #[serde(default)]
+    #[serde(default, rename = "otherRules")]
     pub(crate) others: Others,
     #[serde(default)]
     pub(crate) accept: Vec<Value>,
@@ -64,7 +64,7 @@ pub(crate) struct Entry {
     pub(crate) delete: Option<Value>,
     #[serde(default)]
     pub(crate) with: Map<String, Value>,
-    #[serde(default, rename = "with-old")]
+    #[serde(default)]
     pub(crate) with_old: Map<String, Value>,
     #[serde(default)]
     pub(crate) request: RequestParts,
@@ -80,36 +80,46 @@ pub(crate) struct Entry {
     pub(crate) compressed_size_is_more: Option<Value>,
     pub(crate) settings: Option<Value>,
     pub(crate) cluster: Option<Value>,
-    pub(crate) at: Option<String>,
+    pub(crate) field: Option<String>,
     pub(crate) message: Option<String>,
-    pub(crate) starts: Option<String>,
+    pub(crate) message_prefix: Option<String>,
     pub(crate) level: Option<String>,
     #[serde(default)]
-    pub(crate) findings: Vec<Found>,
+    pub(crate) violations: Vec<Found>,
     #[serde(default)]
-    pub(crate) also: Vec<Found>,
+    pub(crate) other_violations: Vec<Found>,
     #[serde(default)]
     pub(crate) skipped: BTreeSet<String>,
-    pub(crate) notes: Option<BTreeMap<String, String>>,
+    pub(crate) audit_annotations: Option<BTreeMap<String, String>>,
     pub(crate) reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Found {
     pub(crate) rule: Option<String>,
-    pub(crate) at: Option<String>,
+    pub(crate) field: Option<String>,
     pub(crate) message: Option<String>,
-    pub(crate) starts: Option<String>,
+    pub(crate) message_prefix: Option<String>,
     pub(crate) level: Option<String>,
 }
 
 /// Members that say what is expected of a case, and its name.
-const EXPECTED: [&str; 10] =
-    ["name", "at", "level", "message", "starts", "findings", "also", "skipped", "notes", "reason"];
+const EXPECTED: [&str; 10] = [
+    "name",
+    "field",
+    "level",
+    "message",
+    "messagePrefix",
+    "violations",
+    "otherViolations",
+    "skipped",
+    "auditAnnotations",
+    "reason",
+];
 
 /// Members of which an entry that repairs another one changes a part: those of the same name in them.
-const CHANGED: [&str; 7] = ["with", "with-old", "files", "patch", "folder", "catalog", "request"];
+const CHANGED: [&str; 7] = ["with", "withOld", "files", "patch", "folder", "catalog", "request"];
 
 /// An entry that repairs another one: all that the other is about, with the changes of this one.
 pub(crate) fn repaired(broken: &Value, repair: &Value) -> Value {

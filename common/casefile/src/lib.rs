@@ -16,7 +16,7 @@
 //! rule: PBF-02                     # the name of the file
 //! settings: {}                     # for all cases below, unless they have their own
 //! cluster: none                    # the objects of the cluster, or none (there is no cluster to ask)
-//! others: ignored                  # what other rules find does not count; otherwise left out
+//! otherRules: ignored                  # what other rules find does not count; otherwise left out
 //! accept:                          # the rule finds nothing
 //! - name: one object
 //!   folder: {manifests/a.yaml: {apiVersion: v1, kind: Namespace, metadata: {name: a}}}
@@ -24,7 +24,7 @@
 //! - name: an empty directory
 //!   folder: {}
 //!   directories: [manifests]
-//!   at: spec.files
+//!   field: spec.files
 //!   message: "invalid bundle: …"
 //! skip:                            # the rule could not be evaluated
 //! - name: without a cluster
@@ -33,7 +33,7 @@
 //!
 //! **What is judged** is one of:
 //! * `create: OBJECT`, `update: [OLD, NEW]`, `delete: OBJECT`: an object, or the name of one in
-//!   `objects.yaml`. `with` changes it (the new one) by JSON pointer, `null` takes away; `with-old` the
+//!   `objects.yaml`. `with` changes it (the new one) by JSON pointer, `null` takes away; `withOld` the
 //!   old one. `request` says what does not follow from the object: `name`, `namespace`, `user`,
 //!   `groups`, `subResource`, `resource`, `version`.
 //! * `folder: FILES`: a bundle as files (`files`, `patch`, `directories` and `compressedSize` change a
@@ -52,7 +52,7 @@
 //! **The cluster** is a list of objects, or names of objects in `objects.yaml`. An element without a
 //! kind, `{gitVersion: v1.25.4}`, is the version of the API server, as `/version` gives it.
 //!
-//! **What must be found**: everything, also of other rules unless `others: ignored`. `at`, `message` and `level` (by default the
+//! **What must be found**: everything, also of other rules unless `otherRules: ignored`. `field`, `message` and `level` (by default the
 //! rule's own) for one finding of the rule, `findings` for several, `also` for those of other rules,
 //! each with its `rule`. `starts` in the place of `message` gives its beginning. `skipped` lists the
 //! rules that are not evaluated, `notes` the audit annotations, `reason` that of the denial.

@@ -12,8 +12,8 @@ fn deny(_: &str) -> Option<&'static str> {
     Some("deny")
 }
 
-fn found(rule: &str, at: &str, message: &str) -> Finding {
-    let (level, at) = (Some("deny".to_owned()), Some(at.to_owned()));
+fn found(rule: &str, field: &str, message: &str) -> Finding {
+    let (level, at) = (Some("deny".to_owned()), Some(field.to_owned()));
     Finding { rule: rule.into(), level, at, message: message.into(), starts: false }
 }
 
@@ -44,7 +44,7 @@ fn what_is_wrong_is_said_with_its_line() {
         (
             "A-1.yaml",
             "rule: A-1\nreject:\n- name: x\n  create: pod\n",
-            "A-1.yaml:3: x: a case that is rejected has no finding",
+            "A-1.yaml:3: x: a rejected case has no violation",
         ),
         (
             "A-1.yaml",
@@ -73,7 +73,7 @@ fn what_is_wrong_is_said_with_its_line() {
 
 #[test]
 fn answers_are_compared_as_sets() {
-    let text = "rule: A-1\nreject:\n- name: x\n  create: pod\n  findings:\n  - {starts: a}\n  - {message: ab, at: f}\n";
+    let text = "rule: A-1\nreject:\n- name: x\n  create: pod\n  violations:\n  - {messagePrefix: a}\n  - {message: ab, field: f}\n";
     let case = read(&files(&[SHARED, ("A-1.yaml", text)]), &[]).unwrap().remove(0);
     assert_eq!((case.place.line, case.place.index), (3, 0));
     assert_eq!(case.review()["request"]["namespace"], "b");
@@ -100,12 +100,12 @@ reject:
     create: pod
     # about the message
     message: old
-    at: spec.old
+    field: spec.old
     # behind it
 
   - name: two
     create: pod
-    findings:
+    violations:
       - message: one # keep
       - {message: two}
     settings: {a: 1}
@@ -123,13 +123,13 @@ fn an_answer_is_written_into_its_case_only() {
     assert_eq!(
         written(x, &one).unwrap(),
         BEFORE.replace("message: old", "message: \"new: text\"").replace(
-            "at: spec.old\n",
-            "at: spec.new\n    also:\n    - rule: B-1\n      message: other\n"
+            "field: spec.old\n",
+            "field: spec.new\n    otherViolations:\n    - rule: B-1\n      message: other\n"
         )
     );
     let two = answer(&[found("A-1", "f", "one"), found("A-1", "f[0]", "three")]);
     let changed = written(list, &two).unwrap();
-    let expected = "    findings:\n    - message: one\n    - at: f[0]\n      message: three\n    settings: {a: 1}\nskip: []\n";
+    let expected = "    violations:\n    - message: one\n    - field: f[0]\n      message: three\n    settings: {a: 1}\nskip: []\n";
     assert!(changed.ends_with(expected), "{changed}");
     // What holds already changes nothing.
     let same = answer(&[found("A-1", "spec.old", "old")]);
@@ -167,7 +167,7 @@ accept:
 - {name: repaired, repairs: broken, with: {/spec/a: 2, /spec/b: null}}
 - {name: repaired file, repairs: broken folder, patch: {a.yaml: {/b: 2}}}
 reject:
-- {name: broken, create: pod, request: {user: u}, with: {/spec/a: 1, /spec/b: 1, /spec/c: 1}, at: x, message: bad}
+- {name: broken, create: pod, request: {user: u}, with: {/spec/a: 1, /spec/b: 1, /spec/c: 1}, field: x, message: bad}
 - {name: broken folder, folder: {a.yaml: {kind: A}}, patch: {a.yaml: {/a: 1}}, message: bad}
 ";
     let read = |text: &str| read(&files(&[SHARED, ("A-1.yaml", text)]), &["PlainBundle"]);

@@ -14,11 +14,20 @@ use crate::tree::{self, Node};
 use crate::{Answer, Case, Expects, File, Finding, OBJECTS, Place, documents, read};
 
 /// The members that say what is expected, in the order in which they are written.
-const MEMBERS: [&str; 9] =
-    ["at", "level", "message", "starts", "findings", "also", "skipped", "notes", "reason"];
+const MEMBERS: [&str; 9] = [
+    "field",
+    "level",
+    "message",
+    "messagePrefix",
+    "violations",
+    "otherViolations",
+    "skipped",
+    "auditAnnotations",
+    "reason",
+];
 
 /// Members of a finding, in the order in which they are written.
-const FINDING: [&str; 5] = ["rule", "at", "level", "message", "starts"];
+const FINDING: [&str; 5] = ["rule", "field", "level", "message", "messagePrefix"];
 
 /// The text of a case's file with the answer as what the case expects. `files` are all files of the
 /// folder, `kinds` as for [`read`]; `level` is the level of a rule where a case names none.
@@ -108,7 +117,7 @@ fn wanted(
             None => finding.at.clone().filter(|at| !at.is_empty()),
         };
         let at = at.map(|at| json!(documents::place(&at, &case.place.paths)));
-        members.extend(at.map(|at| ("at".to_owned(), at)));
+        members.extend(at.map(|at| ("field".to_owned(), at)));
         let of_rule = level(&finding.rule);
         let written = expected.is_some_and(|expected| expected.level.is_some());
         if let Some(level) = finding
@@ -119,7 +128,7 @@ fn wanted(
             members.insert("level".to_owned(), json!(level));
         }
         let (name, text) = match expected.filter(|expected| expected.starts) {
-            Some(expected) => ("starts", &expected.message),
+            Some(expected) => ("messagePrefix", &expected.message),
             None => ("message", &finding.message),
         };
         members.insert(name.to_owned(), json!(text));
@@ -131,12 +140,12 @@ fn wanted(
     let own: Vec<_> = own.iter().map(|one| written(one, true)).collect();
     match own.as_slice() {
         [] => {}
-        [Value::Object(only)] if !old.contains_key("findings") => all.extend(only.clone()),
-        _ => drop(all.insert("findings".to_owned(), json!(own))),
+        [Value::Object(only)] if !old.contains_key("violations") => all.extend(only.clone()),
+        _ => drop(all.insert("violations".to_owned(), json!(own))),
     }
     let others: Vec<_> = others.iter().map(|one| written(one, false)).collect();
     if !others.is_empty() {
-        all.insert("also".to_owned(), json!(others));
+        all.insert("otherViolations".to_owned(), json!(others));
     }
     let mut skipped = case.skipped_of(answer);
     if case.expects == Expects::Skip {
@@ -146,7 +155,7 @@ fn wanted(
         all.insert("skipped".to_owned(), json!(skipped));
     }
     if case.notes.is_some() {
-        all.insert("notes".to_owned(), json!(answer.notes));
+        all.insert("auditAnnotations".to_owned(), json!(answer.notes));
     }
     all.extend(answer.reason.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
     all

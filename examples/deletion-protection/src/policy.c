@@ -1,5 +1,5 @@
 /*
- * Policy deletion-protection: what is protected is not deleted by mistake.
+ * Policy deletion-protection: protected objects are not deleted by mistake.
  *
  *   DELETE ─▶ is the old object protected? ──────────────▶ DEL-1
  *          ─▶ Namespace: protected claims in it ─────────▶ DEL-2
@@ -10,7 +10,7 @@
 /* The documentation of the rules: `opgate rules explain DEL-1` prints it. */
 OPGATE_DOCS("rules.md");
 
-/* Labels and annotations can be changed through sub-resources, too. */
+/* Clients can also change labels and annotations through sub-resources. */
 static const opgate_target NAMESPACE = {
     .groups = OPGATE_LIST(""),
     .versions = OPGATE_LIST("v1"),
@@ -33,37 +33,40 @@ static const opgate_read CLAIMS = {
 
 static const opgate_rule DEL_1 = {
     .id = "DEL-1",
+    .name = "no-deletion-of-protected-objects",
     .title = "a protected object is not deleted",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&NAMESPACE, OPGATE_DELETE}, {&CLAIM, OPGATE_DELETE}),
-    .source = "house rules, section 1",
+    .sources = OPGATE_LIST("house rules, section 1"),
 };
 
 static const opgate_rule DEL_2 = {
     .id = "DEL-2",
+    .name = "no-deletion-of-namespaces-with-protected-claims",
     .title = "a Namespace with protected claims is not deleted",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&NAMESPACE, OPGATE_DELETE}),
     .reads = OPGATE_READS(&CLAIMS),
-    .source = "house rules, section 1",
+    .sources = OPGATE_LIST("house rules, section 1"),
 };
 
 static const opgate_rule DEL_3 = {
     .id = "DEL-3",
-    .title = "protection is taken away by those who may",
+    .name = "no-removal-of-protection",
+    .title = "only authorized users remove the protection",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&NAMESPACE, OPGATE_UPDATE}, {&CLAIM, OPGATE_UPDATE}),
-    .source = "house rules, section 2",
+    .sources = OPGATE_LIST("house rules, section 2"),
 };
 
-/* Where protection can stand. */
-typedef struct place {
+/* The fields that can protect an object. */
+typedef struct protection {
   const char *one;
   const char *list;
   const char *pointer;
-} place;
+} protection;
 
-static const place PLACES[] = {
+static const protection PROTECTIONS[] = {
     {"label", "labels", "/metadata/labels"},
     {"annotation", "annotations", "/metadata/annotations"},
 };
@@ -73,24 +76,24 @@ static opgate_text key_of(const opgate_review *review) {
   return key.len > 0 ? key : OPGATE_TEXT("opgate.dev/protected");
 }
 
-/* The label or annotation that protects an object; NULL if none does. A word that somebody misspelt protects, too. */
-static const place *protection(opgate_document object, opgate_text key) {
+/* The label or annotation that protects an object; NULL if none does. A misspelled value protects, too. */
+static const protection *protection_of(opgate_document object, opgate_text key) {
   for (size_t i = 0; i < 2; i++) {
-    opgate_document member = opgate_member_at(object, PLACES[i].pointer, key);
+    opgate_document member = opgate_member_at(object, PROTECTIONS[i].pointer, key);
     if (!opgate_exists(member)) {
       continue;
     }
     opgate_text value = opgate_text_at(member, "");
     opgate_release(member);
-    if (value.ptr != NULL && !opgate_same(value, OPGATE_TEXT("false"))) {
-      return &PLACES[i];
+    if (value.ptr != NULL && !opgate_text_equal(value, OPGATE_TEXT("false"))) {
+      return &PROTECTIONS[i];
     }
   }
   return NULL;
 }
 
-static opgate_text field(const place *place, opgate_text key) {
-  return opgate_format("metadata.%s[%.*s]", place->list, OPGATE_ARG(key));
+static opgate_text field(const protection *protection, opgate_text key) {
+  return opgate_format("metadata.%s[%.*s]", protection->list, OPGATE_ARG(key));
 }
 
 static opgate_text name_of(const opgate_review *review, opgate_document object) {
@@ -100,7 +103,7 @@ static opgate_text name_of(const opgate_review *review, opgate_document object) 
 
 static bool has(opgate_texts list, opgate_text text) {
   for (size_t i = 0; i < list.len; i++) {
-    if (opgate_same(list.ptr[i], text)) {
+    if (opgate_text_equal(list.ptr[i], text)) {
       return true;
     }
   }
@@ -124,12 +127,12 @@ static bool may_unprotect(const opgate_review *review) {
   return false;
 }
 
-static void judge(opgate_review *review, opgate_report *report, const char *kind) {
+static void evaluate(opgate_review *review, opgate_report *report, const char *kind) {
   if (!opgate_exists(review->old)) {
     return;
   }
   opgate_text key = key_of(review);
-  const place *found = protection(review->old, key);
+  const protection *found = protection_of(review->old, key);
   if (found == NULL) {
     return;
   }
@@ -139,15 +142,15 @@ static void judge(opgate_review *review, opgate_report *report, const char *kind
                opgate_format("%s \"%.*s\" is protected: let somebody who may do so remove the %s %.*s first", kind,
                              OPGATE_ARG(name), found->one, OPGATE_ARG(key)));
   } else if (review->operation == OPGATE_UPDATE && opgate_exists(review->object) &&
-             protection(review->object, key) == NULL && !may_unprotect(review)) {
+             protection_of(review->object, key) == NULL && !may_unprotect(review)) {
     opgate_add(report, &DEL_3, field(found, key),
                opgate_format("the %s %.*s protects the %s, and you may not remove it: ask those who may", found->one,
                              OPGATE_ARG(key), kind));
   }
 }
 
-static void judge_claim(opgate_review *review, opgate_report *report) {
-  judge(review, report, "PersistentVolumeClaim");
+static void evaluate_claim(opgate_review *review, opgate_report *report) {
+  evaluate(review, report, "PersistentVolumeClaim");
 }
 
 /* The protected claims of a Namespace. */
@@ -160,12 +163,12 @@ typedef struct claims {
 
 static bool visit(void *context, opgate_document claim) {
   claims *claims = context;
-  if (protection(claim, claims->key) == NULL) {
+  if (protection_of(claim, claims->key) == NULL) {
     return true;
   }
   opgate_text name = opgate_text_at(claim, "/metadata/name");
-  /* While another request is under way, the cluster may show a claim twice in a row. */
-  if (claims->count > 0 && opgate_same(claims->last, name)) {
+  /* While another request is pending, a list may have a claim twice: stored and changed. */
+  if (claims->count > 0 && opgate_text_equal(claims->last, name)) {
     return true;
   }
   if (claims->count == 0) {
@@ -176,15 +179,15 @@ static bool visit(void *context, opgate_document claim) {
   return true;
 }
 
-static void judge_namespace(opgate_review *review, opgate_report *report) {
-  judge(review, report, "Namespace");
+static void evaluate_namespace(opgate_review *review, opgate_report *report) {
+  evaluate(review, report, "Namespace");
   if (review->operation != OPGATE_DELETE || !opgate_exists(review->old) || !opgate_is_on(report, &DEL_2)) {
     return;
   }
   claims found = {.key = key_of(review)};
   opgate_query query = {.namespace_ = name_of(review, review->old)};
   opgate_answer answer = opgate_each(&CLAIMS, &query, visit, &found);
-  if (!opgate_answered(report, OPGATE_RULES(&DEL_2), "PersistentVolumeClaims", answer) || found.count == 0) {
+  if (!opgate_or_skip(report, OPGATE_RULES(&DEL_2), "PersistentVolumeClaims", answer) || found.count == 0) {
     return;
   }
   opgate_text more = found.count > 1 ? opgate_format(" and %zu more", found.count - 1) : OPGATE_TEXT("");
@@ -196,15 +199,15 @@ static void judge_namespace(opgate_review *review, opgate_report *report) {
 const opgate_policy OPGATE_POLICY = {
     .name = "deletion-protection",
     .version = "1.0.0",
-    .title = "what is protected is not deleted by mistake",
+    .title = "protected objects are not deleted by mistake",
     .rules = OPGATE_RULES(&DEL_1, &DEL_2, &DEL_3),
-    .routes = OPGATE_ROUTES({&NAMESPACE, judge_namespace}, {&CLAIM, judge_claim}),
+    .routes = OPGATE_ROUTES({&NAMESPACE, evaluate_namespace}, {&CLAIM, evaluate_claim}),
     .settings = "{\"key\": {"
                 "\"description\": \"The label or annotation that protects an object, with any value but false. "
                 "opgate.dev/protected unless set.\","
                 "\"type\": \"string\"},"
                 "\"unprotect\": {"
-                "\"description\": \"Who may take the protection away. Nobody unless set.\","
+                "\"description\": \"Users and groups that can remove the protection. Empty unless set.\","
                 "\"type\": \"object\","
                 "\"properties\": {"
                 "\"users\": {\"type\": \"array\", \"items\": {\"type\": \"string\"}},"

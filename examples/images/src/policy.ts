@@ -1,6 +1,6 @@
 // Policy `images`: images come from known registries, and have a digest.
 //
-//   Pod, template ─▶ images of containers and volumes ─▶ those that the old object does not have ─▶ rules
+//   Pod, template ─▶ images of containers and volumes ─▶ images that the old object does not have ─▶ rules
 
 import { policy, rule, target } from '@opgate/policy';
 import type { Document, KubernetesObject, Operation, Report, Review, SettingsError } from '@opgate/policy';
@@ -14,7 +14,7 @@ const apps = (kind: string, resource: string) => target({ groups: ['apps'], vers
 const batch = (kind: string, resource: string) => target({ groups: ['batch'], versions: ['v1'], resources: [resource], kind });
 
 const targets = [
-  // With the sub-resource that adds containers to a Pod that runs.
+  // With the sub-resource that adds containers to a running Pod.
   target({ versions: ['v1'], resources: ['pods', 'pods/ephemeralcontainers'], kind: 'Pod' }),
   apps('Deployment', 'deployments'),
   apps('StatefulSet', 'statefulsets'),
@@ -29,18 +29,19 @@ const on = targets.map((target) => ({ target, operations }));
 
 const isKnown = rule({
   id: 'IMG-1',
+  name: 'known-image-registry',
   level: 'deny',
   title: 'an image comes from a known registry',
   docs: `
     The images of containers, init containers, ephemeral containers and image volumes come from one of
     the setting \`registries\`, or from below it. References are completed as container runtimes do:
-    \`nginx\` is \`docker.io/library/nginx\`. \`quay.io/household\` is not in \`quay.io/house\`. Off until the
-    setting is there. On UPDATE the rule looks at images that change, and at containers and volumes
-    with a new name.
+    \`nginx\` is \`docker.io/library/nginx\`. \`quay.io/household\` is not in \`quay.io/house\`. The rule is
+    off unless the setting is present. On UPDATE it evaluates only changed images, and containers and
+    volumes with a new name.
 
     # Why
 
-    Images from elsewhere are not scanned, and whoever owns their name decides what runs.
+    Images from elsewhere are not scanned, and the owner of their name decides what runs.
 
     # Remediation
 
@@ -55,22 +56,23 @@ const isKnown = rule({
     \`image: quay.io/household/shop:v1\`
   `,
   on,
-  offUntil: ['/registries'],
-  source: 'Kubernetes, Images, Image names',
+  enabledBy: ['/registries'],
+  sources: ['Kubernetes, Images, Image names'],
 });
 
 const isPinned = rule({
   id: 'IMG-2',
+  name: 'image-digest',
   level: 'deny',
   title: 'an image has a digest',
   docs: `
     The images of containers, init containers, ephemeral containers and image volumes end with a
-    digest: \`@sha256:\` and 64 hexadecimal digits. A tag may stand before it. On UPDATE the rule looks
-    at images that change, and at containers and volumes with a new name.
+    digest: \`@sha256:\` and 64 hexadecimal digits. It may follow a tag. On UPDATE the rule
+    evaluates only changed images, and containers and volumes with a new name.
 
     # Why
 
-    A tag can move: the pod runs other code when it starts again, and nobody has decided that.
+    A tag can move: the pod runs other code when it starts again, without a decision to do so.
 
     # Remediation
 
@@ -85,14 +87,14 @@ const isPinned = rule({
     \`image: quay.io/house/shop:v1\`
   `,
   on,
-  source: 'Kubernetes, Images, Image names',
+  sources: ['Kubernetes, Images, Image names'],
 });
 
 export default policy<Settings>({
   name: 'images',
   title: 'images come from known registries, and have a digest',
   rules: [isKnown, isPinned],
-  routes: targets.map((on) => ({ on, judge })),
+  routes: targets.map((on) => ({ on, evaluate })),
   settings: {
     registries: {
       description:
@@ -104,10 +106,10 @@ export default policy<Settings>({
   checkSettings,
 });
 
-function judge(review: Review<KubernetesObject, Settings>, report: Report): void {
+function evaluate(review: Review<KubernetesObject, Settings>, report: Report): void {
   if (review.document === undefined || review.isExempt()) return;
   const at = specOf(review.request.kind.kind);
-  const old = review.spares();
+  const old = review.ratchetBase();
   const before = new Map(old && images(old, at).map(({ owner, image }) => [owner, image]));
   const registries = review.settings.registries ?? [];
   for (const { field, image, owner } of images(review.document, at)) {
@@ -124,7 +126,7 @@ function judge(review: Review<KubernetesObject, Settings>, report: Report): void
   }
 }
 
-/** Where objects of a kind have the spec of their pods. */
+/** The pointer of the pod spec in objects of a kind. */
 function specOf(kind: string): string {
   if (kind === 'Pod') return '/spec';
   return kind === 'CronJob' ? '/spec/jobTemplate/spec/template/spec' : '/spec/template/spec';
@@ -133,7 +135,7 @@ function specOf(kind: string): string {
 interface Found {
   field: string;
   image: string;
-  /** What it is the image of, wherever that stands in its list: the list and the name. */
+  /** The list and the name of the container or volume, which do not depend on its index. */
   owner: string;
 }
 
@@ -142,12 +144,12 @@ function images(object: Document, at: string): Found[] {
   const field = at.slice(1).replaceAll('/', '.');
   const found: Found[] = [];
   const add = (list: string, index: number, member: string, name: unknown, image: unknown) => {
-    // Without an image it is a template for somebody who sets it, or the API server says so.
+    // A template may lack an image that a controller sets; otherwise the API server rejects the object.
     if (typeof image !== 'string' || image === '') return;
     found.push({ field: `${field}.${list}[${index}].${member}`, image, owner: JSON.stringify([list, name]) });
   };
   for (const list of ['containers', 'initContainers', 'ephemeralContainers']) {
-    // What an element is, nobody has checked where the object is in a file.
+    // opgate check reads files that no API server has validated: an element may have any type.
     const containers = object.list<{ name?: unknown; image?: unknown } | null>(`${at}/${list}`);
     for (const [index, container] of containers.entries()) {
       add(list, index, 'image', container?.name, container?.image);
@@ -160,7 +162,7 @@ function images(object: Document, at: string): Found[] {
   return found;
 }
 
-/** What the schema cannot say. */
+/** Checks beyond the schema. */
 function checkSettings({ registries = [] }: Settings): SettingsError[] {
   return registries.flatMap((registry, index) => {
     const [first = '', ...path] = registry.split('/');

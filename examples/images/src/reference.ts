@@ -1,8 +1,8 @@
 // References to images, as container runtimes complete and check them.
 
-/** Nobody needs longer ones, and what is longer takes longer to look at. */
-const LONGEST = 4096;
-const LONGEST_NAME = 255;
+/** Limits, because the time to check a reference grows with its length. */
+const MAX_LENGTH = 4096;
+const MAX_PATH_LENGTH = 255;
 
 const COMPONENT = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$/;
 const DOMAIN = /^(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(?::[0-9]*)?$/;
@@ -10,7 +10,7 @@ const TAG = /^\w[\w.-]{0,127}$/;
 const DIGEST = /^sha(?:256:[0-9a-f]{64}|384:[0-9a-f]{96}|512:[0-9a-f]{128})$/;
 
 interface Parts {
-  /** As it is written; undefined for Docker's own. */
+  /** The domain in the reference; undefined for a reference without one. */
   domain: string | undefined;
   path: string;
   tag: string | undefined;
@@ -38,13 +38,13 @@ export function isDomain(part: string): boolean {
   return part === 'localhost' || /[.:A-Z]/.test(part);
 }
 
-/** Whether it has the form of a reference. What has not could look like one of a known registry. */
+/** Whether a text is a reference. Another text could look like an image of a known registry. */
 export function isReference(image: string): boolean {
-  if (image.length > LONGEST) return false;
+  if (image.length > MAX_LENGTH) return false;
   const { domain, path, tag, digest } = parts(image);
   return (
     (domain === undefined || DOMAIN.test(domain)) &&
-    path.length <= LONGEST_NAME &&
+    path.length <= MAX_PATH_LENGTH &&
     path.split('/').every((component) => COMPONENT.test(component)) &&
     (tag === undefined || TAG.test(tag)) &&
     (digest === undefined || /^[A-Za-z][A-Za-z0-9+._-]*:[0-9A-Fa-f]{32,}$/.test(digest))
@@ -63,7 +63,7 @@ export function isFrom(repository: string, registry: string): boolean {
   return repository === registry || repository.startsWith(`${registry}/`);
 }
 
-/** Whether there is a digest that a runtime compares with what it has pulled. */
+/** Whether there is a digest that a runtime compares with the pulled image. */
 export function hasDigest(image: string): boolean {
   const { digest } = parts(image);
   return digest !== undefined && DIGEST.test(digest);

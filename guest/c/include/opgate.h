@@ -3,13 +3,13 @@
  *
  *   opgate_target, opgate_read ─▶ opgate_rule ─┐
  *                                              ├─▶ OPGATE_POLICY ─┬─▶ describe: rules, matches, reads, schema of the settings
- *   opgate_route: target ─▶ judge ─────────────┘                  └─▶ validate: the judges of the routes that match
+ *   opgate_route: target ─▶ evaluate ──────────┘                  └─▶ validate: the functions of the routes that match
  *
  * Rules, targets and reads are static structs. They are compared by address: declare each of them once. Every list ends with NULL, and
- * OPGATE_LIST writes it: `.versions = OPGATE_LIST("v1")`. What is left out is empty, NULL or false.
+ * OPGATE_LIST writes it: `.versions = OPGATE_LIST("v1")`. Omitted members are empty, NULL or false.
  *
  * Texts have a length (opgate_text), because JSON can have a zero byte in a text. Memory is never freed: an instance lives for one call.
- * If it runs out, the call ends as a policy error, and no verdict is made of a part. opgate_fail ends a call in the same way.
+ * If memory is exhausted, the call ends as a policy error, never as a partial verdict. opgate_fail ends a call in the same way.
  */
 #ifndef OPGATE_H
 #define OPGATE_H
@@ -20,7 +20,7 @@
 
 /* ---- Texts ---- */
 
-/* A text in UTF-8. `ptr` is NULL if there is none. */
+/* A text in UTF-8. `ptr` is NULL for a missing text. */
 typedef struct opgate_text {
   const char *ptr;
   size_t len;
@@ -39,9 +39,9 @@ typedef struct opgate_texts {
 opgate_text opgate_text_of(const char *text);
 /* Formats with %s, %.*s, %d, %u, %zu and %%. The result ends with a zero byte, which is not counted. */
 opgate_text opgate_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-bool opgate_same(opgate_text left, opgate_text right);
-bool opgate_starts(opgate_text text, opgate_text beginning);
-bool opgate_ends(opgate_text text, opgate_text end);
+bool opgate_text_equal(opgate_text left, opgate_text right);
+bool opgate_text_has_prefix(opgate_text text, opgate_text prefix);
+bool opgate_text_has_suffix(opgate_text text, opgate_text suffix);
 bool opgate_contains(opgate_text text, char byte);
 /* Memory until the end of the call, set to zero. */
 void *opgate_allocate(size_t size);
@@ -50,13 +50,12 @@ void *opgate_allocate(size_t size);
 
 /*
  * A JSON document that the host keeps, or a part of one. Every function takes a JSON pointer relative to it; "" is the document itself.
- * A pointer to nothing is no error. One that does not begin with a slash is a mistake of the policy, and ends the call. So does a read of
- * what the opgate_read of an object of the cluster does not declare.
- * Each function is one call of the host, unless it says otherwise.
+ * A pointer to a missing value is not an error. A pointer without a slash at its beginning is a mistake of the policy, and ends the call.
+ * So does a read of a field that the opgate_read of a cluster object does not declare. Each function is one call of the host.
  */
 typedef struct opgate_document {
-  int32_t handle; /* 0 if there is none */
-  const struct opgate_part *part; /* what is declared to read of it, if it is an object of the cluster */
+  int32_t handle;                 /* 0 for a missing document */
+  const struct opgate_part *part; /* the declared fields of a cluster object; NULL for other documents */
 } opgate_document;
 
 typedef enum opgate_kind {
@@ -74,7 +73,7 @@ opgate_kind opgate_kind_at(opgate_document document, const char *pointer);
 /* Whether there is a value other than null. */
 bool opgate_has(opgate_document document, const char *pointer);
 opgate_text opgate_text_at(opgate_document document, const char *pointer);
-/* Whether there is such a value; it is put into `value`, which otherwise stays as it is. */
+/* Whether there is such a value. If so, it is written to `value`, which does not change otherwise. */
 bool opgate_boolean_at(opgate_document document, const char *pointer, bool *value);
 bool opgate_integer_at(opgate_document document, const char *pointer, int64_t *value);
 bool opgate_number_at(opgate_document document, const char *pointer, double *value);
@@ -95,16 +94,16 @@ opgate_text opgate_raw_at(opgate_document document, const char *pointer);
 uint32_t opgate_size_at(opgate_document document, const char *pointer);
 /* Kubernetes semantic equality as far as JSON alone tells: null and an empty list are the same as nothing. */
 bool opgate_equal(opgate_document left, const char *pointer, opgate_document right, const char *other_pointer);
-/* A document from JSON text; none, and the error if `error` is not NULL, if it is no JSON. */
+/* A document from JSON text. If the text is not JSON, the document is missing, and `error` (unless NULL) gets the error. */
 opgate_document opgate_parse(opgate_text json, opgate_text *error);
 /* A call may have 1,000 documents: release those of long lists. */
 void opgate_release(opgate_document document);
 
-/* ---- What a policy declares ---- */
+/* ---- Declarations of a policy ---- */
 
 typedef const char *const *opgate_list;
 #define OPGATE_LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define OPGATE_NOTHING ((const char *const[]){NULL})
+#define OPGATE_EMPTY_LIST ((const char *const[]){NULL})
 
 typedef enum opgate_operation {
   OPGATE_CREATE = 1,
@@ -117,15 +116,15 @@ typedef enum opgate_level { OPGATE_WARN, OPGATE_DENY } opgate_level;
 
 /* A text that the settings may name. */
 typedef struct opgate_setting {
-  const char *pointer;  /* into the settings */
-  const char *otherwise; /* used if the settings have no text there */
+  const char *pointer;       /* into the settings */
+  const char *default_value; /* used if the settings have no text there */
 } opgate_setting;
 
-/* Names by pattern: one of `include` fits, or there are none, and none of `exclude` fits. `*` stands for any characters. */
-typedef struct opgate_names {
+/* Names by pattern: one of `include` fits, or `include` is empty, and none of `exclude` fits. `*` stands for any characters. */
+typedef struct opgate_name_patterns {
   opgate_list include;
   opgate_list exclude;
-} opgate_names;
+} opgate_name_patterns;
 
 typedef struct opgate_condition {
   const char *name;
@@ -139,11 +138,11 @@ typedef struct opgate_target {
   opgate_list resources; /* plural, lower case; pods/status for a sub-resource */
   const char *kind;      /* for people */
   const opgate_setting *namespace_;
-  opgate_names namespaces;
-  opgate_names names;
+  opgate_name_patterns namespaces;
+  opgate_name_patterns names;
   bool advisory;
   const opgate_condition *conditions; /* in CEL, for the webhook configuration only; ends with {0} */
-  const char *namespace_labels;       /* label selector, JSON */
+  const char *namespace_selector;     /* label selector, JSON */
   opgate_list enabled_by;             /* settings of which one must be present and not false */
 } opgate_target;
 
@@ -159,15 +158,15 @@ typedef struct opgate_read {
   const char *group;
   const char *version;
   const char *resource;
-  opgate_list fields; /* JSON pointers of what is kept and may be read, with * for every element */
-  opgate_list keys;   /* JSON pointers of objects of which only the names of the members are kept */
-  const char *labels; /* label selector, JSON */
+  opgate_list fields;         /* JSON pointers of the fields that the policy reads, with * for every element */
+  opgate_list keys;           /* JSON pointers of objects of which the host keeps only the names of the members */
+  const char *label_selector; /* JSON; the host does not read other objects */
   const opgate_setting *namespace_;
   const opgate_index *indexes; /* ends with {0} */
   opgate_list enabled_by;
 } opgate_read;
 
-/* Kinds and operations that a rule looks at. */
+/* Kinds and operations to which a rule applies. */
 typedef struct opgate_on {
   const opgate_target *target;
   unsigned operations; /* OPGATE_CREATE | OPGATE_UPDATE */
@@ -177,22 +176,23 @@ typedef struct opgate_on {
 
 typedef struct opgate_rule {
   const char *id;    /* IMG-1 */
-  const char *title; /* what must hold, in one sentence without a full stop */
+  const char *name;  /* in kebab case: image-digest; NULL for none */
+  const char *title; /* the requirement, in one sentence without a full stop */
   opgate_level level;
   const opgate_on *on;
   const opgate_read *const *reads;
-  bool samples;            /* looks at custom resources of any kind, see opgate_sample */
-  opgate_list off_until;   /* off by default: settings that turn it on; OPGATE_NOTHING if only the configuration does */
+  bool samples;            /* reads custom resources of any kind, see opgate_sample */
+  opgate_list enabled_by;  /* off by default: settings that turn it on; OPGATE_EMPTY_LIST if only the configuration does */
   opgate_list denies_with; /* settings that make a warning deny, if they are true or "deny" */
-  bool never_exempt;       /* the setting `exempt` does not apply */
+  bool no_exemptions;      /* the setting `exempt` does not apply */
   bool may_skip;           /* may be skipped for another reason than a missing cluster */
-  const char *source;      /* where the rule is documented */
+  opgate_list sources;     /* where the requirement is documented */
 } opgate_rule;
 #define OPGATE_RULES(...) ((const opgate_rule *const[]){__VA_ARGS__, NULL})
 
 /*
- * Puts a Markdown file with the documentation of the rules into the component: a heading `## IMG-1` for each rule, and its text. It is in
- * a section of the file, and never in the memory of a call. Once, in one file of the policy.
+ * Embeds a Markdown file with the documentation of the rules in the component: a heading `## IMG-1` for each rule, and its text. It is a
+ * section of the component, and never in the memory of a call. Use it once, in one file of the policy.
  */
 #define OPGATE_DOCS(file) __asm__(".section \".custom_section.opgate-docs\",\"\",@\n.incbin \"" file "\"\n.text\n")
 
@@ -201,11 +201,11 @@ typedef struct opgate_rule {
 typedef struct opgate_review {
   opgate_operation operation;
   int32_t request;
-  opgate_document object; /* none on DELETE */
-  opgate_document old;    /* none on CREATE and CONNECT */
+  opgate_document object; /* missing on DELETE */
+  opgate_document old;    /* missing on CREATE and CONNECT */
   opgate_document settings;
-  int8_t exempt; /* kept by the SDK */
-  int8_t spares; /* kept by the SDK */
+  int8_t exempt;   /* state of the SDK */
+  int8_t ratchets; /* state of the SDK */
 } opgate_review;
 
 typedef struct opgate_user {
@@ -229,61 +229,61 @@ opgate_resource opgate_resource_of(const opgate_review *review);
 opgate_resource opgate_kind_of(const opgate_review *review);
 opgate_user opgate_user_of(const opgate_review *review);
 bool opgate_is_dry_run(const opgate_review *review);
-/* Whether the settings exempt the user. The report ignores findings against such requests; asking first saves the work. */
+/* Whether the settings exempt the user. The report ignores violations by such users; a policy that checks first saves the work. */
 bool opgate_is_exempt(opgate_review *review);
-/* The old object of an UPDATE if findings about what did not change are left out, by the setting `ratcheting` or because the object is
- * being deleted; otherwise none. */
-opgate_document opgate_spares(opgate_review *review);
-/* Whether a rule must judge the value at the pointer of the object: always on CREATE, on UPDATE only if it changed. */
+/* The old object of an UPDATE if the report omits violations in unchanged fields: by the setting `ratcheting`, or because the object is
+ * being deleted. Otherwise missing. */
+opgate_document opgate_ratchet_base(opgate_review *review);
+/* Whether a rule must evaluate the value at the pointer of the object: always on CREATE, on UPDATE only if it changed. */
 bool opgate_touches(opgate_review *review, const char *pointer);
 
 /* ---- Reports ---- */
 
 typedef struct opgate_report opgate_report;
 
-/* Adds a finding: the field as Kubernetes writes it, and one sentence for the person who sent the request. */
+/* Adds a violation: the field as Kubernetes writes it, and one sentence for the person who sent the request. */
 void opgate_add(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text message);
-/* The same with another level than the rule's; a configured level wins. */
+/* Adds a violation with another level than the rule's; a configured level wins. */
 void opgate_add_as(opgate_report *report, opgate_level level, const opgate_rule *rule, opgate_text field, opgate_text message);
-/* Counts findings that are not written out. */
-void opgate_add_more(opgate_report *report, const opgate_rule *rule, size_t more);
+/* Counts violations without their texts. */
+void opgate_add_count(opgate_report *report, const opgate_rule *rule, size_t more);
 bool opgate_is_full(const opgate_report *report, const opgate_rule *rule);
-/* The rule could not be evaluated, or only in part, and why. Only the first reason counts. */
-void opgate_skip(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text why);
-void opgate_skip_part(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text why);
-/* A word for the audit log, and the reason of a denial. */
-void opgate_note(opgate_report *report, const char *key, opgate_text word);
+/* Records that the rule could not be evaluated, or only in part, with the reason. Only the first reason counts. */
+void opgate_skip(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text reason);
+void opgate_skip_part(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text reason);
+/* Adds a word to an audit annotation, and sets the reason of a denial. */
+void opgate_annotate(opgate_report *report, const char *key, opgate_text word);
 void opgate_set_reason(opgate_report *report, opgate_text reason);
 bool opgate_is_on(opgate_report *report, const opgate_rule *rule);
 bool opgate_denies(opgate_report *report, const opgate_rule *rule);
-/* Number of findings so far that deny the request. */
+/* Number of violations so far that deny the request. */
 size_t opgate_denials(const opgate_report *report, const opgate_rule *rule);
 
 /* ---- The cluster ---- */
 
 typedef enum opgate_status {
   OPGATE_ANSWERED,
-  OPGATE_ABSENT,      /* there is no cluster to ask */
-  OPGATE_UNAVAILABLE, /* these objects are not read, or cannot be read now */
-  OPGATE_INVALID,     /* a selector is wrong */
+  OPGATE_NO_CLUSTER,  /* there is no cluster state to query */
+  OPGATE_UNAVAILABLE, /* the server does not read these objects, or cannot read them now */
+  OPGATE_INVALID,     /* a selector is invalid */
 } opgate_status;
 
 typedef struct opgate_answer {
   opgate_status status;
-  opgate_text why;
+  opgate_text reason;
 } opgate_answer;
 
-typedef struct opgate_match {
+typedef struct opgate_index_match {
   const char *index;
   opgate_texts values;
-  bool absent;
-} opgate_match;
+  bool include_missing; /* objects without a value match, too */
+} opgate_index_match;
 
 /* All conditions that are set must hold. */
 typedef struct opgate_query {
   opgate_text namespace_;
-  opgate_text labels; /* label selector, JSON */
-  const opgate_match *matches;
+  opgate_text label_selector; /* JSON */
+  const opgate_index_match *matches;
   size_t matches_len;
 } opgate_query;
 
@@ -300,32 +300,32 @@ typedef struct opgate_object_names {
 typedef struct opgate_documents {
   opgate_document *ptr;
   size_t len;
-  bool complete; /* whether these are all */
+  bool complete; /* whether these are all objects */
 } opgate_documents;
 
-/* One object; none if it does not exist. The namespace is empty for cluster-scoped ones. */
+/* One object; missing if it does not exist. The namespace is empty for cluster-scoped ones. */
 opgate_answer opgate_get(const opgate_read *read, opgate_text namespace_, opgate_text name, opgate_document *found);
-/* Calls `visit` with the objects that match, in byte order of namespace and name, until it returns false. Each is released after it. */
+/* Calls `visit` with the objects that match, in byte order of namespace and name, until it returns false, and releases each of them. */
 opgate_answer opgate_each(const opgate_read *read, const opgate_query *query, bool (*visit)(void *context, opgate_document object),
                           void *context);
 opgate_answer opgate_names_of(const opgate_read *read, const opgate_query *query, opgate_object_names *found);
-/* The first objects of any kind, at most 500, for rules with `samples`. The first question ends the call; the host calls again. */
+/* The first objects of any kind, at most 500, for rules with `samples`. The first call of it ends the call; the host calls again. */
 opgate_answer opgate_sample(opgate_resource resource, uint32_t limit, opgate_documents *found);
-/* Whether there is an answer. Without one the rules are skipped: `the cluster's Namespaces are not available`. */
-bool opgate_answered(opgate_report *report, const opgate_rule *const *rules, const char *needed, opgate_answer answer);
+/* Whether there is an answer. Without one, skips the rules: `the cluster's Namespaces are not available`. */
+bool opgate_or_skip(opgate_report *report, const opgate_rule *const *rules, const char *needed, opgate_answer answer);
 
 /* ---- The policy ---- */
 
-/* Which function judges which kind. */
+/* The function that evaluates the requests of a target. */
 typedef struct opgate_route {
   const opgate_target *on;
-  void (*judge)(opgate_review *review, opgate_report *report);
+  void (*evaluate)(opgate_review *review, opgate_report *report);
 } opgate_route;
 #define OPGATE_ROUTES(...) ((const opgate_route[]){__VA_ARGS__, {NULL, NULL}})
 
-typedef struct opgate_wrong opgate_wrong;
-/* Says that the settings are wrong at a JSON pointer. */
-void opgate_is_wrong(opgate_wrong *wrong, opgate_text pointer, opgate_text message);
+typedef struct opgate_settings_errors opgate_settings_errors;
+/* Reports an error in the settings at a JSON pointer. */
+void opgate_settings_error(opgate_settings_errors *errors, opgate_text pointer, opgate_text message);
 
 typedef struct opgate_policy {
   const char *name;
@@ -333,8 +333,8 @@ typedef struct opgate_policy {
   const char *title;
   const opgate_rule *const *rules;
   const opgate_route *routes; /* at most 64 */
-  const char *settings;       /* JSON object with the schemas of its own settings, by name */
-  void (*check_settings)(opgate_document settings, opgate_wrong *wrong);
+  const char *settings;       /* JSON object with the schemas of the policy's settings, by name */
+  void (*check_settings)(opgate_document settings, opgate_settings_errors *errors);
 } opgate_policy;
 
 /* The policy defines it. */
@@ -343,37 +343,37 @@ extern const opgate_policy OPGATE_POLICY;
 /* ---- The log ---- */
 
 typedef enum opgate_severity { OPGATE_DEBUG, OPGATE_INFO, OPGATE_WARNING, OPGATE_ERROR } opgate_severity;
-/* The host adds the name of the policy, and keeps 64 lines of 2,048 bytes of a call. */
+/* The host adds the name of the policy, and keeps 64 lines of a call, each of at most 2,048 bytes. */
 void opgate_log(opgate_severity severity, opgate_text line);
-/* Ends the call as a policy error, with the text and its place in the source. */
+/* Ends the call as a policy error, with the text and its location in the source. */
 #define opgate_fail(text) opgate_fail_at(__FILE__, __LINE__, (text))
 _Noreturn void opgate_fail_at(const char *file, int line, const char *text);
 
-/* Where the policy called the SDK last: the place of an error about a pointer. */
-typedef struct opgate_place {
+/* The last call of the SDK in the source of the policy: the location of errors in pointers. */
+typedef struct opgate_source_position {
   const char *file;
   int line;
-} opgate_place;
-extern opgate_place opgate_last_place;
-#define opgate_note_place() ((void)(opgate_last_place = (opgate_place){__FILE__, __LINE__}))
+} opgate_source_position;
+extern opgate_source_position opgate_last_position;
+#define opgate_mark_position() ((void)(opgate_last_position = (opgate_source_position){__FILE__, __LINE__}))
 #ifndef OPGATE_IN_SDK
-#define opgate_kind_at(...) (opgate_note_place(), opgate_kind_at(__VA_ARGS__))
-#define opgate_has(...) (opgate_note_place(), opgate_has(__VA_ARGS__))
-#define opgate_text_at(...) (opgate_note_place(), opgate_text_at(__VA_ARGS__))
-#define opgate_boolean_at(...) (opgate_note_place(), opgate_boolean_at(__VA_ARGS__))
-#define opgate_integer_at(...) (opgate_note_place(), opgate_integer_at(__VA_ARGS__))
-#define opgate_number_at(...) (opgate_note_place(), opgate_number_at(__VA_ARGS__))
-#define opgate_length_at(...) (opgate_note_place(), opgate_length_at(__VA_ARGS__))
-#define opgate_keys_at(...) (opgate_note_place(), opgate_keys_at(__VA_ARGS__))
-#define opgate_texts_at(...) (opgate_note_place(), opgate_texts_at(__VA_ARGS__))
-#define opgate_column_at(...) (opgate_note_place(), opgate_column_at(__VA_ARGS__))
-#define opgate_at(...) (opgate_note_place(), opgate_at(__VA_ARGS__))
-#define opgate_item_at(...) (opgate_note_place(), opgate_item_at(__VA_ARGS__))
-#define opgate_member_at(...) (opgate_note_place(), opgate_member_at(__VA_ARGS__))
-#define opgate_raw_at(...) (opgate_note_place(), opgate_raw_at(__VA_ARGS__))
-#define opgate_size_at(...) (opgate_note_place(), opgate_size_at(__VA_ARGS__))
-#define opgate_equal(...) (opgate_note_place(), opgate_equal(__VA_ARGS__))
-#define opgate_touches(...) (opgate_note_place(), opgate_touches(__VA_ARGS__))
+#define opgate_kind_at(...) (opgate_mark_position(), opgate_kind_at(__VA_ARGS__))
+#define opgate_has(...) (opgate_mark_position(), opgate_has(__VA_ARGS__))
+#define opgate_text_at(...) (opgate_mark_position(), opgate_text_at(__VA_ARGS__))
+#define opgate_boolean_at(...) (opgate_mark_position(), opgate_boolean_at(__VA_ARGS__))
+#define opgate_integer_at(...) (opgate_mark_position(), opgate_integer_at(__VA_ARGS__))
+#define opgate_number_at(...) (opgate_mark_position(), opgate_number_at(__VA_ARGS__))
+#define opgate_length_at(...) (opgate_mark_position(), opgate_length_at(__VA_ARGS__))
+#define opgate_keys_at(...) (opgate_mark_position(), opgate_keys_at(__VA_ARGS__))
+#define opgate_texts_at(...) (opgate_mark_position(), opgate_texts_at(__VA_ARGS__))
+#define opgate_column_at(...) (opgate_mark_position(), opgate_column_at(__VA_ARGS__))
+#define opgate_at(...) (opgate_mark_position(), opgate_at(__VA_ARGS__))
+#define opgate_item_at(...) (opgate_mark_position(), opgate_item_at(__VA_ARGS__))
+#define opgate_member_at(...) (opgate_mark_position(), opgate_member_at(__VA_ARGS__))
+#define opgate_raw_at(...) (opgate_mark_position(), opgate_raw_at(__VA_ARGS__))
+#define opgate_size_at(...) (opgate_mark_position(), opgate_size_at(__VA_ARGS__))
+#define opgate_equal(...) (opgate_mark_position(), opgate_equal(__VA_ARGS__))
+#define opgate_touches(...) (opgate_mark_position(), opgate_touches(__VA_ARGS__))
 #endif
 
 #endif

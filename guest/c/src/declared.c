@@ -1,21 +1,22 @@
 /*
- * What a policy declares to read of an object of the cluster.
+ * The declared fields of cluster objects.
  *
- * The host keeps nothing else, so that a field that is not declared would look like one that is not there. Such a read ends the call,
- * whatever the object holds. The host refuses it as well; here it has its place in the source of the policy.
+ * The host keeps no other fields, so an undeclared field would look like a missing one. Such a read ends the call, whatever the object
+ * holds. The host rejects it as well; here the error has its location in the source of the policy.
  */
 #include "internal.h"
 
 #include <string.h>
 
-#define SHOWN 256
+#define MAX_SHOWN_BYTES 256
 
 static const char *const ALWAYS[] = {
     "/metadata/name",   "/metadata/namespace",         "/metadata/uid", "/metadata/resourceVersion",
     "/metadata/labels", "/metadata/deletionTimestamp", NULL,
 };
 
-enum place { APART, ABOVE, EACH, SAME, CHILD, BELOW };
+/* The position of a pointer relative to a declared pointer. */
+enum position { UNRELATED, ABOVE, EACH, SAME, CHILD, BELOW };
 
 /* Takes the next token of a pointer. */
 static bool next(opgate_text *rest, opgate_text *token) {
@@ -31,42 +32,42 @@ static bool next(opgate_text *rest, opgate_text *token) {
   return true;
 }
 
-/* Where a pointer is, as a pattern sees it. */
-static enum place place_of(const char *pattern, opgate_text found) {
+/* The position of `found` relative to the pattern. */
+static enum position position_of(const char *pattern, opgate_text found) {
   opgate_text wanted = opgate_text_of(pattern), token, other;
   for (;;) {
     bool has_token = next(&wanted, &token), has_other = next(&found, &other);
     if (!has_token) {
       return !has_other ? SAME : found.len == 0 ? CHILD : BELOW;
     }
-    bool is_any = opgate_same(token, OPGATE_TEXT("*"));
+    bool is_any = opgate_text_equal(token, OPGATE_TEXT("*"));
     if (!has_other) {
       return is_any ? EACH : ABOVE;
     }
-    if (!is_any && !opgate_same(token, other)) {
-      return APART;
+    if (!is_any && !opgate_text_equal(token, other)) {
+      return UNRELATED;
     }
   }
 }
 
 enum kept { ENOUGH, NOTHING, PARTS, NAME };
 
-/* What is kept where a read wants more. */
+/* The kept part of a value; ENOUGH if it covers the read. */
 static enum kept lacking(const opgate_read *read, opgate_text pointer, opgate_access access) {
   bool is_in_part = false, has_all_members = false, is_name = false;
   const opgate_list lists[] = {ALWAYS, read->fields, read->keys};
   for (size_t i = 0; i < 3; i++) {
     for (opgate_list pattern = lists[i]; pattern != NULL && *pattern != NULL; pattern++) {
-      enum place place = place_of(*pattern, pointer);
+      enum position position = position_of(*pattern, pointer);
       bool is_whole = access == OPGATE_ACCESS_KIND || access == OPGATE_ACCESS_WHOLE;
-      if (place == ABOVE || place == EACH) {
+      if (position == ABOVE || position == EACH) {
         is_in_part = true;
-        has_all_members = has_all_members || place == EACH;
-      } else if (i < 2 && place != APART) {
+        has_all_members = has_all_members || position == EACH;
+      } else if (i < 2 && position != UNRELATED) {
         return ENOUGH;
-      } else if (place == SAME && (is_whole || access == OPGATE_ACCESS_MEMBERS)) {
+      } else if (position == SAME && (is_whole || access == OPGATE_ACCESS_MEMBERS)) {
         return ENOUGH;
-      } else if (place == CHILD) {
+      } else if (position == CHILD) {
         if (is_whole || access == OPGATE_ACCESS_BOOLEAN) {
           return ENOUGH;
         }
@@ -92,10 +93,10 @@ static opgate_text joined(const opgate_part *part, opgate_text pointer) {
 }
 
 static opgate_text shortened(opgate_text text) {
-  return text.len <= SHOWN ? text : opgate_format("%.*s…", SHOWN, text.ptr);
+  return text.len <= MAX_SHOWN_BYTES ? text : opgate_format("%.*s…", MAX_SHOWN_BYTES, text.ptr);
 }
 
-/* The pointer with * for the places of elements. */
+/* The pointer with * for the indices of elements. */
 static opgate_text any_element(opgate_text pointer) {
   opgate_text all = {"", 0}, token;
   while (next(&pointer, &token)) {

@@ -2,9 +2,9 @@
  * From the declarations of a policy to its descriptor.
  *
  *   rules, sorted by id ─┬─▶ rules
- *     on, of each ───────┼─▶ matches: for each route, the operations and the rules that look at them
+ *     on, of each ───────┼─▶ matches: for each route, the operations and the rules that apply to them
  *     reads, of each ────┼─▶ reads, each with the rules that need it
- *     samples, of each ──┴─▶ samples
+ *     samples, of each ──┴─▶ sampling rules
  *   settings, and those that all policies have in common ─▶ schema
  *
  * The result is the same, byte for byte, as that of the SDK for Rust.
@@ -31,7 +31,7 @@ static texts owned(opgate_list list) {
   return found;
 }
 
-/* Where the last hyphen of an id is; its end if there is none. */
+/* The position of the last hyphen of an id; its end if there is none. */
 static size_t hyphen_of(opgate_text id) {
   for (size_t i = id.len; i > 0; i--) {
     if (id.ptr[i - 1] == '-') {
@@ -60,7 +60,7 @@ bool opgate_is_before(const opgate_rule *left, const opgate_rule *right) {
   return order < 0;
 }
 
-opgate_rules opgate_sorted(const opgate_policy *policy) {
+opgate_rules opgate_sorted_rules(const opgate_policy *policy) {
   size_t len = 0;
   while (policy->rules[len] != NULL) {
     len++;
@@ -77,7 +77,7 @@ opgate_rules opgate_sorted(const opgate_policy *policy) {
   return rules;
 }
 
-static bool looks_at(const opgate_rule *rule, const opgate_target *target, opgate_operation operation) {
+static bool applies_to(const opgate_rule *rule, const opgate_target *target, opgate_operation operation) {
   for (const opgate_on *on = rule->on; on != NULL && on->target != NULL; on++) {
     if (on->target == target && (on->operations & operation) != 0) {
       return true;
@@ -99,7 +99,7 @@ static opgate_policy_types_option_setting_t setting(const opgate_setting *from) 
   if (from == NULL) {
     return (opgate_policy_types_option_setting_t){0};
   }
-  return (opgate_policy_types_option_setting_t){true, {opgate_wit_of(from->pointer), opgate_wit_of(from->otherwise)}};
+  return (opgate_policy_types_option_setting_t){true, {opgate_wit_of(from->pointer), opgate_wit_of(from->default_value)}};
 }
 
 /* The operations in a set of bits. */
@@ -125,7 +125,7 @@ static opgate_policy_types_rule_t rule_of(const opgate_rule *rule) {
     opgate_text kind = opgate_text_of(rule->on[i].target->kind);
     bool is_known = false;
     for (size_t k = 0; k < kinds.len; k++) {
-      is_known |= opgate_same(opgate_of_wit(kinds.ptr[k]), kind);
+      is_known |= opgate_text_equal(opgate_of_wit(kinds.ptr[k]), kind);
     }
     if (!is_known) {
       kinds.ptr[kinds.len++] = opgate_to_wit(kind);
@@ -134,12 +134,13 @@ static opgate_policy_types_rule_t rule_of(const opgate_rule *rule) {
   uint8_t level = rule->level == OPGATE_DENY ? OPGATE_POLICY_TYPES_DEFAULT_LEVEL_DENY : OPGATE_POLICY_TYPES_DEFAULT_LEVEL_WARN;
   return (opgate_policy_types_rule_t){
       .id = opgate_wit_of(rule->id),
+      .name = opgate_wit_of(rule->name),
       .title = opgate_wit_of(rule->title),
-      .default_level = rule->off_until != NULL ? OPGATE_POLICY_TYPES_DEFAULT_LEVEL_OFF : level,
-      .enabled_by = owned(rule->off_until != NULL ? rule->off_until : rule->denies_with),
+      .default_level = rule->enabled_by != NULL ? OPGATE_POLICY_TYPES_DEFAULT_LEVEL_OFF : level,
+      .enabled_by = owned(rule->enabled_by != NULL ? rule->enabled_by : rule->denies_with),
       .kinds = kinds,
       .operations = operations_of(bits),
-      .source = opgate_wit_of(rule->source),
+      .sources = owned(rule->sources),
   };
 }
 
@@ -164,17 +165,17 @@ static opgate_policy_types_match_rule_t match_of(const opgate_target *target, un
       .rules = rules,
       .advisory = target->advisory,
       .route = route,
-      .conditions = conditions,
-      .namespace_labels = opgate_wit_of(target->namespace_labels),
+      .match_conditions = conditions,
+      .namespace_selector = opgate_wit_of(target->namespace_selector),
       .enabled_by = owned(target->enabled_by),
   };
 }
 
-/* The rules that look at an operation of a kind. */
-static texts lookers(opgate_rules rules, const opgate_target *target, opgate_operation operation) {
+/* The rules that apply to an operation of a kind. */
+static texts applying_ids(opgate_rules rules, const opgate_target *target, opgate_operation operation) {
   texts ids = {opgate_array(rules.len, sizeof(wit_string_t)), 0};
   for (size_t i = 0; i < rules.len; i++) {
-    if (looks_at(rules.ptr[i], target, operation)) {
+    if (applies_to(rules.ptr[i], target, operation)) {
       ids.ptr[ids.len++] = opgate_wit_of(rules.ptr[i]->id);
     }
   }
@@ -189,7 +190,7 @@ static bool same_ids(texts left, texts right) {
   return same;
 }
 
-/* The requests that each route gets. Operations that the same rules look at are one entry. */
+/* The requests that each route gets. Operations to which the same rules apply are one entry. */
 static opgate_policy_types_list_match_rule_t matches_of(const opgate_policy *policy, opgate_rules rules) {
   opgate_policy_types_list_match_rule_t matches = {NULL, 0};
   size_t room = 0;
@@ -200,7 +201,7 @@ static opgate_policy_types_list_match_rule_t matches_of(const opgate_policy *pol
     }
     texts ids[4];
     for (size_t i = 0; i < 4; i++) {
-      ids[i] = lookers(rules, route->on, OPERATIONS[i]);
+      ids[i] = applying_ids(rules, route->on, OPERATIONS[i]);
     }
     for (size_t i = 0; i < 4; i++) {
       unsigned bits = 0;
@@ -211,7 +212,7 @@ static opgate_policy_types_list_match_rule_t matches_of(const opgate_policy *pol
       }
       bool is_first = (bits & (OPERATIONS[i] - 1u)) == 0;
       if (ids[i].len > 0 && is_first) {
-        matches.ptr = opgate_grown(matches.ptr, matches.len, &room, sizeof *matches.ptr);
+        matches.ptr = opgate_grow(matches.ptr, matches.len, &room, sizeof *matches.ptr);
         matches.ptr[matches.len++] = match_of(route->on, bits, ids[i], number);
       }
     }
@@ -241,7 +242,7 @@ static opgate_policy_types_cluster_read_t read_of(const opgate_read *read, opgat
       .resource = {opgate_wit_of(read->group), opgate_wit_of(read->version), opgate_wit_of(read->resource)},
       .fields = owned(read->fields),
       .keys = owned(read->keys),
-      .labels = opgate_wit_of(read->labels),
+      .label_selector = opgate_wit_of(read->label_selector),
       .namespace_ = setting(read->namespace_),
       .indexes = indexes,
       .rules = ids,
@@ -249,7 +250,7 @@ static opgate_policy_types_cluster_read_t read_of(const opgate_read *read, opgat
   };
 }
 
-/* What the rules read, each once, in the order of the rules. */
+/* The reads of the rules, each once, in the order of the rules. */
 static opgate_policy_types_list_cluster_read_t reads_of(opgate_rules rules) {
   opgate_policy_types_list_cluster_read_t reads = {NULL, 0};
   size_t room = 0;
@@ -264,7 +265,7 @@ static opgate_policy_types_list_cluster_read_t reads_of(opgate_rules rules) {
         is_known |= of_rule[before] == of_rule[k];
       }
       if (!is_known) {
-        reads.ptr = opgate_grown(reads.ptr, reads.len, &room, sizeof *reads.ptr);
+        reads.ptr = opgate_grow(reads.ptr, reads.len, &room, sizeof *reads.ptr);
         reads.ptr[reads.len++] = read_of(of_rule[k], rules);
       }
     }
@@ -275,8 +276,8 @@ static opgate_policy_types_list_cluster_read_t reads_of(opgate_rules rules) {
 #define LIST "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"default\":[]}"
 #define CLOSED "\"type\":\"object\",\"additionalProperties\":false,\"properties\":"
 
-/* Whether requests, and not only files, are judged. */
-static bool judges_requests(const opgate_policy *policy) {
+/* Whether the policy evaluates requests, and not only files. */
+static bool evaluates_requests(const opgate_policy *policy) {
   for (const opgate_route *route = policy->routes; route->on != NULL; route++) {
     opgate_list groups = route->on->groups;
     if (groups == NULL || groups[0] == NULL || groups[1] != NULL || strcmp(groups[0], FILES) != 0) {
@@ -302,15 +303,15 @@ static opgate_text own_settings(const char *settings) {
   return own;
 }
 
-/* JSON Schema of the settings: its own, and the common ones that its rules need. */
+/* JSON Schema of the settings: those of the policy, and the common ones that its rules need. */
 static opgate_text schema_of(const opgate_policy *policy, opgate_rules rules) {
-  opgate_text never = OPGATE_TEXT("");
+  opgate_text exceptions = OPGATE_TEXT("");
   const char *needs = NULL;
   bool needs_cluster = false;
   for (size_t i = 0; i < rules.len; i++) {
     const opgate_rule *rule = rules.ptr[i];
-    if (rule->never_exempt) {
-      never = opgate_format("%.*s%s%s", OPGATE_ARG(never), never.len == 0 ? " but " : " and ", rule->id);
+    if (rule->no_exemptions) {
+      exceptions = opgate_format("%.*s%s%s", OPGATE_ARG(exceptions), exceptions.len == 0 ? " but " : " and ", rule->id);
     }
     needs_cluster |= rule->samples || (rule->reads != NULL && rule->reads[0] != NULL);
     if (rule->may_skip) {
@@ -321,11 +322,11 @@ static opgate_text schema_of(const opgate_policy *policy, opgate_rules rules) {
     needs = "cluster objects that are not available";
   }
   opgate_text of_requests = OPGATE_TEXT("");
-  if (judges_requests(policy)) {
+  if (evaluates_requests(policy)) {
     of_requests = opgate_format(
         "\"ratcheting\":{\"description\":\"Omit violations in fields that an UPDATE does not change.\",\"type\":\"boolean\",\"default\":true},"
         "\"exempt\":{\"description\":\"Identities to which no rule%.*s applies.\"," CLOSED "{\"users\":" LIST ",\"groups\":" LIST "}},",
-        OPGATE_ARG(never));
+        OPGATE_ARG(exceptions));
   }
   opgate_text skipped = OPGATE_TEXT("");
   if (needs != NULL) {
@@ -345,7 +346,7 @@ static opgate_text schema_of(const opgate_policy *policy, opgate_rules rules) {
 }
 
 void opgate_describe(const opgate_policy *policy, wit_descriptor_t *descriptor) {
-  opgate_rules rules = opgate_sorted(policy);
+  opgate_rules rules = opgate_sorted_rules(policy);
   opgate_policy_types_list_rule_t described = {opgate_array(rules.len, sizeof *described.ptr), rules.len};
   texts samples = {opgate_array(rules.len, sizeof(wit_string_t)), 0};
   for (size_t i = 0; i < rules.len; i++) {
@@ -361,7 +362,7 @@ void opgate_describe(const opgate_policy *policy, wit_descriptor_t *descriptor) 
       .rules = described,
       .matches = matches_of(policy, rules),
       .reads = reads_of(rules),
-      .samples = samples,
+      .sampling_rules = samples,
       .settings_schema = opgate_to_wit(schema_of(policy, rules)),
   };
 }

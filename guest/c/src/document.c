@@ -138,7 +138,7 @@ opgate_document opgate_item_at(opgate_document document, const char *pointer, ui
 
 opgate_document opgate_member_at(opgate_document document, const char *pointer, opgate_text name) {
   size_t before = is_pointer(pointer).len;
-  if (name.len > OPGATE_NAME || before + 1 + 2 * name.len > OPGATE_NAME) {
+  if (name.len > OPGATE_MAX_NAME_BYTES || before + 1 + 2 * name.len > OPGATE_MAX_NAME_BYTES) {
     /* The host takes no longer pointers, and no field has such a name. */
     return (opgate_document){0};
   }

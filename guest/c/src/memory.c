@@ -1,8 +1,8 @@
 /*
  * Memory, and the few functions of libc that the SDK and compilers need.
  *
- * Memory is taken from the end of the module's data and never given back, because an instance lives for one call. If the host refuses
- * more, the call ends: nothing goes on with a part of the data.
+ * Memory is allocated from the end of the module's data and never freed, because an instance lives for one call. If the host refuses
+ * more, the call ends, so that no call continues with a part of the data.
  */
 #include "internal.h"
 
@@ -49,7 +49,7 @@ void *opgate_array(size_t count, size_t size) {
   return opgate_allocate(bytes);
 }
 
-void *opgate_grown(void *old, size_t len, size_t *room, size_t size) {
+void *opgate_grow(void *old, size_t len, size_t *room, size_t size) {
   if (len < *room) {
     return old;
   }
@@ -65,7 +65,7 @@ void *malloc(size_t size) {
   return take(size, ALIGN);
 }
 
-/* What the host puts into the memory. */
+/* Memory for the data of the host. */
 __attribute__((__export_name__("cabi_realloc"))) void *cabi_realloc(void *old, size_t old_size, size_t align, size_t size) {
   if (size == 0) {
     return (void *)align;
@@ -74,7 +74,7 @@ __attribute__((__export_name__("cabi_realloc"))) void *cabi_realloc(void *old, s
   return old_size == 0 ? memory : memcpy(memory, old, old_size < size ? old_size : size);
 }
 
-/* The bindings name it, and call cabi_realloc of above instead. */
+/* The bindings refer to it, but call cabi_realloc above instead. */
 void *realloc(void *old, size_t size) {
   (void)old;
   return take(size, ALIGN);
@@ -89,14 +89,14 @@ void opgate_fail_at(const char *file, int line, const char *text) {
   __builtin_trap();
 }
 
-opgate_place opgate_last_place;
+opgate_source_position opgate_last_position;
 
 void opgate_fail_here(opgate_text text) {
-  opgate_place place = opgate_last_place;
-  opgate_fail_at(place.file == NULL ? "a call of the SDK" : place.file, place.line, text.ptr);
+  opgate_source_position position = opgate_last_position;
+  opgate_fail_at(position.file == NULL ? "a call of the SDK" : position.file, position.line, text.ptr);
 }
 
-/* The bindings want it to be linked for the sake of a section that `opgate policy pack` adds. */
+/* The bindings link it for a section that `opgate policy pack` adds. */
 void __component_type_object_force_link_wit(void) {}
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size) {

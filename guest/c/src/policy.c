@@ -1,12 +1,12 @@
-/* The exports of the component, and what a review knows: the request, the user, what an UPDATE touches. */
+/* The exports of the component, and the parts of a review: the request, the user, the fields that an UPDATE touches. */
 #include "internal.h"
 
 #include <string.h>
 
-/* Answers that are asked once: unknown, no, yes. */
+/* Answers that are computed once: unknown, no, yes. */
 enum { UNKNOWN, NO, YES };
 
-struct opgate_wrong {
+struct opgate_settings_errors {
   wit_list_settings_error_t list;
   size_t room;
 };
@@ -75,14 +75,14 @@ static bool is_exempt(const opgate_review *review) {
   opgate_user user = opgate_user_of(review);
   opgate_texts users = opgate_texts_at(review->settings, "/exempt/users");
   for (size_t i = 0; i < users.len; i++) {
-    if (opgate_same(users.ptr[i], user.username)) {
+    if (opgate_text_equal(users.ptr[i], user.username)) {
       return true;
     }
   }
   opgate_texts groups = opgate_texts_at(review->settings, "/exempt/groups");
   for (size_t i = 0; i < groups.len; i++) {
     for (size_t k = 0; k < user.groups.len; k++) {
-      if (opgate_same(groups.ptr[i], user.groups.ptr[k])) {
+      if (opgate_text_equal(groups.ptr[i], user.groups.ptr[k])) {
         return true;
       }
     }
@@ -97,40 +97,40 @@ bool opgate_is_exempt(opgate_review *review) {
   return review->exempt == YES;
 }
 
-opgate_document opgate_spares(opgate_review *review) {
+opgate_document opgate_ratchet_base(opgate_review *review) {
   if (review->operation != OPGATE_UPDATE || !opgate_exists(review->object) || !opgate_exists(review->old)) {
     return (opgate_document){0};
   }
-  if (review->spares == UNKNOWN) {
+  if (review->ratchets == UNKNOWN) {
     bool is_on = true;
     opgate_boolean_at(review->settings, "/ratcheting", &is_on);
-    review->spares = is_on || opgate_has(review->object, "/metadata/deletionTimestamp") ? YES : NO;
+    review->ratchets = is_on || opgate_has(review->object, "/metadata/deletionTimestamp") ? YES : NO;
   }
-  return review->spares == YES ? review->old : (opgate_document){0};
+  return review->ratchets == YES ? review->old : (opgate_document){0};
 }
 
 bool opgate_touches(opgate_review *review, const char *pointer) {
-  opgate_document old = opgate_spares(review);
+  opgate_document old = opgate_ratchet_base(review);
   return !opgate_exists(old) || !opgate_equal(review->object, pointer, old, pointer);
 }
 
-void opgate_is_wrong(opgate_wrong *wrong, opgate_text pointer, opgate_text message) {
-  wrong->list.ptr = opgate_grown(wrong->list.ptr, wrong->list.len, &wrong->room, sizeof *wrong->list.ptr);
-  wrong->list.ptr[wrong->list.len].pointer = opgate_to_wit(pointer);
-  wrong->list.ptr[wrong->list.len++].message = opgate_to_wit(message);
+void opgate_settings_error(opgate_settings_errors *errors, opgate_text pointer, opgate_text message) {
+  errors->list.ptr = opgate_grow(errors->list.ptr, errors->list.len, &errors->room, sizeof *errors->list.ptr);
+  errors->list.ptr[errors->list.len].pointer = opgate_to_wit(pointer);
+  errors->list.ptr[errors->list.len++].message = opgate_to_wit(message);
 }
 
 void exports_wit_describe(wit_descriptor_t *descriptor) {
   opgate_describe(&OPGATE_POLICY, descriptor);
 }
 
-bool exports_wit_validate_settings(wit_borrow_document_t settings, wit_list_settings_error_t *errors) {
-  opgate_wrong wrong = {{NULL, 0}, 0};
+bool exports_wit_validate_settings(wit_borrow_document_t settings, wit_list_settings_error_t *list) {
+  opgate_settings_errors errors = {{NULL, 0}, 0};
   if (OPGATE_POLICY.check_settings != NULL) {
-    OPGATE_POLICY.check_settings((opgate_document){settings.__handle, NULL}, &wrong);
+    OPGATE_POLICY.check_settings((opgate_document){settings.__handle, NULL}, &errors);
   }
-  *errors = wrong.list;
-  return wrong.list.len == 0;
+  *list = errors.list;
+  return errors.list.len == 0;
 }
 
 void exports_wit_validate(wit_operation_t operation, uint64_t routes, wit_borrow_request_t request, wit_borrow_document_t *object,
@@ -146,7 +146,7 @@ void exports_wit_validate(wit_operation_t operation, uint64_t routes, wit_borrow
   opgate_report *report = opgate_report_new(&review);
   for (size_t i = 0; i < 64 && OPGATE_POLICY.routes[i].on != NULL; i++) {
     if ((routes >> i & 1) != 0) {
-      OPGATE_POLICY.routes[i].judge(&review, report);
+      OPGATE_POLICY.routes[i].evaluate(&review, report);
     }
   }
   opgate_finish(report, verdict);

@@ -1,67 +1,67 @@
 /*
- * The report of one review: the findings, and the rules that could not be evaluated.
+ * The report of one review: the violations, and the rules that could not be evaluated.
  *
  *   add ─▶ level (configuration, settings, rule) ─▶ exempt? ─▶ at most 256, shared by the rules ─▶ verdict
- *   skip ────────────────────────────────────────────────────▶ skipped, warnings where asked for ──┘
+ *   skip ──────────────────────────────────────────────────▶ skipped, warnings by `messages` ──────┘
  *
- * If there are more findings than a verdict has room for, it shows some for every rule, and the last finding of a rule says how many are
- * left out.
+ * A verdict has at most 256 violations. If there are more, it has some of every rule, and the last violation of a rule counts the omitted
+ * ones.
  */
 #include "internal.h"
 
 #include <string.h>
 
 /* Maximum bytes of a text that the host accepts. */
-#define MESSAGE 4096
-#define FIELD 1024
+#define MAX_MESSAGE_BYTES 4096
+#define MAX_FIELD_BYTES 1024
 
 /* The level of a rule that is off, or does not apply to the user who sent the request. */
 #define NO_LEVEL -1
 
 typedef struct {
-  size_t place; /* among all findings */
+  size_t order; /* among all violations */
   opgate_text field;
   opgate_text message;
-} finding;
+} violation;
 
-/* The findings of one rule at one level. */
+/* The violations of one rule at one level. */
 typedef struct {
   const opgate_rule *rule;
-  int given; /* the level that the caller gave, or NO_LEVEL */
+  int given; /* the level of the caller, or NO_LEVEL */
   int level;
-  finding *first;
+  violation *first;
   size_t len, room;
-  size_t count; /* of all findings */
+  size_t count; /* of all violations */
 } found;
 
 /* A rule that was not evaluated. */
 typedef struct {
   const opgate_rule *rule;
   opgate_text field;
-  opgate_text why;
+  opgate_text reason;
   bool is_part;
-} missing;
+} skipped_rule;
 
 /* Words of an audit annotation, in byte order. */
 typedef struct {
   const char *key;
   opgate_text *words;
   size_t len, room;
-} note;
+} annotation;
 
 struct opgate_report {
   opgate_review *review;
   found *found;
   size_t found_len, found_room;
-  missing *skipped;
+  skipped_rule *skipped;
   size_t skipped_len, skipped_room;
-  note *notes;
-  size_t notes_len, notes_room;
+  annotation *annotations;
+  size_t annotations_len, annotations_room;
   opgate_text reason;
   size_t count;
-  /* The rules with a configured level, and the names of all settings: asked once. */
+  /* The rules with a configured level, and the names of all settings: read once. */
   opgate_texts configured, settings;
-  bool has_asked;
+  bool has_settings;
 };
 
 opgate_report *opgate_report_new(opgate_review *review) {
@@ -72,16 +72,16 @@ opgate_report *opgate_report_new(opgate_review *review) {
 
 static bool is_among(opgate_texts texts, opgate_text text) {
   for (size_t i = 0; i < texts.len; i++) {
-    if (opgate_same(texts.ptr[i], text)) {
+    if (opgate_text_equal(texts.ptr[i], text)) {
       return true;
     }
   }
   return false;
 }
 
-static void ask(opgate_report *report) {
-  if (!report->has_asked) {
-    report->has_asked = true;
+static void read_settings(opgate_report *report) {
+  if (!report->has_settings) {
+    report->has_settings = true;
     report->settings = opgate_keys_at(report->review->settings, "");
     if (is_among(report->settings, OPGATE_TEXT("rules"))) {
       report->configured = opgate_keys_at(report->review->settings, "/rules");
@@ -91,16 +91,16 @@ static void ask(opgate_report *report) {
 
 /* The level that the configuration sets for a rule; NULL if it sets none. */
 static opgate_text configured(opgate_report *report, const opgate_rule *rule) {
-  ask(report);
+  read_settings(report);
   if (!is_among(report->configured, opgate_text_of(rule->id))) {
     return (opgate_text){NULL, 0};
   }
   return opgate_text_at(report->review->settings, opgate_format("/rules/%s", rule->id).ptr);
 }
 
-/* Whether there can be something at a pointer of the settings. Most are not set, and each look-up is a call of the host. */
+/* Whether the settings can have a value at a pointer. Most are not set, and each look-up is a call of the host. */
 static bool has_setting(opgate_report *report, const char *pointer) {
-  ask(report);
+  read_settings(report);
   opgate_text name = opgate_text_of(pointer[0] == '/' ? pointer + 1 : pointer);
   const char *end = memchr(name.ptr, '/', name.len);
   name.len = end == NULL ? name.len : (size_t)(end - name.ptr);
@@ -108,16 +108,16 @@ static bool has_setting(opgate_report *report, const char *pointer) {
 }
 
 static bool is_text(opgate_text text, const char *wanted) {
-  return text.ptr != NULL && opgate_same(text, opgate_text_of(wanted));
+  return text.ptr != NULL && opgate_text_equal(text, opgate_text_of(wanted));
 }
 
 /* Whether one of the settings is present and not false. */
 static bool is_on_by_settings(opgate_report *report, const opgate_rule *rule) {
   opgate_document settings = report->review->settings;
-  if (rule->off_until == NULL) {
+  if (rule->enabled_by == NULL) {
     return true;
   }
-  for (opgate_list at = rule->off_until; *at != NULL; at++) {
+  for (opgate_list at = rule->enabled_by; *at != NULL; at++) {
     bool value = true;
     if (has_setting(report, *at) && opgate_has(settings, *at) && (!opgate_boolean_at(settings, *at, &value) || value)) {
       return true;
@@ -166,7 +166,7 @@ bool opgate_denies(opgate_report *report, const opgate_rule *rule) {
 }
 
 static found *push(opgate_report *report, const opgate_rule *rule, int given, int level) {
-  report->found = opgate_grown(report->found, report->found_len, &report->found_room, sizeof *report->found);
+  report->found = opgate_grow(report->found, report->found_len, &report->found_room, sizeof *report->found);
   found *added = &report->found[report->found_len++];
   *added = (found){.rule = rule, .given = given, .level = level};
   return added;
@@ -178,7 +178,7 @@ static found *of(opgate_report *report, const opgate_rule *rule, int given) {
       return &report->found[i];
     }
   }
-  bool applies = rule->never_exempt || !opgate_is_exempt(report->review);
+  bool applies = rule->no_exemptions || !opgate_is_exempt(report->review);
   return push(report, rule, given, applies ? level_of(report, rule, given) : NO_LEVEL);
 }
 
@@ -188,9 +188,9 @@ static void add(opgate_report *report, const opgate_rule *rule, int given, opgat
     return;
   }
   all->count++;
-  if (all->len < OPGATE_ROOM) {
-    all->first = opgate_grown(all->first, all->len, &all->room, sizeof *all->first);
-    all->first[all->len++] = (finding){++report->count, field, message};
+  if (all->len < OPGATE_MAX_VIOLATIONS) {
+    all->first = opgate_grow(all->first, all->len, &all->room, sizeof *all->first);
+    all->first[all->len++] = (violation){++report->count, field, message};
   }
 }
 
@@ -202,9 +202,9 @@ void opgate_add_as(opgate_report *report, opgate_level level, const opgate_rule 
   add(report, rule, (int)level, field, message);
 }
 
-void opgate_add_more(opgate_report *report, const opgate_rule *rule, size_t more) {
-  if (more > 0) {
-    of(report, rule, NO_LEVEL)->count += more;
+void opgate_add_count(opgate_report *report, const opgate_rule *rule, size_t count) {
+  if (count > 0) {
+    of(report, rule, NO_LEVEL)->count += count;
   }
 }
 
@@ -213,7 +213,7 @@ bool opgate_is_full(const opgate_report *report, const opgate_rule *rule) {
   for (size_t i = 0; i < report->found_len; i++) {
     len += report->found[i].rule == rule ? report->found[i].len : 0;
   }
-  return len >= OPGATE_ROOM;
+  return len >= OPGATE_MAX_VIOLATIONS;
 }
 
 size_t opgate_denials(const opgate_report *report, const opgate_rule *rule) {
@@ -225,42 +225,42 @@ size_t opgate_denials(const opgate_report *report, const opgate_rule *rule) {
   return count;
 }
 
-static void skip(opgate_report *report, missing what) {
+static void skip(opgate_report *report, skipped_rule added) {
   for (size_t i = 0; i < report->skipped_len; i++) {
-    if (report->skipped[i].rule == what.rule) {
+    if (report->skipped[i].rule == added.rule) {
       return;
     }
   }
-  report->skipped = opgate_grown(report->skipped, report->skipped_len, &report->skipped_room, sizeof *report->skipped);
-  report->skipped[report->skipped_len++] = what;
+  report->skipped = opgate_grow(report->skipped, report->skipped_len, &report->skipped_room, sizeof *report->skipped);
+  report->skipped[report->skipped_len++] = added;
 }
 
-void opgate_skip(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text why) {
-  skip(report, (missing){rule, field, why, false});
+void opgate_skip(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text reason) {
+  skip(report, (skipped_rule){rule, field, reason, false});
 }
 
-void opgate_skip_part(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text why) {
-  skip(report, (missing){rule, field, why, true});
+void opgate_skip_part(opgate_report *report, const opgate_rule *rule, opgate_text field, opgate_text reason) {
+  skip(report, (skipped_rule){rule, field, reason, true});
 }
 
 void opgate_set_reason(opgate_report *report, opgate_text reason) {
   report->reason = reason;
 }
 
-void opgate_note(opgate_report *report, const char *key, opgate_text word) {
-  note *of_key = NULL;
-  for (size_t i = 0; i < report->notes_len; i++) {
-    of_key = strcmp(report->notes[i].key, key) == 0 ? &report->notes[i] : of_key;
+void opgate_annotate(opgate_report *report, const char *key, opgate_text word) {
+  annotation *of_key = NULL;
+  for (size_t i = 0; i < report->annotations_len; i++) {
+    of_key = strcmp(report->annotations[i].key, key) == 0 ? &report->annotations[i] : of_key;
   }
   if (of_key == NULL) {
-    report->notes = opgate_grown(report->notes, report->notes_len, &report->notes_room, sizeof *report->notes);
-    of_key = &report->notes[report->notes_len++];
-    *of_key = (note){.key = key};
+    report->annotations = opgate_grow(report->annotations, report->annotations_len, &report->annotations_room, sizeof *report->annotations);
+    of_key = &report->annotations[report->annotations_len++];
+    *of_key = (annotation){.key = key};
   }
   if (is_among((opgate_texts){of_key->words, of_key->len}, word)) {
     return;
   }
-  of_key->words = opgate_grown(of_key->words, of_key->len, &of_key->room, sizeof word);
+  of_key->words = opgate_grow(of_key->words, of_key->len, &of_key->room, sizeof word);
   size_t at = of_key->len++;
   for (; at > 0; at--) {
     opgate_text before = of_key->words[at - 1];
@@ -273,20 +273,20 @@ void opgate_note(opgate_report *report, const char *key, opgate_text word) {
   of_key->words[at] = word;
 }
 
-bool opgate_answered(opgate_report *report, const opgate_rule *const *rules, const char *needed, opgate_answer answer) {
-  if (answer.status == OPGATE_ABSENT || answer.status == OPGATE_UNAVAILABLE) {
-    opgate_text why = opgate_format("the cluster's %s are not available", needed);
+bool opgate_or_skip(opgate_report *report, const opgate_rule *const *rules, const char *needed, opgate_answer answer) {
+  if (answer.status == OPGATE_NO_CLUSTER || answer.status == OPGATE_UNAVAILABLE) {
+    opgate_text reason = opgate_format("the cluster's %s are not available", needed);
     if (answer.status == OPGATE_UNAVAILABLE) {
-      why = opgate_format("%.*s: %.*s", OPGATE_ARG(why), OPGATE_ARG(answer.why));
+      reason = opgate_format("%.*s: %.*s", OPGATE_ARG(reason), OPGATE_ARG(answer.reason));
     }
     for (; *rules != NULL; rules++) {
-      opgate_skip(report, *rules, OPGATE_TEXT(""), why);
+      opgate_skip(report, *rules, OPGATE_TEXT(""), reason);
     }
   }
   return answer.status == OPGATE_ANSWERED;
 }
 
-/* At most so many bytes, and no part of a character. */
+/* At most `limit` bytes, cut between characters. */
 static wit_string_t cut(opgate_text text, size_t limit) {
   if (text.len > limit) {
     while (limit > 0 && ((unsigned char)text.ptr[limit] & 0xC0) == 0x80) {
@@ -301,7 +301,7 @@ static wit_string_t cut(opgate_text text, size_t limit) {
 static void sort_skipped(opgate_report *report) {
   size_t len = 0;
   for (size_t i = 0; i < report->skipped_len; i++) {
-    missing one = report->skipped[i];
+    skipped_rule one = report->skipped[i];
     if (!opgate_is_on(report, one.rule)) {
       continue;
     }
@@ -319,59 +319,59 @@ static void warn_of_skipped(opgate_report *report) {
     return;
   }
   for (size_t i = 0; i < report->skipped_len; i++) {
-    missing one = report->skipped[i];
+    skipped_rule one = report->skipped[i];
     /* Without a cluster, a rule that the configuration sets to deny would deny every request. */
     if (is_text(configured(report, one.rule), "deny")) {
       continue;
     }
     const char *how = one.is_part ? "evaluated in part" : "not evaluated";
     found *warning = push(report, one.rule, OPGATE_WARN, OPGATE_WARN);
-    warning->first = opgate_array(1, sizeof(finding));
-    warning->first[0] = (finding){SIZE_MAX, one.field, opgate_format("%s was %s: %.*s", one.rule->id, how, OPGATE_ARG(one.why))};
+    warning->first = opgate_array(1, sizeof(violation));
+    warning->first[0] = (violation){SIZE_MAX, one.field, opgate_format("%s was %s: %.*s", one.rule->id, how, OPGATE_ARG(one.reason))};
     warning->len = warning->count = 1;
   }
 }
 
-/* The number of findings of each rule that fit into a verdict together. */
+/* The number of violations of each rule that fit in one verdict. */
 static size_t share_of(const opgate_report *report) {
-  for (size_t share = OPGATE_ROOM; share > 1; share--) {
+  for (size_t share = OPGATE_MAX_VIOLATIONS; share > 1; share--) {
     size_t all = 0;
     for (size_t i = 0; i < report->found_len; i++) {
       all += report->found[i].len < share ? report->found[i].len : share;
     }
-    if (all <= OPGATE_ROOM) {
+    if (all <= OPGATE_MAX_VIOLATIONS) {
       return share;
     }
   }
   return 1;
 }
 
-/* As many findings of each rule as fit, in the order of their addition. */
+/* The violations of each rule that fit in one verdict, in the order of their addition. */
 static opgate_policy_types_list_violation_t share_out(const opgate_report *report) {
   size_t share = share_of(report), len = 0, room = 0;
   opgate_policy_types_violation_t *violations = NULL;
-  size_t *places = opgate_array(report->found_len * share + 1, sizeof *places);
+  size_t *orders = opgate_array(report->found_len * share + 1, sizeof *orders);
   for (size_t i = 0; i < report->found_len; i++) {
     found *all = &report->found[i];
     size_t shown = all->len < share ? all->len : share;
     for (size_t k = 0; k < shown; k++) {
-      finding one = all->first[k];
+      violation one = all->first[k];
       if (k + 1 == shown && all->count > shown) {
-        /* A message that is too long is cut, and this is the important part. */
+        /* The count comes first, because a long message is cut at its end. */
         one.message =
             opgate_format("%zu more findings of this rule are left out; %.*s", all->count - shown, OPGATE_ARG(one.message));
       }
-      violations = opgate_grown(violations, len, &room, sizeof *violations);
+      violations = opgate_grow(violations, len, &room, sizeof *violations);
       size_t at = len++;
-      for (; at > 0 && places[at - 1] > one.place; at--) {
+      for (; at > 0 && orders[at - 1] > one.order; at--) {
         violations[at] = violations[at - 1];
-        places[at] = places[at - 1];
+        orders[at] = orders[at - 1];
       }
-      places[at] = one.place;
+      orders[at] = one.order;
       violations[at] = (opgate_policy_types_violation_t){
           .rule = opgate_wit_of(all->rule->id),
           .level = (uint8_t)all->level,
-          .field = cut(one.field, FIELD),
+          .field = cut(one.field, MAX_FIELD_BYTES),
           .message = opgate_to_wit(one.message),
       };
     }
@@ -380,16 +380,16 @@ static opgate_policy_types_list_violation_t share_out(const opgate_report *repor
 }
 
 static opgate_policy_types_list_audit_annotation_t annotations_of(const opgate_report *report) {
-  opgate_policy_types_list_audit_annotation_t notes = {opgate_array(report->notes_len, sizeof *notes.ptr), report->notes_len};
-  for (size_t i = 0; i < report->notes_len; i++) {
+  opgate_policy_types_list_audit_annotation_t list = {opgate_array(report->annotations_len, sizeof *list.ptr), report->annotations_len};
+  for (size_t i = 0; i < report->annotations_len; i++) {
     opgate_text value = OPGATE_TEXT("");
-    for (size_t k = 0; k < report->notes[i].len; k++) {
-      value = opgate_format("%.*s%s%.*s", OPGATE_ARG(value), k == 0 ? "" : " ", OPGATE_ARG(report->notes[i].words[k]));
+    for (size_t k = 0; k < report->annotations[i].len; k++) {
+      value = opgate_format("%.*s%s%.*s", OPGATE_ARG(value), k == 0 ? "" : " ", OPGATE_ARG(report->annotations[i].words[k]));
     }
-    notes.ptr[i].key = opgate_wit_of(report->notes[i].key);
-    notes.ptr[i].value = opgate_to_wit(value);
+    list.ptr[i].key = opgate_wit_of(report->annotations[i].key);
+    list.ptr[i].value = opgate_to_wit(value);
   }
-  return notes;
+  return list;
 }
 
 void opgate_finish(opgate_report *report, wit_verdict_t *verdict) {
@@ -405,13 +405,13 @@ void opgate_finish(opgate_report *report, wit_verdict_t *verdict) {
     if (is_prefixed) {
       message = opgate_format("%.*s: %.*s", OPGATE_ARG(opgate_of_wit(violations.ptr[i].rule)), OPGATE_ARG(message));
     }
-    violations.ptr[i].message = cut(message, MESSAGE);
+    violations.ptr[i].message = cut(message, MAX_MESSAGE_BYTES);
   }
-  opgate_policy_types_list_skipped_t skipped = {opgate_array(report->skipped_len, sizeof *skipped.ptr), report->skipped_len};
+  opgate_policy_types_list_skipped_rule_t skipped = {opgate_array(report->skipped_len, sizeof *skipped.ptr), report->skipped_len};
   for (size_t i = 0; i < skipped.len; i++) {
-    missing one = report->skipped[i];
+    skipped_rule one = report->skipped[i];
     skipped.ptr[i].rule = opgate_wit_of(one.rule->id);
-    skipped.ptr[i].reason = opgate_to_wit(one.is_part ? opgate_format("in part: %.*s", OPGATE_ARG(one.why)) : one.why);
+    skipped.ptr[i].reason = opgate_to_wit(one.is_part ? opgate_format("in part: %.*s", OPGATE_ARG(one.reason)) : one.reason);
   }
   *verdict = (wit_verdict_t){
       .violations = {violations.ptr, violations.len},

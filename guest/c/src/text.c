@@ -8,23 +8,23 @@ opgate_text opgate_text_of(const char *text) {
   return (opgate_text){text, strlen(text)};
 }
 
-bool opgate_same(opgate_text left, opgate_text right) {
+bool opgate_text_equal(opgate_text left, opgate_text right) {
   return left.len == right.len && memcmp(left.ptr, right.ptr, left.len) == 0;
 }
 
-bool opgate_starts(opgate_text text, opgate_text beginning) {
-  return text.len >= beginning.len && memcmp(text.ptr, beginning.ptr, beginning.len) == 0;
+bool opgate_text_has_prefix(opgate_text text, opgate_text prefix) {
+  return text.len >= prefix.len && memcmp(text.ptr, prefix.ptr, prefix.len) == 0;
 }
 
-bool opgate_ends(opgate_text text, opgate_text end) {
-  return text.len >= end.len && memcmp(text.ptr + (text.len - end.len), end.ptr, end.len) == 0;
+bool opgate_text_has_suffix(opgate_text text, opgate_text suffix) {
+  return text.len >= suffix.len && memcmp(text.ptr + (text.len - suffix.len), suffix.ptr, suffix.len) == 0;
 }
 
 bool opgate_contains(opgate_text text, char byte) {
   return memchr(text.ptr, byte, text.len) != NULL;
 }
 
-/* One argument of a format, as text; `digits` is where numbers are written, from its end. */
+/* One argument of a format, as text. Numbers are written to `digits`, from its end. */
 typedef struct {
   const char *ptr;
   size_t len;
@@ -42,7 +42,7 @@ static part number(uint64_t value, bool negative, char digits[24]) {
   return (part){digits + at, 24 - at};
 }
 
-/* The part of the text that begins at `*format`, which is moved behind it. */
+/* The part of the text that begins at `*format`. Advances `*format` to its end. */
 static part next(const char **format, va_list *arguments, char digits[24]) {
   const char *at = *format;
   if (*at != '%') {
@@ -80,7 +80,7 @@ static part next(const char **format, va_list *arguments, char digits[24]) {
     *format = at + 2;
     return (part){"%", 1};
   }
-  /* No text of opgate_fail, which formats: it has no other conversions. */
+  /* An unknown conversion. opgate_fail would format its text, so there is none. */
   __builtin_trap();
 }
 

@@ -3,93 +3,93 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Imported Functions from `opgate:policy/document@0.5.0`
+// Imported Functions from `opgate:policy/document@0.6.0`
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[static]document.parse")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[static]document.parse")))
 extern void __wasm_import_opgate_policy_document_static_document_parse(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.kind")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.kind")))
 extern int32_t __wasm_import_opgate_policy_document_method_document_kind(int32_t, uint8_t *, size_t);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.text")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.text")))
 extern void __wasm_import_opgate_policy_document_method_document_text(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.boolean")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.boolean")))
 extern void __wasm_import_opgate_policy_document_method_document_boolean(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.integer")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.integer")))
 extern void __wasm_import_opgate_policy_document_method_document_integer(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.number")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.number")))
 extern void __wasm_import_opgate_policy_document_method_document_number(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.length")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.length")))
 extern void __wasm_import_opgate_policy_document_method_document_length(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.keys")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.keys")))
 extern void __wasm_import_opgate_policy_document_method_document_keys(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.table")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.table")))
 extern void __wasm_import_opgate_policy_document_method_document_table(int32_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.row")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.row")))
 extern void __wasm_import_opgate_policy_document_method_document_row(int32_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.at")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.at")))
 extern void __wasm_import_opgate_policy_document_method_document_at(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.raw")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.raw")))
 extern void __wasm_import_opgate_policy_document_method_document_raw(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.size")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.size")))
 extern void __wasm_import_opgate_policy_document_method_document_size(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[method]document.equal")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[method]document.equal")))
 extern int32_t __wasm_import_opgate_policy_document_method_document_equal(int32_t, uint8_t *, size_t, int32_t, uint8_t *, size_t);
 
-// Imported Functions from `opgate:policy/cluster@0.5.0`
+// Imported Functions from `opgate:policy/cluster@0.6.0`
 
-__attribute__((__import_module__("opgate:policy/cluster@0.5.0"), __import_name__("get")))
+__attribute__((__import_module__("opgate:policy/cluster@0.6.0"), __import_name__("get")))
 extern void __wasm_import_opgate_policy_cluster_get(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/cluster@0.5.0"), __import_name__("list")))
+__attribute__((__import_module__("opgate:policy/cluster@0.6.0"), __import_name__("list")))
 extern void __wasm_import_opgate_policy_cluster_list(uint8_t *, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/cluster@0.5.0"), __import_name__("names")))
+__attribute__((__import_module__("opgate:policy/cluster@0.6.0"), __import_name__("names")))
 extern void __wasm_import_opgate_policy_cluster_names(uint8_t *, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/cluster@0.5.0"), __import_name__("sample")))
+__attribute__((__import_module__("opgate:policy/cluster@0.6.0"), __import_name__("sample")))
 extern void __wasm_import_opgate_policy_cluster_sample(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-// Imported Functions from `opgate:policy/request@0.5.0`
+// Imported Functions from `opgate:policy/request@0.6.0`
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[method]request.uid")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.uid")))
 extern void __wasm_import_opgate_policy_request_method_request_uid(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[method]request.kind")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.kind")))
 extern void __wasm_import_opgate_policy_request_method_request_kind(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[method]request.resource")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.resource")))
 extern void __wasm_import_opgate_policy_request_method_request_resource(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[method]request.sub-resource")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.sub-resource")))
 extern void __wasm_import_opgate_policy_request_method_request_sub_resource(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[method]request.name")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.name")))
 extern void __wasm_import_opgate_policy_request_method_request_name(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[method]request.namespace")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.namespace")))
 extern void __wasm_import_opgate_policy_request_method_request_namespace(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[method]request.user")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.user")))
 extern void __wasm_import_opgate_policy_request_method_request_user(int32_t, uint8_t *);
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[method]request.dry-run")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[method]request.dry-run")))
 extern int32_t __wasm_import_opgate_policy_request_method_request_dry_run(int32_t);
 
-// Imported Functions from `opgate:policy/log@0.5.0`
+// Imported Functions from `opgate:policy/log@0.6.0`
 
-__attribute__((__import_module__("opgate:policy/log@0.5.0"), __import_name__("log")))
+__attribute__((__import_module__("opgate:policy/log@0.6.0"), __import_name__("log")))
 extern void __wasm_import_opgate_policy_log_log(int32_t, uint8_t *, size_t);
 
 // Exported Functions from `cluster-policy`
@@ -105,11 +105,11 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
   if ((*((size_t*) (arg0 + (5*sizeof(void*))))) > 0) {
     free(*((uint8_t **) (arg0 + (4*sizeof(void*)))));
   }
-  size_t len6 = *((size_t*) (arg0 + (7*sizeof(void*))));
-  if (len6 > 0) {
-    uint8_t *ptr7 = *((uint8_t **) (arg0 + (6*sizeof(void*))));
-    for (size_t i8 = 0; i8 < len6; i8++) {
-      uint8_t *base = ptr7 + i8 * (13*sizeof(void*));
+  size_t len9 = *((size_t*) (arg0 + (7*sizeof(void*))));
+  if (len9 > 0) {
+    uint8_t *ptr10 = *((uint8_t **) (arg0 + (6*sizeof(void*))));
+    for (size_t i11 = 0; i11 < len9; i11++) {
+      uint8_t *base = ptr10 + i11 * (15*sizeof(void*));
       (void) base;
       if ((*((size_t*) (base + sizeof(void*)))) > 0) {
         free(*((uint8_t **) (base + 0)));
@@ -117,9 +117,12 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
       if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
         free(*((uint8_t **) (base + (2*sizeof(void*)))));
       }
-      size_t len = *((size_t*) (base + (6*sizeof(void*))));
+      if ((*((size_t*) (base + (5*sizeof(void*))))) > 0) {
+        free(*((uint8_t **) (base + (4*sizeof(void*)))));
+      }
+      size_t len = *((size_t*) (base + (8*sizeof(void*))));
       if (len > 0) {
-        uint8_t *ptr = *((uint8_t **) (base + (5*sizeof(void*))));
+        uint8_t *ptr = *((uint8_t **) (base + (7*sizeof(void*))));
         for (size_t i = 0; i < len; i++) {
           uint8_t *base = ptr + i * (2*sizeof(void*));
           (void) base;
@@ -129,9 +132,9 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr);
       }
-      size_t len0 = *((size_t*) (base + (8*sizeof(void*))));
+      size_t len0 = *((size_t*) (base + (10*sizeof(void*))));
       if (len0 > 0) {
-        uint8_t *ptr1 = *((uint8_t **) (base + (7*sizeof(void*))));
+        uint8_t *ptr1 = *((uint8_t **) (base + (9*sizeof(void*))));
         for (size_t i2 = 0; i2 < len0; i2++) {
           uint8_t *base = ptr1 + i2 * (2*sizeof(void*));
           (void) base;
@@ -141,42 +144,39 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr1);
       }
-      size_t len3 = *((size_t*) (base + (10*sizeof(void*))));
+      size_t len3 = *((size_t*) (base + (12*sizeof(void*))));
       if (len3 > 0) {
-        uint8_t *ptr4 = *((uint8_t **) (base + (9*sizeof(void*))));
+        uint8_t *ptr4 = *((uint8_t **) (base + (11*sizeof(void*))));
         for (size_t i5 = 0; i5 < len3; i5++) {
           uint8_t *base = ptr4 + i5 * 1;
           (void) base;
         }
         free(ptr4);
       }
-      if ((*((size_t*) (base + (12*sizeof(void*))))) > 0) {
-        free(*((uint8_t **) (base + (11*sizeof(void*)))));
-      }
-    }
-    free(ptr7);
-  }
-  size_t len42 = *((size_t*) (arg0 + (9*sizeof(void*))));
-  if (len42 > 0) {
-    uint8_t *ptr43 = *((uint8_t **) (arg0 + (8*sizeof(void*))));
-    for (size_t i44 = 0; i44 < len42; i44++) {
-      uint8_t *base = ptr43 + i44 * (30*sizeof(void*));
-      (void) base;
-      size_t len9 = *((size_t*) (base + sizeof(void*)));
-      if (len9 > 0) {
-        uint8_t *ptr10 = *((uint8_t **) (base + 0));
-        for (size_t i11 = 0; i11 < len9; i11++) {
-          uint8_t *base = ptr10 + i11 * (2*sizeof(void*));
+      size_t len6 = *((size_t*) (base + (14*sizeof(void*))));
+      if (len6 > 0) {
+        uint8_t *ptr7 = *((uint8_t **) (base + (13*sizeof(void*))));
+        for (size_t i8 = 0; i8 < len6; i8++) {
+          uint8_t *base = ptr7 + i8 * (2*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
           }
         }
-        free(ptr10);
+        free(ptr7);
       }
-      size_t len12 = *((size_t*) (base + (3*sizeof(void*))));
+    }
+    free(ptr10);
+  }
+  size_t len45 = *((size_t*) (arg0 + (9*sizeof(void*))));
+  if (len45 > 0) {
+    uint8_t *ptr46 = *((uint8_t **) (arg0 + (8*sizeof(void*))));
+    for (size_t i47 = 0; i47 < len45; i47++) {
+      uint8_t *base = ptr46 + i47 * (30*sizeof(void*));
+      (void) base;
+      size_t len12 = *((size_t*) (base + sizeof(void*)));
       if (len12 > 0) {
-        uint8_t *ptr13 = *((uint8_t **) (base + (2*sizeof(void*))));
+        uint8_t *ptr13 = *((uint8_t **) (base + 0));
         for (size_t i14 = 0; i14 < len12; i14++) {
           uint8_t *base = ptr13 + i14 * (2*sizeof(void*));
           (void) base;
@@ -186,9 +186,9 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr13);
       }
-      size_t len15 = *((size_t*) (base + (5*sizeof(void*))));
+      size_t len15 = *((size_t*) (base + (3*sizeof(void*))));
       if (len15 > 0) {
-        uint8_t *ptr16 = *((uint8_t **) (base + (4*sizeof(void*))));
+        uint8_t *ptr16 = *((uint8_t **) (base + (2*sizeof(void*))));
         for (size_t i17 = 0; i17 < len15; i17++) {
           uint8_t *base = ptr16 + i17 * (2*sizeof(void*));
           (void) base;
@@ -198,14 +198,26 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr16);
       }
-      size_t len18 = *((size_t*) (base + (7*sizeof(void*))));
+      size_t len18 = *((size_t*) (base + (5*sizeof(void*))));
       if (len18 > 0) {
-        uint8_t *ptr19 = *((uint8_t **) (base + (6*sizeof(void*))));
+        uint8_t *ptr19 = *((uint8_t **) (base + (4*sizeof(void*))));
         for (size_t i20 = 0; i20 < len18; i20++) {
-          uint8_t *base = ptr19 + i20 * 1;
+          uint8_t *base = ptr19 + i20 * (2*sizeof(void*));
           (void) base;
+          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+            free(*((uint8_t **) (base + 0)));
+          }
         }
         free(ptr19);
+      }
+      size_t len21 = *((size_t*) (base + (7*sizeof(void*))));
+      if (len21 > 0) {
+        uint8_t *ptr22 = *((uint8_t **) (base + (6*sizeof(void*))));
+        for (size_t i23 = 0; i23 < len21; i23++) {
+          uint8_t *base = ptr22 + i23 * 1;
+          (void) base;
+        }
+        free(ptr22);
       }
       switch ((int32_t) (int32_t) *((uint8_t*) (base + (8*sizeof(void*))))) {
         case 0: {
@@ -221,21 +233,9 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
           break;
         }
       }
-      size_t len21 = *((size_t*) (base + (14*sizeof(void*))));
-      if (len21 > 0) {
-        uint8_t *ptr22 = *((uint8_t **) (base + (13*sizeof(void*))));
-        for (size_t i23 = 0; i23 < len21; i23++) {
-          uint8_t *base = ptr22 + i23 * (2*sizeof(void*));
-          (void) base;
-          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
-            free(*((uint8_t **) (base + 0)));
-          }
-        }
-        free(ptr22);
-      }
-      size_t len24 = *((size_t*) (base + (16*sizeof(void*))));
+      size_t len24 = *((size_t*) (base + (14*sizeof(void*))));
       if (len24 > 0) {
-        uint8_t *ptr25 = *((uint8_t **) (base + (15*sizeof(void*))));
+        uint8_t *ptr25 = *((uint8_t **) (base + (13*sizeof(void*))));
         for (size_t i26 = 0; i26 < len24; i26++) {
           uint8_t *base = ptr25 + i26 * (2*sizeof(void*));
           (void) base;
@@ -245,9 +245,9 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr25);
       }
-      size_t len27 = *((size_t*) (base + (18*sizeof(void*))));
+      size_t len27 = *((size_t*) (base + (16*sizeof(void*))));
       if (len27 > 0) {
-        uint8_t *ptr28 = *((uint8_t **) (base + (17*sizeof(void*))));
+        uint8_t *ptr28 = *((uint8_t **) (base + (15*sizeof(void*))));
         for (size_t i29 = 0; i29 < len27; i29++) {
           uint8_t *base = ptr28 + i29 * (2*sizeof(void*));
           (void) base;
@@ -257,9 +257,9 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr28);
       }
-      size_t len30 = *((size_t*) (base + (20*sizeof(void*))));
+      size_t len30 = *((size_t*) (base + (18*sizeof(void*))));
       if (len30 > 0) {
-        uint8_t *ptr31 = *((uint8_t **) (base + (19*sizeof(void*))));
+        uint8_t *ptr31 = *((uint8_t **) (base + (17*sizeof(void*))));
         for (size_t i32 = 0; i32 < len30; i32++) {
           uint8_t *base = ptr31 + i32 * (2*sizeof(void*));
           (void) base;
@@ -269,9 +269,9 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr31);
       }
-      size_t len33 = *((size_t*) (base + (22*sizeof(void*))));
+      size_t len33 = *((size_t*) (base + (20*sizeof(void*))));
       if (len33 > 0) {
-        uint8_t *ptr34 = *((uint8_t **) (base + (21*sizeof(void*))));
+        uint8_t *ptr34 = *((uint8_t **) (base + (19*sizeof(void*))));
         for (size_t i35 = 0; i35 < len33; i35++) {
           uint8_t *base = ptr34 + i35 * (2*sizeof(void*));
           (void) base;
@@ -281,11 +281,23 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr34);
       }
-      size_t len36 = *((size_t*) (base + (25*sizeof(void*))));
+      size_t len36 = *((size_t*) (base + (22*sizeof(void*))));
       if (len36 > 0) {
-        uint8_t *ptr37 = *((uint8_t **) (base + (24*sizeof(void*))));
+        uint8_t *ptr37 = *((uint8_t **) (base + (21*sizeof(void*))));
         for (size_t i38 = 0; i38 < len36; i38++) {
-          uint8_t *base = ptr37 + i38 * (4*sizeof(void*));
+          uint8_t *base = ptr37 + i38 * (2*sizeof(void*));
+          (void) base;
+          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+            free(*((uint8_t **) (base + 0)));
+          }
+        }
+        free(ptr37);
+      }
+      size_t len39 = *((size_t*) (base + (25*sizeof(void*))));
+      if (len39 > 0) {
+        uint8_t *ptr40 = *((uint8_t **) (base + (24*sizeof(void*))));
+        for (size_t i41 = 0; i41 < len39; i41++) {
+          uint8_t *base = ptr40 + i41 * (4*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
@@ -294,31 +306,31 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
             free(*((uint8_t **) (base + (2*sizeof(void*)))));
           }
         }
-        free(ptr37);
+        free(ptr40);
       }
       if ((*((size_t*) (base + (27*sizeof(void*))))) > 0) {
         free(*((uint8_t **) (base + (26*sizeof(void*)))));
       }
-      size_t len39 = *((size_t*) (base + (29*sizeof(void*))));
-      if (len39 > 0) {
-        uint8_t *ptr40 = *((uint8_t **) (base + (28*sizeof(void*))));
-        for (size_t i41 = 0; i41 < len39; i41++) {
-          uint8_t *base = ptr40 + i41 * (2*sizeof(void*));
+      size_t len42 = *((size_t*) (base + (29*sizeof(void*))));
+      if (len42 > 0) {
+        uint8_t *ptr43 = *((uint8_t **) (base + (28*sizeof(void*))));
+        for (size_t i44 = 0; i44 < len42; i44++) {
+          uint8_t *base = ptr43 + i44 * (2*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
           }
         }
-        free(ptr40);
+        free(ptr43);
       }
     }
-    free(ptr43);
+    free(ptr46);
   }
-  size_t len60 = *((size_t*) (arg0 + (11*sizeof(void*))));
-  if (len60 > 0) {
-    uint8_t *ptr61 = *((uint8_t **) (arg0 + (10*sizeof(void*))));
-    for (size_t i62 = 0; i62 < len60; i62++) {
-      uint8_t *base = ptr61 + i62 * (23*sizeof(void*));
+  size_t len63 = *((size_t*) (arg0 + (11*sizeof(void*))));
+  if (len63 > 0) {
+    uint8_t *ptr64 = *((uint8_t **) (arg0 + (10*sizeof(void*))));
+    for (size_t i65 = 0; i65 < len63; i65++) {
+      uint8_t *base = ptr64 + i65 * (23*sizeof(void*));
       (void) base;
       if ((*((size_t*) (base + sizeof(void*)))) > 0) {
         free(*((uint8_t **) (base + 0)));
@@ -329,21 +341,9 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
       if ((*((size_t*) (base + (5*sizeof(void*))))) > 0) {
         free(*((uint8_t **) (base + (4*sizeof(void*)))));
       }
-      size_t len45 = *((size_t*) (base + (7*sizeof(void*))));
-      if (len45 > 0) {
-        uint8_t *ptr46 = *((uint8_t **) (base + (6*sizeof(void*))));
-        for (size_t i47 = 0; i47 < len45; i47++) {
-          uint8_t *base = ptr46 + i47 * (2*sizeof(void*));
-          (void) base;
-          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
-            free(*((uint8_t **) (base + 0)));
-          }
-        }
-        free(ptr46);
-      }
-      size_t len48 = *((size_t*) (base + (9*sizeof(void*))));
+      size_t len48 = *((size_t*) (base + (7*sizeof(void*))));
       if (len48 > 0) {
-        uint8_t *ptr49 = *((uint8_t **) (base + (8*sizeof(void*))));
+        uint8_t *ptr49 = *((uint8_t **) (base + (6*sizeof(void*))));
         for (size_t i50 = 0; i50 < len48; i50++) {
           uint8_t *base = ptr49 + i50 * (2*sizeof(void*));
           (void) base;
@@ -352,6 +352,18 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
           }
         }
         free(ptr49);
+      }
+      size_t len51 = *((size_t*) (base + (9*sizeof(void*))));
+      if (len51 > 0) {
+        uint8_t *ptr52 = *((uint8_t **) (base + (8*sizeof(void*))));
+        for (size_t i53 = 0; i53 < len51; i53++) {
+          uint8_t *base = ptr52 + i53 * (2*sizeof(void*));
+          (void) base;
+          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+            free(*((uint8_t **) (base + 0)));
+          }
+        }
+        free(ptr52);
       }
       if ((*((size_t*) (base + (11*sizeof(void*))))) > 0) {
         free(*((uint8_t **) (base + (10*sizeof(void*)))));
@@ -370,11 +382,11 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
           break;
         }
       }
-      size_t len51 = *((size_t*) (base + (18*sizeof(void*))));
-      if (len51 > 0) {
-        uint8_t *ptr52 = *((uint8_t **) (base + (17*sizeof(void*))));
-        for (size_t i53 = 0; i53 < len51; i53++) {
-          uint8_t *base = ptr52 + i53 * (6*sizeof(void*));
+      size_t len54 = *((size_t*) (base + (18*sizeof(void*))));
+      if (len54 > 0) {
+        uint8_t *ptr55 = *((uint8_t **) (base + (17*sizeof(void*))));
+        for (size_t i56 = 0; i56 < len54; i56++) {
+          uint8_t *base = ptr55 + i56 * (6*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
@@ -386,23 +398,11 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
             free(*((uint8_t **) (base + (4*sizeof(void*)))));
           }
         }
-        free(ptr52);
-      }
-      size_t len54 = *((size_t*) (base + (20*sizeof(void*))));
-      if (len54 > 0) {
-        uint8_t *ptr55 = *((uint8_t **) (base + (19*sizeof(void*))));
-        for (size_t i56 = 0; i56 < len54; i56++) {
-          uint8_t *base = ptr55 + i56 * (2*sizeof(void*));
-          (void) base;
-          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
-            free(*((uint8_t **) (base + 0)));
-          }
-        }
         free(ptr55);
       }
-      size_t len57 = *((size_t*) (base + (22*sizeof(void*))));
+      size_t len57 = *((size_t*) (base + (20*sizeof(void*))));
       if (len57 > 0) {
-        uint8_t *ptr58 = *((uint8_t **) (base + (21*sizeof(void*))));
+        uint8_t *ptr58 = *((uint8_t **) (base + (19*sizeof(void*))));
         for (size_t i59 = 0; i59 < len57; i59++) {
           uint8_t *base = ptr58 + i59 * (2*sizeof(void*));
           (void) base;
@@ -412,20 +412,32 @@ void __wasm_export_exports_wit_describe_post_return(uint8_t * arg0) {
         }
         free(ptr58);
       }
+      size_t len60 = *((size_t*) (base + (22*sizeof(void*))));
+      if (len60 > 0) {
+        uint8_t *ptr61 = *((uint8_t **) (base + (21*sizeof(void*))));
+        for (size_t i62 = 0; i62 < len60; i62++) {
+          uint8_t *base = ptr61 + i62 * (2*sizeof(void*));
+          (void) base;
+          if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+            free(*((uint8_t **) (base + 0)));
+          }
+        }
+        free(ptr61);
+      }
     }
-    free(ptr61);
+    free(ptr64);
   }
-  size_t len63 = *((size_t*) (arg0 + (13*sizeof(void*))));
-  if (len63 > 0) {
-    uint8_t *ptr64 = *((uint8_t **) (arg0 + (12*sizeof(void*))));
-    for (size_t i65 = 0; i65 < len63; i65++) {
-      uint8_t *base = ptr64 + i65 * (2*sizeof(void*));
+  size_t len66 = *((size_t*) (arg0 + (13*sizeof(void*))));
+  if (len66 > 0) {
+    uint8_t *ptr67 = *((uint8_t **) (arg0 + (12*sizeof(void*))));
+    for (size_t i68 = 0; i68 < len66; i68++) {
+      uint8_t *base = ptr67 + i68 * (2*sizeof(void*));
       (void) base;
       if ((*((size_t*) (base + sizeof(void*)))) > 0) {
         free(*((uint8_t **) (base + 0)));
       }
     }
-    free(ptr64);
+    free(ptr67);
   }
   if ((*((size_t*) (arg0 + (15*sizeof(void*))))) > 0) {
     free(*((uint8_t **) (arg0 + (14*sizeof(void*)))));
@@ -583,10 +595,10 @@ void opgate_policy_types_violation_free(opgate_policy_types_violation_t *ptr) {
   wit_string_free(&ptr->rule);
   wit_string_free(&ptr->field);
   wit_string_free(&ptr->message);
-  wit_list_string_free(&ptr->about);
+  wit_list_string_free(&ptr->logical_location);
 }
 
-void opgate_policy_types_skipped_free(opgate_policy_types_skipped_t *ptr) {
+void opgate_policy_types_skipped_rule_free(opgate_policy_types_skipped_rule_t *ptr) {
   wit_string_free(&ptr->rule);
   wit_string_free(&ptr->reason);
 }
@@ -624,12 +636,12 @@ void opgate_policy_types_list_audit_annotation_free(opgate_policy_types_list_aud
   }
 }
 
-void opgate_policy_types_list_skipped_free(opgate_policy_types_list_skipped_t *ptr) {
+void opgate_policy_types_list_skipped_rule_free(opgate_policy_types_list_skipped_rule_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    opgate_policy_types_skipped_t *list_ptr = ptr->ptr;
+    opgate_policy_types_skipped_rule_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      opgate_policy_types_skipped_free(&list_ptr[i]);
+      opgate_policy_types_skipped_rule_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
@@ -639,7 +651,7 @@ void opgate_policy_types_verdict_free(opgate_policy_types_verdict_t *ptr) {
   opgate_policy_types_list_violation_free(&ptr->violations);
   wit_option_string_free(&ptr->reason);
   opgate_policy_types_list_audit_annotation_free(&ptr->audit_annotations);
-  opgate_policy_types_list_skipped_free(&ptr->skipped);
+  opgate_policy_types_list_skipped_rule_free(&ptr->skipped);
 }
 
 void opgate_policy_types_list_operation_free(opgate_policy_types_list_operation_t *ptr) {
@@ -654,11 +666,12 @@ void opgate_policy_types_list_operation_free(opgate_policy_types_list_operation_
 
 void opgate_policy_types_rule_free(opgate_policy_types_rule_t *ptr) {
   wit_string_free(&ptr->id);
+  wit_string_free(&ptr->name);
   wit_string_free(&ptr->title);
   wit_list_string_free(&ptr->enabled_by);
   wit_list_string_free(&ptr->kinds);
   opgate_policy_types_list_operation_free(&ptr->operations);
-  wit_string_free(&ptr->source);
+  wit_list_string_free(&ptr->sources);
 }
 
 void opgate_policy_types_setting_free(opgate_policy_types_setting_t *ptr) {
@@ -702,8 +715,8 @@ void opgate_policy_types_match_rule_free(opgate_policy_types_match_rule_t *ptr) 
   opgate_policy_types_name_patterns_free(&ptr->namespaces);
   opgate_policy_types_name_patterns_free(&ptr->names);
   wit_list_string_free(&ptr->rules);
-  opgate_policy_types_list_match_condition_free(&ptr->conditions);
-  wit_string_free(&ptr->namespace_labels);
+  opgate_policy_types_list_match_condition_free(&ptr->match_conditions);
+  wit_string_free(&ptr->namespace_selector);
   wit_list_string_free(&ptr->enabled_by);
 }
 
@@ -728,7 +741,7 @@ void opgate_policy_types_cluster_read_free(opgate_policy_types_cluster_read_t *p
   opgate_policy_types_group_version_resource_free(&ptr->resource);
   wit_list_string_free(&ptr->fields);
   wit_list_string_free(&ptr->keys);
-  wit_string_free(&ptr->labels);
+  wit_string_free(&ptr->label_selector);
   opgate_policy_types_option_setting_free(&ptr->namespace_);
   opgate_policy_types_list_index_free(&ptr->indexes);
   wit_list_string_free(&ptr->rules);
@@ -775,7 +788,7 @@ void opgate_policy_types_descriptor_free(opgate_policy_types_descriptor_t *ptr) 
   opgate_policy_types_list_rule_free(&ptr->rules);
   opgate_policy_types_list_match_rule_free(&ptr->matches);
   opgate_policy_types_list_cluster_read_free(&ptr->reads);
-  wit_list_string_free(&ptr->samples);
+  wit_list_string_free(&ptr->sampling_rules);
   wit_string_free(&ptr->settings_schema);
 }
 
@@ -817,7 +830,7 @@ void opgate_policy_document_table_free(opgate_policy_document_table_t *ptr) {
   wit_string_free(&ptr->texts);
 }
 
-__attribute__((__import_module__("opgate:policy/document@0.5.0"), __import_name__("[resource-drop]document")))
+__attribute__((__import_module__("opgate:policy/document@0.6.0"), __import_name__("[resource-drop]document")))
 extern void __wasm_import_opgate_policy_document_document_drop(int32_t handle);
 
 void opgate_policy_document_document_drop_own(opgate_policy_document_own_document_t handle) {
@@ -883,11 +896,11 @@ void opgate_policy_cluster_group_version_resource_free(opgate_policy_cluster_gro
 void opgate_policy_cluster_read_error_free(opgate_policy_cluster_read_error_t *ptr) {
   switch ((int32_t) ptr->tag) {
     case 0: {
-      wit_string_free(&ptr->val.absent);
+      wit_string_free(&ptr->val.no_cluster);
       break;
     }
     case 1: {
-      wit_string_free(&ptr->val.denied);
+      wit_string_free(&ptr->val.not_declared);
       break;
     }
     case 2: {
@@ -934,7 +947,7 @@ void opgate_policy_cluster_option_object_name_free(opgate_policy_cluster_option_
 
 void opgate_policy_cluster_query_free(opgate_policy_cluster_query_t *ptr) {
   wit_option_string_free(&ptr->namespace_);
-  wit_option_string_free(&ptr->labels);
+  wit_option_string_free(&ptr->label_selector);
   opgate_policy_cluster_list_index_match_free(&ptr->matches);
   opgate_policy_cluster_option_object_name_free(&ptr->after);
 }
@@ -949,7 +962,7 @@ void opgate_policy_cluster_list_own_document_free(opgate_policy_cluster_list_own
   }
 }
 
-void opgate_policy_cluster_sampled_free(opgate_policy_cluster_sampled_t *ptr) {
+void opgate_policy_cluster_sample_result_free(opgate_policy_cluster_sample_result_t *ptr) {
   opgate_policy_cluster_list_own_document_free(&ptr->objects);
 }
 
@@ -993,9 +1006,9 @@ void opgate_policy_cluster_result_list_object_name_read_error_free(opgate_policy
   }
 }
 
-void opgate_policy_cluster_result_sampled_read_error_free(opgate_policy_cluster_result_sampled_read_error_t *ptr) {
+void opgate_policy_cluster_result_sample_result_read_error_free(opgate_policy_cluster_result_sample_result_read_error_t *ptr) {
   if (!ptr->is_err) {
-    opgate_policy_cluster_sampled_free(&ptr->val.ok);
+    opgate_policy_cluster_sample_result_free(&ptr->val.ok);
   } else {
     opgate_policy_cluster_read_error_free(&ptr->val.err);
   }
@@ -1013,7 +1026,7 @@ void opgate_policy_request_user_info_free(opgate_policy_request_user_info_t *ptr
   opgate_policy_types_user_info_free(ptr);
 }
 
-__attribute__((__import_module__("opgate:policy/request@0.5.0"), __import_name__("[resource-drop]request")))
+__attribute__((__import_module__("opgate:policy/request@0.6.0"), __import_name__("[resource-drop]request")))
 extern void __wasm_import_opgate_policy_request_request_drop(int32_t handle);
 
 void opgate_policy_request_request_drop_own(opgate_policy_request_own_request_t handle) {
@@ -1352,11 +1365,11 @@ bool opgate_policy_cluster_get(opgate_policy_cluster_group_version_resource_t *r
       variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
       switch ((int32_t) variant.tag) {
         case 0: {
-          variant.val.absent = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant.val.no_cluster = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 1: {
-          variant.val.denied = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant.val.not_declared = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 2: {
@@ -1404,8 +1417,8 @@ bool opgate_policy_cluster_list(opgate_policy_cluster_group_version_resource_t *
   } else {
     *((int8_t*)(ptr + (6*sizeof(void*)))) = 0;
   }
-  if (((*query).labels).is_some) {
-    const wit_string_t *payload2 = &((*query).labels).val;
+  if (((*query).label_selector).is_some) {
+    const wit_string_t *payload2 = &((*query).label_selector).val;
     *((int8_t*)(ptr + (9*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (11*sizeof(void*)))) = (*payload2).len;
     *((uint8_t **)(ptr + (10*sizeof(void*)))) = (uint8_t *) (*payload2).ptr;
@@ -1440,11 +1453,11 @@ bool opgate_policy_cluster_list(opgate_policy_cluster_group_version_resource_t *
       variant.tag = (int32_t) *((uint8_t*) (ptr5 + sizeof(void*)));
       switch ((int32_t) variant.tag) {
         case 0: {
-          variant.val.absent = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (2*sizeof(void*))))), (*((size_t*) (ptr5 + (3*sizeof(void*))))) };
+          variant.val.no_cluster = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (2*sizeof(void*))))), (*((size_t*) (ptr5 + (3*sizeof(void*))))) };
           break;
         }
         case 1: {
-          variant.val.denied = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (2*sizeof(void*))))), (*((size_t*) (ptr5 + (3*sizeof(void*))))) };
+          variant.val.not_declared = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (2*sizeof(void*))))), (*((size_t*) (ptr5 + (3*sizeof(void*))))) };
           break;
         }
         case 2: {
@@ -1492,8 +1505,8 @@ bool opgate_policy_cluster_names(opgate_policy_cluster_group_version_resource_t 
   } else {
     *((int8_t*)(ptr + (6*sizeof(void*)))) = 0;
   }
-  if (((*query).labels).is_some) {
-    const wit_string_t *payload2 = &((*query).labels).val;
+  if (((*query).label_selector).is_some) {
+    const wit_string_t *payload2 = &((*query).label_selector).val;
     *((int8_t*)(ptr + (9*sizeof(void*)))) = 1;
     *((size_t*)(ptr + (11*sizeof(void*)))) = (*payload2).len;
     *((uint8_t **)(ptr + (10*sizeof(void*)))) = (uint8_t *) (*payload2).ptr;
@@ -1528,11 +1541,11 @@ bool opgate_policy_cluster_names(opgate_policy_cluster_group_version_resource_t 
       variant.tag = (int32_t) *((uint8_t*) (ptr5 + sizeof(void*)));
       switch ((int32_t) variant.tag) {
         case 0: {
-          variant.val.absent = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (2*sizeof(void*))))), (*((size_t*) (ptr5 + (3*sizeof(void*))))) };
+          variant.val.no_cluster = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (2*sizeof(void*))))), (*((size_t*) (ptr5 + (3*sizeof(void*))))) };
           break;
         }
         case 1: {
-          variant.val.denied = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (2*sizeof(void*))))), (*((size_t*) (ptr5 + (3*sizeof(void*))))) };
+          variant.val.not_declared = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr5 + (2*sizeof(void*))))), (*((size_t*) (ptr5 + (3*sizeof(void*))))) };
           break;
         }
         case 2: {
@@ -1562,16 +1575,16 @@ bool opgate_policy_cluster_names(opgate_policy_cluster_group_version_resource_t 
   }
 }
 
-bool opgate_policy_cluster_sample(opgate_policy_cluster_group_version_resource_t *resource, uint32_t limit, opgate_policy_cluster_sampled_t *ret, opgate_policy_cluster_read_error_t *err) {
+bool opgate_policy_cluster_sample(opgate_policy_cluster_group_version_resource_t *resource, uint32_t limit, opgate_policy_cluster_sample_result_t *ret, opgate_policy_cluster_read_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(4*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_opgate_policy_cluster_sample((uint8_t *) ((*resource).group).ptr, ((*resource).group).len, (uint8_t *) ((*resource).version).ptr, ((*resource).version).len, (uint8_t *) ((*resource).resource).ptr, ((*resource).resource).len, (int32_t) (limit), ptr);
-  opgate_policy_cluster_result_sampled_read_error_t result;
+  opgate_policy_cluster_result_sample_result_read_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (opgate_policy_cluster_sampled_t) {
+      result.val.ok = (opgate_policy_cluster_sample_result_t) {
         (opgate_policy_cluster_list_own_document_t) (opgate_policy_cluster_list_own_document_t) { (opgate_policy_cluster_own_document_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
         (bool) (int32_t) *((uint8_t*) (ptr + (3*sizeof(void*)))),
       };
@@ -1583,11 +1596,11 @@ bool opgate_policy_cluster_sample(opgate_policy_cluster_group_version_resource_t
       variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
       switch ((int32_t) variant.tag) {
         case 0: {
-          variant.val.absent = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant.val.no_cluster = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 1: {
-          variant.val.denied = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          variant.val.not_declared = (wit_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
           break;
         }
         case 2: {
@@ -1711,8 +1724,8 @@ uint8_t * __wasm_export_exports_wit_describe(void) {
   *((uint8_t **)(ptr + (8*sizeof(void*)))) = (uint8_t *) ((ret).matches).ptr;
   *((size_t*)(ptr + (11*sizeof(void*)))) = ((ret).reads).len;
   *((uint8_t **)(ptr + (10*sizeof(void*)))) = (uint8_t *) ((ret).reads).ptr;
-  *((size_t*)(ptr + (13*sizeof(void*)))) = ((ret).samples).len;
-  *((uint8_t **)(ptr + (12*sizeof(void*)))) = (uint8_t *) ((ret).samples).ptr;
+  *((size_t*)(ptr + (13*sizeof(void*)))) = ((ret).sampling_rules).len;
+  *((uint8_t **)(ptr + (12*sizeof(void*)))) = (uint8_t *) ((ret).sampling_rules).ptr;
   *((size_t*)(ptr + (15*sizeof(void*)))) = ((ret).settings_schema).len;
   *((uint8_t **)(ptr + (14*sizeof(void*)))) = (uint8_t *) ((ret).settings_schema).ptr;
   return ptr;

@@ -72,19 +72,19 @@ typedef struct opgate_policy_types_violation_t {
   // One sentence for the person who sent the request. The host replaces control characters by
   // spaces, and cuts the message after 4,096 bytes.
   wit_string_t   message;
-  // What the violation is about, for reports on files, from the outermost to the innermost:
+  // Logical location in a file, for reports, from the outermost to the innermost:
   // `channel "stable"`, `bundle "etcd.v1"`. At most 8 texts of 256 bytes; usually empty.
-  wit_list_string_t   about;
+  wit_list_string_t   logical_location;
 } opgate_policy_types_violation_t;
 
 // A rule that was not evaluated, or only in part.
-typedef struct opgate_policy_types_skipped_t {
+typedef struct opgate_policy_types_skipped_rule_t {
   // ID of a rule that `describe` lists.
   wit_string_t   rule;
   // The reason, one clause for people: `the cluster's ConfigMaps are not available`. At most
   // 1,024 bytes.
   wit_string_t   reason;
-} opgate_policy_types_skipped_t;
+} opgate_policy_types_skipped_rule_t;
 
 // A note for the API server's audit log.
 typedef struct opgate_policy_types_audit_annotation_t {
@@ -110,11 +110,11 @@ typedef struct {
 } opgate_policy_types_list_audit_annotation_t;
 
 typedef struct {
-  opgate_policy_types_skipped_t *ptr;
+  opgate_policy_types_skipped_rule_t *ptr;
   size_t len;
-} opgate_policy_types_list_skipped_t;
+} opgate_policy_types_list_skipped_rule_t;
 
-// The answer of a policy. A request without a violation of level `deny` is allowed.
+// The verdict of a policy. A request without a violation of level `deny` is allowed.
 typedef struct opgate_policy_types_verdict_t {
   // At most 256; more are a policy error.
   opgate_policy_types_list_violation_t   violations;
@@ -124,7 +124,7 @@ typedef struct opgate_policy_types_verdict_t {
   opgate_policy_types_list_audit_annotation_t   audit_annotations;
   // Rules that could not be evaluated. The API server's audit log and reports show them. At most
   // 512; more are a policy error.
-  opgate_policy_types_list_skipped_t   skipped;
+  opgate_policy_types_list_skipped_rule_t   skipped;
 } opgate_policy_types_verdict_t;
 
 typedef struct {
@@ -136,7 +136,10 @@ typedef struct {
 typedef struct opgate_policy_types_rule_t {
   // Letters, digits, `-` and `.`, at most 40 bytes, unique in the policy: `RPK-01`.
   wit_string_t   id;
-  // What must hold, in one sentence.
+  // Name beside the id, in kebab case: `immutable-bundle-spec`. Letters a to z, digits and `-`, at most
+  // 50 bytes, unique in the policy; empty for a rule without a name.
+  wit_string_t   name;
+  // The requirement, in one sentence.
   wit_string_t   title;
   opgate_policy_types_default_level_t   default_level;
   // Settings, as JSON pointers such as `/rukpak/allowedUsers`. If any of them is present, it
@@ -147,8 +150,8 @@ typedef struct opgate_policy_types_rule_t {
   // Kinds that the rule evaluates, for people: `Bundle`.
   wit_list_string_t   kinds;
   opgate_policy_types_list_operation_t   operations;
-  // Where the rule is documented.
-  wit_string_t   source;
+  // Where the requirement is documented, one entry for each place. At most 16.
+  wit_list_string_t   sources;
 } opgate_policy_types_rule_t;
 
 // A text that the settings may name, for example the name of a namespace.
@@ -214,12 +217,12 @@ typedef struct opgate_policy_types_match_rule_t {
   // Conditions that all must hold, for the webhook configuration only: they save the API server
   // requests that the policy would admit without a violation. The host does not evaluate them, and
   // an API server may not know them, so the policy must not rely on them. At most 8.
-  opgate_policy_types_list_match_condition_t   conditions;
+  opgate_policy_types_list_match_condition_t   match_conditions;
   // Label selector for namespaces as JSON. API servers evaluate it, because it becomes part of the
   // webhook configuration. For files and replays the host does, where it knows the labels of a
   // namespace; where it does not, the request matches. If it is empty, requests in all namespaces
   // match. Other cluster-scoped objects than Namespaces match whatever it says.
-  wit_string_t   namespace_labels;
+  wit_string_t   namespace_selector;
   // Settings, as JSON pointers, for requests that a rule evaluates only if asked to. If none of
   // them is present and not `false`, the policy does not see the requests. If the list is empty,
   // no setting is needed.
@@ -257,12 +260,12 @@ typedef struct opgate_policy_types_cluster_read_t {
   wit_list_string_t   keys;
   // Label selector as JSON, `{"matchExpressions": […]}`. The host does not read other objects.
   // If it is empty, the host reads all objects.
-  wit_string_t   labels;
+  wit_string_t   label_selector;
   // Only in this namespace.
   opgate_policy_types_option_setting_t   namespace_;
   opgate_policy_types_list_index_t   indexes;
   // IDs of the rules that need these objects. If all of them are off, the host does not watch
-  // the objects, and a query gets `absent`. If the list is empty, they are always needed.
+  // the objects, and a query gets `no-cluster`. If the list is empty, they are always needed.
   wit_list_string_t   rules;
   // Settings, as JSON pointers, for objects that are read only if asked to, such as Secrets. If
   // none of them is present and not `false`, a server does not read the objects, needs no
@@ -302,9 +305,9 @@ typedef struct opgate_policy_types_descriptor_t {
   opgate_policy_types_list_match_rule_t   matches;
   // At most 32; empty for a policy that does not import `cluster`.
   opgate_policy_types_list_cluster_read_t   reads;
-  // IDs of the rules that look at custom resources of any kind with `cluster.sample`. If all of
-  // them are off, a call of it gets `absent`. If the list is empty, it gets `denied`.
-  wit_list_string_t   samples;
+  // IDs of the rules that read custom resources of any kind with `cluster.sample`. If all of
+  // them are off, a call of it gets `no-cluster`. If the list is empty, it gets `not-declared`.
+  wit_list_string_t   sampling_rules;
   // JSON Schema (2020-12) of the settings, an object; empty for a policy without settings. No
   // references (`$ref`). If the schema has a property `profile`, the setting is the profile of
   // the configuration unless the settings name one.
@@ -421,19 +424,19 @@ typedef opgate_policy_types_group_version_resource_t opgate_policy_cluster_group
 typedef struct opgate_policy_cluster_read_error_t {
   uint8_t tag;
   union {
-    wit_string_t     absent;
-    wit_string_t     denied;
+    wit_string_t     no_cluster;
+    wit_string_t     not_declared;
     wit_string_t     invalid;
     wit_string_t     not_granted;
     wit_string_t     unavailable;
   } val;
 } opgate_policy_cluster_read_error_t;
 
-// There is no cluster to query, as in a replay without context, or the rules that need the
+// There is no cluster state to query, as in a replay without `--cluster-state`, or the rules that need the
 // resource are off. The policy reports a rule that needs it as skipped.
-#define OPGATE_POLICY_CLUSTER_READ_ERROR_ABSENT 0
+#define OPGATE_POLICY_CLUSTER_READ_ERROR_NO_CLUSTER 0
 // The resource, or the index, is not declared in `reads`.
-#define OPGATE_POLICY_CLUSTER_READ_ERROR_DENIED 1
+#define OPGATE_POLICY_CLUSTER_READ_ERROR_NOT_DECLARED 1
 // The query is invalid: the error in a selector, in the words of Kubernetes.
 #define OPGATE_POLICY_CLUSTER_READ_ERROR_INVALID 2
 // The administrator has not granted to read these objects. The text says what to grant. The
@@ -449,11 +452,11 @@ typedef struct opgate_policy_cluster_object_name_t {
   wit_string_t   name;
 } opgate_policy_cluster_object_name_t;
 
-// A condition on an index: one of these values or, with `absent`, no value.
+// A condition on an index: one of these values or, with `include-missing`, no value.
 typedef struct opgate_policy_cluster_index_match_t {
   wit_string_t   index;
   wit_list_string_t   values;
-  bool   absent;
+  bool   include_missing;
 } opgate_policy_cluster_index_match_t;
 
 typedef struct {
@@ -471,7 +474,7 @@ typedef struct {
 typedef struct opgate_policy_cluster_query_t {
   wit_option_string_t   namespace_;
   // Label selector as JSON, as an object has it.
-  wit_option_string_t   labels;
+  wit_option_string_t   label_selector;
   opgate_policy_cluster_list_index_match_t   matches;
   // For the next page: the last object of the previous page.
   opgate_policy_cluster_option_object_name_t   after;
@@ -487,12 +490,12 @@ typedef struct {
 } opgate_policy_cluster_list_own_document_t;
 
 // Some objects of a kind, whole.
-typedef struct opgate_policy_cluster_sampled_t {
+typedef struct opgate_policy_cluster_sample_result_t {
   // In the order in which the API server lists them.
   opgate_policy_cluster_list_own_document_t   objects;
   // Whether these are all objects of the kind.
   bool   complete;
-} opgate_policy_cluster_sampled_t;
+} opgate_policy_cluster_sample_result_t;
 
 typedef struct {
   bool is_some;
@@ -531,10 +534,10 @@ typedef struct {
 typedef struct {
   bool is_err;
   union {
-    opgate_policy_cluster_sampled_t ok;
+    opgate_policy_cluster_sample_result_t ok;
     opgate_policy_cluster_read_error_t err;
   } val;
-} opgate_policy_cluster_result_sampled_read_error_t;
+} opgate_policy_cluster_result_sample_result_read_error_t;
 
 typedef opgate_policy_types_group_version_kind_t opgate_policy_request_group_version_kind_t;
 
@@ -586,7 +589,7 @@ typedef struct {
   wit_borrow_document_t val;
 } wit_option_borrow_document_t;
 
-// Imported Functions from `opgate:policy/document@0.5.0`
+// Imported Functions from `opgate:policy/document@0.6.0`
 // Parses JSON text, for example that of an annotation. The error says what is wrong, with
 // line and column. Nesting deeper than 512 levels is an error.
 extern bool opgate_policy_document_static_document_parse(wit_string_t *json, opgate_policy_document_own_document_t *ret, wit_string_t *err);
@@ -624,7 +627,7 @@ extern bool opgate_policy_document_method_document_size(opgate_policy_document_b
 // on the Go type. The SDK's `Shape` knows the type and decides that.
 extern bool opgate_policy_document_method_document_equal(opgate_policy_document_borrow_document_t self, wit_string_t *pointer, opgate_policy_document_borrow_document_t other, wit_string_t *other_pointer);
 
-// Imported Functions from `opgate:policy/cluster@0.5.0`
+// Imported Functions from `opgate:policy/cluster@0.6.0`
 // One object; `none` if it does not exist. A server behind the API server that does not store its
 // objects can have several of one name; `list` returns all of them, `get` the first.
 extern bool opgate_policy_cluster_get(opgate_policy_cluster_group_version_resource_t *resource, wit_string_t *namespace_, wit_string_t *name, opgate_policy_cluster_option_own_document_t *ret, opgate_policy_cluster_read_error_t *err);
@@ -645,9 +648,9 @@ extern bool opgate_policy_cluster_names(opgate_policy_cluster_group_version_reso
 // 
 // For files and replays, these are all objects of the resource that are given, in whatever
 // version of the group they are written.
-extern bool opgate_policy_cluster_sample(opgate_policy_cluster_group_version_resource_t *resource, uint32_t limit, opgate_policy_cluster_sampled_t *ret, opgate_policy_cluster_read_error_t *err);
+extern bool opgate_policy_cluster_sample(opgate_policy_cluster_group_version_resource_t *resource, uint32_t limit, opgate_policy_cluster_sample_result_t *ret, opgate_policy_cluster_read_error_t *err);
 
-// Imported Functions from `opgate:policy/request@0.5.0`
+// Imported Functions from `opgate:policy/request@0.6.0`
 // Identifies this call. It differs between retries of the same API request.
 extern void opgate_policy_request_method_request_uid(opgate_policy_request_borrow_request_t self, wit_string_t *ret);
 extern void opgate_policy_request_method_request_kind(opgate_policy_request_borrow_request_t self, opgate_policy_request_group_version_kind_t *ret);
@@ -663,7 +666,7 @@ extern void opgate_policy_request_method_request_user(opgate_policy_request_borr
 // Whether the request is a dry run, which the API server does not persist.
 extern bool opgate_policy_request_method_request_dry_run(opgate_policy_request_borrow_request_t self);
 
-// Imported Functions from `opgate:policy/log@0.5.0`
+// Imported Functions from `opgate:policy/log@0.6.0`
 extern void opgate_policy_log_log(opgate_policy_log_severity_t severity, wit_string_t *message);
 
 // Exported Functions from `cluster-policy`
@@ -683,7 +686,7 @@ void opgate_policy_types_user_info_free(opgate_policy_types_user_info_t *ptr);
 
 void opgate_policy_types_violation_free(opgate_policy_types_violation_t *ptr);
 
-void opgate_policy_types_skipped_free(opgate_policy_types_skipped_t *ptr);
+void opgate_policy_types_skipped_rule_free(opgate_policy_types_skipped_rule_t *ptr);
 
 void opgate_policy_types_audit_annotation_free(opgate_policy_types_audit_annotation_t *ptr);
 
@@ -693,7 +696,7 @@ void wit_option_string_free(wit_option_string_t *ptr);
 
 void opgate_policy_types_list_audit_annotation_free(opgate_policy_types_list_audit_annotation_t *ptr);
 
-void opgate_policy_types_list_skipped_free(opgate_policy_types_list_skipped_t *ptr);
+void opgate_policy_types_list_skipped_rule_free(opgate_policy_types_list_skipped_rule_t *ptr);
 
 void opgate_policy_types_verdict_free(opgate_policy_types_verdict_t *ptr);
 
@@ -771,7 +774,7 @@ void opgate_policy_cluster_query_free(opgate_policy_cluster_query_t *ptr);
 
 void opgate_policy_cluster_list_own_document_free(opgate_policy_cluster_list_own_document_t *ptr);
 
-void opgate_policy_cluster_sampled_free(opgate_policy_cluster_sampled_t *ptr);
+void opgate_policy_cluster_sample_result_free(opgate_policy_cluster_sample_result_t *ptr);
 
 void opgate_policy_cluster_option_own_document_free(opgate_policy_cluster_option_own_document_t *ptr);
 
@@ -783,7 +786,7 @@ void opgate_policy_cluster_list_object_name_free(opgate_policy_cluster_list_obje
 
 void opgate_policy_cluster_result_list_object_name_read_error_free(opgate_policy_cluster_result_list_object_name_read_error_t *ptr);
 
-void opgate_policy_cluster_result_sampled_read_error_free(opgate_policy_cluster_result_sampled_read_error_t *ptr);
+void opgate_policy_cluster_result_sample_result_read_error_free(opgate_policy_cluster_result_sample_result_read_error_t *ptr);
 
 void opgate_policy_request_group_version_kind_free(opgate_policy_request_group_version_kind_t *ptr);
 

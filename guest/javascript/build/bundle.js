@@ -1,4 +1,4 @@
-// One file of everything: the policy, the SDK, and the source map by which an error finds its place.
+// Bundles the policy and the SDK in one file, with the source map for the positions of errors.
 
 import { build } from 'esbuild';
 import { existsSync, readdirSync } from 'node:fs';
@@ -19,7 +19,7 @@ const COMMON = {
   logLevel: 'silent',
 };
 
-/** One copy of the SDK, whatever the policy's folder resolves. */
+/** One copy of the SDK, whatever the policy's directory resolves. */
 const aliasOf = (sdk) => ({ '@opgate/policy': join(sdk, 'src', 'index.js') });
 
 async function run(options) {
@@ -31,7 +31,7 @@ async function run(options) {
   }
 }
 
-/** The declaration of a policy, without its functions: what the build needs to know of it. */
+/** The declaration of a policy, for the build. */
 export async function declared(folder, entry, sdk) {
   const { outputFiles } = await run({ absWorkingDir: folder, alias: aliasOf(sdk), entryPoints: [join(folder, entry)], outfile: 'policy.js' });
   const code = Buffer.from(outputFiles[0].contents).toString('base64');
@@ -95,7 +95,7 @@ export const { describe, validateSettings, validate } = component(policy, ${JSON
   return { code: `${of('.js')}\n${sourceMap(JSON.parse(of('.map')), folder, sdk)}\n`, isCluster };
 }
 
-/** The source map as a statement. Files of the SDK have no name: an error's place is in the policy. */
+/** The source map as a statement. Files of the SDK have no name, so that the position of an error is in the policy. */
 function sourceMap({ sources, mappings }, folder, sdk) {
   const names = sources.map((source) => {
     const path = resolve(folder, source);

@@ -1,9 +1,9 @@
-// The documentation of the rules, as a custom section `opgate-docs` at the end of the component: no call
-// has it in its memory.
+// The documentation of the rules, as a custom section `opgate-docs` at the end of the component: it is never in the
+// memory of a call.
 
 const SECTION = 'opgate-docs';
 
-/** A number as WebAssembly writes it, seven bits in a byte. */
+/** A number in LEB128, seven bits in a byte. */
 function leb128(number) {
   const bytes = [];
   for (let rest = number; ; ) {
@@ -25,8 +25,8 @@ export function withDocs(component, rules) {
 }
 
 /**
- * A text without the indentation that its lines have in common. Each line gets a space, which the host takes
- * away: a heading in it never begins another rule.
+ * A text without the indentation that its lines have in common. Each line gets a space, which the host removes:
+ * a heading in the text never begins another rule.
  */
 export function dedented(text) {
   const lines = text.replace(/^\n/, '').trimEnd().split('\n');

@@ -1,3 +1,3 @@
-// An error of the user's folder: its text is all that is printed.
+// An error in the user's directory: the command prints only its text.
 
 export class Failure extends Error {}

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// `opgate-policy build [FOLDER]`: from the source of a policy to its component. `opgate-policy test` runs its
+// `opgate-policy build [DIR]`: from the source of a policy to its component. `opgate-policy test` runs its
 // tests natively.
 //
 //   src/policy.ts ─▶ tsc (types) ─┬▶ esbuild (one file) ─▶ componentize-js (engine and snapshot) ─▶ + docs ─▶ module of opgate.yaml
@@ -19,14 +19,14 @@ import { componentize } from './engine.js';
 import { Failure } from './failure.js';
 
 const PACKAGE = resolve(dirname(fileURLToPath(import.meta.url)), '..');
-const USAGE = `Usage: opgate-policy build [FOLDER]
-       opgate-policy test [FOLDER]
+const USAGE = `Usage: opgate-policy build [DIR]
+       opgate-policy test [DIR]
 
-build: checks the types, and writes the component. The source is the member "main" of package.json (src/policy.ts unless
-       it has one), and the component goes where the member "module" of the policy in opgate.yaml says.
-test:  checks the types, and runs the cases of the folder cases and the files test/*.test.js (or .ts) natively, with node.`;
+build: Check the types, and write the component. The source is the member "main" of package.json (default: src/policy.ts),
+       and the component is the file of the member "module" of the policy in opgate.yaml.
+test:  Check the types, and run the cases in the directory cases and the files test/*.test.js (or .ts) natively, with node.`;
 
-/** componentize-js has no feature left that imports more than opgate:policy. */
+/** All features of componentize-js are disabled, so that the component imports only opgate:policy. */
 const NO_FEATURES = ['stdio', 'random', 'clocks', 'http', 'fetch-event'];
 
 async function build(folder) {
@@ -63,7 +63,7 @@ function entryOf(folder, { main }) {
   return entry;
 }
 
-/** Types first: a mistake is a line of the source, not of the bundle. */
+/** Checks types first: a mistake is a line of the source, not of the bundle. */
 function checkTypes(folder) {
   if (!existsSync(join(folder, 'tsconfig.json'))) return;
   let tsc;
@@ -77,7 +77,7 @@ function checkTypes(folder) {
   if (status !== 0) throw new Failure('the types do not fit');
 }
 
-/** Where opgate.yaml expects the component. */
+/** The path of the component in opgate.yaml. */
 async function outputOf(folder, name) {
   const path = join(folder, 'opgate.yaml');
   if (!existsSync(path)) return join(folder, 'dist', `${name}.wasm`);

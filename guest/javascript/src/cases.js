@@ -1,7 +1,7 @@
-// Runs the YAML cases of a folder natively, as tests of node: what each rule accepts, rejects and skips.
+// Runs the YAML cases of a directory natively, as tests of node: requests that each rule accepts, rejects and skips.
 // `opgate policy test` runs the same cases through the component.
 //
-//   cases/<RULE>.yaml, cases/objects.yaml ─▶ case ─▶ judge ─▶ compare with what the case says
+//   cases/<RULE>.yaml, cases/objects.yaml ─▶ case ─▶ evaluate ─▶ compare with the case
 
 import { deepStrictEqual } from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -9,37 +9,38 @@ import { basename, join } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 
+import { evaluate } from './native.js';
 import { unescape } from './pointer.js';
-import { judge } from './testing.js';
 
-const KEYS = ['name', 'create', 'update', 'delete', 'with', 'with-old', 'request', 'folder', 'catalog', 'files', 'patch', 'directories',
-  'compressedSize', 'compressedSizeIsMore', 'settings', 'cluster', 'at', 'message', 'starts', 'level', 'findings', 'also', 'skipped', 'notes', 'reason'];
+const MEMBERS = ['name', 'create', 'update', 'delete', 'with', 'withOld', 'request', 'folder', 'catalog', 'files', 'patch', 'directories',
+  'compressedSize', 'compressedSizeIsMore', 'settings', 'cluster', 'field', 'message', 'messagePrefix', 'level', 'violations', 'otherViolations',
+  'skipped', 'auditAnnotations', 'reason'];
 
-/** Declares a test for each case of a folder, and one that every rule has cases. */
-export function cases(policy, folder = 'cases') {
-  const objects = readYaml(join(folder, 'objects.yaml'), true) ?? {};
-  const files = readdirSync(folder).filter((name) => name.endsWith('.yaml') && name !== 'objects.yaml');
+/** Declares a test for each case of a directory, and one that every rule has cases. */
+export function cases(policy, directory = 'cases') {
+  const objects = readYaml(join(directory, 'objects.yaml'), true) ?? {};
+  const files = readdirSync(directory).filter((name) => name.endsWith('.yaml') && name !== 'objects.yaml');
   const covered = new Map();
   for (const name of files.sort()) {
-    const path = join(folder, name);
+    const path = join(directory, name);
     const file = readYaml(path);
     if (file.rule !== basename(name, '.yaml')) throw new Error(`${path}: rule is ${file.rule}: the name of a file is its rule`);
     const rule = policy.rules.find(({ id }) => id === file.rule);
     if (rule === undefined) throw new Error(`${path}: the policy has no rule ${file.rule}`);
     for (const expects of ['accept', 'reject', 'skip']) {
       for (const entry of file[expects] ?? []) {
-        const whose = `${file.rule}: ${entry.name}`;
-        const unknown = Object.keys(entry).find((key) => !KEYS.includes(key));
-        if (unknown !== undefined) throw new Error(`${path}: ${entry.name}: there is no key ${unknown}`);
+        const title = `${file.rule}: ${entry.name}`;
+        const unknown = Object.keys(entry).find((member) => !MEMBERS.includes(member));
+        if (unknown !== undefined) throw new Error(`${path}: ${entry.name}: there is no member ${unknown}`);
         covered.set(`${file.rule} ${expects}`, true);
-        const skip = (entry.folder ?? entry.catalog) !== undefined && 'about files: opgate policy test runs it';
-        test(whose, { skip }, () => holds(policy, rule, file, expects, entry, objects));
+        const skip = (entry.folder ?? entry.catalog) !== undefined && 'a case with files: opgate policy test runs it';
+        test(title, { skip }, () => check(policy, rule, file, expects, entry, objects));
       }
     }
   }
   test('every rule is accepted and rejected by a case', () => {
     const needed = policy.rules.flatMap(({ id, reads }) => [`${id} accept`, `${id} reject`, ...(reads.length > 0 ? [`${id} skip`] : [])]);
-    deepStrictEqual(needed.filter((it) => !covered.has(it)), [], 'cases that are missing');
+    deepStrictEqual(needed.filter((it) => !covered.has(it)), [], 'missing cases');
   });
 }
 
@@ -58,7 +59,7 @@ function readYaml(path, isOptional = false) {
   }
 }
 
-function holds(policy, rule, file, expects, entry, objects) {
+function check(policy, rule, file, expects, entry, objects) {
   const named = (value) => {
     if (typeof value !== 'string') return value;
     if (!Object.hasOwn(objects, value)) throw new Error(`objects.yaml has no ${value}`);
@@ -72,26 +73,27 @@ function holds(policy, rule, file, expects, entry, objects) {
   const cluster = entry.cluster ?? file.cluster ?? 'none';
   const { version, resource, ...request } = entry.request ?? {};
   const subject = named(object ?? old);
-  const verdict = judge(policy, {
+  const verdict = evaluate(policy, {
     user: '',
     ...request,
     ...(resource === undefined && version === undefined ? {} : { resource: resourceOf(subject, resource, version) }),
     operation,
     object: changed(object, entry.with),
-    oldObject: changed(old, operation === 'delete' ? entry.with : entry['with-old']),
+    oldObject: changed(old, operation === 'delete' ? entry.with : entry.withOld),
     settings: entry.settings ?? file.settings ?? {},
     cluster: cluster === 'none' ? undefined : cluster.map(named),
   });
-  const own = entry.message ?? entry.starts;
-  const wanted = [...(own === undefined ? [] : [entry]), ...(entry.findings ?? []), ...(entry.also ?? [])].map((it) => ({
+  const own = entry.message ?? entry.messagePrefix;
+  const wanted = [...(own === undefined ? [] : [entry]), ...(entry.violations ?? []), ...(entry.otherViolations ?? [])].map((it) => ({
     ...it,
     rule: it === entry ? rule.id : (it.rule ?? rule.id),
   }));
-  const counts = (id) => file.others !== 'ignored' || id === rule.id || wanted.some((it) => it.rule === id);
+  const counts = (id) => file.otherRules !== 'ignored' || id === rule.id || wanted.some((it) => it.rule === id);
   compare(policy, verdict.violations.filter((it) => counts(it.rule)), wanted);
   const skipped = [...new Set([...(entry.skipped ?? []), ...(expects === 'skip' ? [rule.id] : [])])].sort();
-  deepStrictEqual(verdict.skipped.map((it) => it.rule).filter((id) => counts(id) || skipped.includes(id)).sort(), skipped, 'rules that are not evaluated');
-  if (entry.notes) deepStrictEqual(Object.fromEntries(verdict.auditAnnotations.map(({ key, value }) => [key, value])), entry.notes);
+  deepStrictEqual(verdict.skipped.map((it) => it.rule).filter((id) => counts(id) || skipped.includes(id)).sort(), skipped, 'skipped rules');
+  const annotations = verdict.auditAnnotations.map(({ key, value }) => [key, value]);
+  if (entry.auditAnnotations) deepStrictEqual(Object.fromEntries(annotations), entry.auditAnnotations);
   if (entry.reason) deepStrictEqual(verdict.reason, entry.reason);
 }
 
@@ -101,44 +103,44 @@ function resourceOf(object, resource, version) {
   return { group, version: version ?? own, resource: resource ?? `${object.kind.toLowerCase()}s` };
 }
 
-/** Compares findings in what the case says of them: the level is that of the rule unless it says another. */
+/** Compares violations with those of the case. The level is that of the rule unless the case has another. */
 function compare(policy, found, wanted) {
   const level = ({ rule, level: given }) => given ?? policy.rules.find(({ id }) => id === rule)?.level;
-  const say = (it) => ({ rule: it.rule, level: level(it), at: it.at, message: it.message ?? it.starts });
+  const shown = (it) => ({ rule: it.rule, level: level(it), field: it.field, message: it.message ?? it.messagePrefix });
   const rest = [...found];
   const actual = [];
   for (const it of wanted) {
-    const fits = (other) => other.rule === it.rule && (it.at === undefined || other.field === it.at) && other.level === level(it) &&
-      (it.message === undefined ? other.message.startsWith(it.starts) : other.message === it.message);
-    const place = rest.findIndex(fits);
-    if (place >= 0) {
-      rest.splice(place, 1);
-      actual.push(say(it));
+    const fits = (other) => other.rule === it.rule && (it.field === undefined || other.field === it.field) && other.level === level(it) &&
+      (it.message === undefined ? other.message.startsWith(it.messagePrefix) : other.message === it.message);
+    const index = rest.findIndex(fits);
+    if (index >= 0) {
+      rest.splice(index, 1);
+      actual.push(shown(it));
     }
   }
-  actual.push(...rest.map(({ rule, level: given, field, message }) => ({ rule, level: given, at: field, message })));
-  deepStrictEqual(actual, wanted.map(say), 'findings');
+  actual.push(...rest.map(({ rule, level: given, field, message }) => ({ rule, level: given, field, message })));
+  deepStrictEqual(actual, wanted.map(shown), 'violations');
 }
 
-/** Puts values in their places, by pointer; null takes away. */
+/** Sets values by pointer; null removes. */
 function change(document, changes) {
   for (const [pointer, value] of Object.entries(changes)) {
     const tokens = pointer.slice(1).split('/').map(unescape);
     const name = tokens.pop();
-    let place = document;
+    let parent = document;
     for (const token of tokens) {
-      if (Array.isArray(place) && !(token in place)) throw new Error(`there is no place ${pointer} in the object`);
-      place = place[token] ??= {};
+      if (Array.isArray(parent) && !(token in parent)) throw new Error(`there is no ${pointer} in the object`);
+      parent = parent[token] ??= {};
     }
-    if (Array.isArray(place)) {
+    if (Array.isArray(parent)) {
       const index = Number(name);
-      if (!(index < place.length)) place.push(value);
-      else if (value === null) place.splice(index, 1);
-      else place[index] = value;
+      if (!(index < parent.length)) parent.push(value);
+      else if (value === null) parent.splice(index, 1);
+      else parent[index] = value;
     } else if (value === null) {
-      delete place[name];
+      delete parent[name];
     } else {
-      place[name] = value;
+      parent[name] = value;
     }
   }
   return document;

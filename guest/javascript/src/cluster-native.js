@@ -1,5 +1,5 @@
-// A cluster for native tests: answers what a policy asks, from a list of objects. As the host, it keeps
-// only the fields that the policy declares, and refuses what it does not.
+// Cluster state for native tests: answers queries from a list of objects. Like the host, it keeps only the declared
+// fields, and rejects undeclared reads.
 
 import { at, compare, unescape } from './pointer.js';
 import { Plain } from './plain.js';
@@ -11,30 +11,30 @@ const refuse = (tag, val) => {
   throw Object.assign(new Error(val), { payload: { tag, val } });
 };
 
-/** What `opgate:policy/cluster` answers for a policy with these reads. */
+/** The functions of `opgate:policy/cluster` for a policy with these reads. */
 export function nativeCluster(reads, objects, settings) {
   const all = [...objects].sort((a, b) => compare(namespaceOf(a), namespaceOf(b)) || compare(nameOf(a), nameOf(b)));
   const kept = (gvr) => {
     const read = reads.find((it) => it.group === gvr.group && it.version === gvr.version && it.resource === gvr.resource);
-    if (read === undefined) refuse('denied', 'not declared');
+    if (read === undefined) refuse('not-declared', 'not declared');
     const only = read.namespace && (at(settings, read.namespace.pointer) ?? read.namespace.default);
-    const isIn = (object) => (only === undefined || namespaceOf(object) === only) && selects(parsed(read.labels), object);
+    const isIn = (object) => (only === undefined || namespaceOf(object) === only) && selects(parsed(read.labelSelector), object);
     return { read, objects: all.filter((object) => isOf(object, gvr) && isIn(object)) };
   };
   const select = (gvr, query) => {
     const { read, objects: found } = kept(gvr);
-    const labels = query.labels === undefined ? {} : parsed(query.labels);
+    const selector = query.labelSelector === undefined ? {} : parsed(query.labelSelector);
     const conditions = query.matches.map((match) => {
       const index = read.indexes.find((it) => it.name === match.index);
-      if (index === undefined) refuse('denied', `there is no index ${JSON.stringify(match.index)}`);
+      if (index === undefined) refuse('not-declared', `there is no index ${JSON.stringify(match.index)}`);
       return { ...match, index };
     });
     const fits = (object) =>
       (query.namespace === undefined || namespaceOf(object) === query.namespace) &&
-      selects(labels, object) &&
-      conditions.every(({ index, values, absent }) => {
+      selects(selector, object) &&
+      conditions.every(({ index, values, includeMissing }) => {
         const has = indexed(object, index);
-        return has.length === 0 ? absent : has.some((value) => values.includes(value));
+        return has.length === 0 ? includeMissing : has.some((value) => values.includes(value));
       }) &&
       isAfter(object, query.after);
     return { read, objects: found.filter(fits).slice(0, query.limit) };
@@ -62,7 +62,7 @@ export function nativeCluster(reads, objects, settings) {
 const nameOf = (object) => at(object, '/metadata/name') ?? '';
 const namespaceOf = (object) => at(object, '/metadata/namespace') ?? '';
 
-/** The plural of a kind, as far as its letters tell: `networkpolicies`. */
+/** The plural of a kind by its spelling: `networkpolicies`. */
 export function pluralOf(kind) {
   const name = kind.toLowerCase();
   if (name.endsWith('y')) return `${name.slice(0, -1)}ies`;
@@ -137,7 +137,7 @@ function filled(token, object) {
   }));
 }
 
-/** What the host keeps of an object: the declared fields, and the names of members. */
+/** The kept part of an object: the declared fields, and the names of members. */
 function projected(object, { fields, keys }) {
   const all = [...ALWAYS, ...fields].map((pointer) => tokensOf(pointer));
   const kept = part(object, all);
@@ -158,7 +158,7 @@ function part(value, paths) {
   if (typeof value !== 'object' || value === null) return undefined;
   const below = (name) => paths.filter(([first]) => first === '*' || first === name).map((path) => path.slice(1));
   const children = Object.entries(value).map(([name, element]) => [name, below(name).length > 0 ? part(element, below(name)) : undefined]);
-  // Elements keep their places.
+  // Elements keep their indices.
   if (Array.isArray(value)) return children.map(([, element]) => element ?? null);
   return Object.fromEntries(children.filter(([, element]) => element !== undefined));
 }

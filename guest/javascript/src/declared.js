@@ -1,9 +1,9 @@
-// What a policy declares to read of an object of the cluster. The host keeps nothing else, so that a
-// field that is not declared would look like one that is not there: such a read throws, whatever the
-// object holds. The host refuses it as well; here it has its place in the source of the policy.
+// The declared fields of cluster objects. The host keeps no other fields, so an undeclared field would look like
+// a missing one: such a read throws, whatever the object holds. The host rejects it as well; here the error has
+// its location in the source of the policy.
 //
-//   part {read, base} ─┬─ check(part, pointer, access) ─▶ an Error with what to declare
-//                      └─ valueAt(part, handle, pointer) ─▶ plain values; a proxy where only parts are kept
+//   part {read, base} ─┬─ check(part, pointer, access) ─▶ an Error with the field to declare
+//                      └─ valueAt(part, handle, pointer) ─▶ plain values; a proxy for objects kept in part
 
 import { escape } from './pointer.js';
 
@@ -14,28 +14,28 @@ const MAX_POINTER = 256;
 const decoder = new TextDecoder();
 const tokensOf = (pointer) => (pointer === '' ? [] : pointer.slice(1).split('/'));
 
-/** What a policy declares to read of whole objects. */
+/** The declared fields of whole objects. */
 export function wholeOf(read) {
   const { fields, keys } = read;
   const declared = { fields: [...ALWAYS, ...fields].map(tokensOf), keys: keys.map(tokensOf), known: new Map() };
   return { read, declared, base: '' };
 }
 
-/** Where a pointer is, as a pattern sees it: `apart`, `above`, `each`, `same`, `child` or `below`. */
-function place(wanted, found) {
+/** The position of a pointer relative to a pattern: `unrelated`, `above`, `each`, `same`, `child` or `below`. */
+function positionOf(wanted, found) {
   const common = Math.min(wanted.length, found.length);
   for (let i = 0; i < common; i++) {
-    if (wanted[i] !== '*' && wanted[i] !== found[i]) return 'apart';
+    if (wanted[i] !== '*' && wanted[i] !== found[i]) return 'unrelated';
   }
   if (wanted.length > found.length) return wanted[found.length] === '*' ? 'each' : 'above';
   if (wanted.length === found.length) return 'same';
   return wanted.length + 1 === found.length ? 'child' : 'below';
 }
 
-/** Answers that are remembered: a list is read by the same pointers again and again. */
+/** Maximum number of cached answers: policies read the elements of a list by the same pointers. */
 const MAX_KNOWN = 1_000;
 
-/** `lackingIn`, remembered. */
+/** `lackingIn` with a cache. */
 function lacking({ declared, base }, pointer, access) {
   const full = base + pointer;
   const question = `${access} ${full}`;
@@ -47,30 +47,30 @@ function lacking({ declared, base }, pointer, access) {
 }
 
 /**
- * What is kept where a read wants more: `nothing`, `parts` or `name`; undefined if the answer needs no more
- * than is kept. The access is `kind`, `boolean`, `scalar`, `members` or `whole`.
+ * The kept part of a value if a read needs more: `nothing`, `parts` or `name`; undefined if the declaration covers
+ * the read. The access is `kind`, `boolean`, `scalar`, `members` or `whole`.
  */
 function lackingIn({ fields, keys }, pointer, access) {
   const found = tokensOf(pointer);
   let kept = 'nothing';
   let hasAllMembers = false;
-  const above = (where) => {
+  const above = (position) => {
     kept = 'parts';
-    hasAllMembers ||= where === 'each';
+    hasAllMembers ||= position === 'each';
   };
   for (const field of fields) {
-    const where = place(field, found);
-    if (where === 'same' || where === 'child' || where === 'below') return undefined;
-    if (where !== 'apart') above(where);
+    const position = positionOf(field, found);
+    if (position === 'same' || position === 'child' || position === 'below') return undefined;
+    if (position !== 'unrelated') above(position);
   }
   for (const names of keys) {
-    const where = place(names, found);
-    if (where === 'same' && ['kind', 'members', 'whole'].includes(access)) return undefined;
-    if (where === 'child') {
+    const position = positionOf(names, found);
+    if (position === 'same' && ['kind', 'members', 'whole'].includes(access)) return undefined;
+    if (position === 'child') {
       if (['kind', 'boolean', 'whole'].includes(access)) return undefined;
       kept = 'name';
     }
-    if (where === 'above' || where === 'each') above(where);
+    if (position === 'above' || position === 'each') above(position);
   }
   if (access === 'kind' && kept === 'parts') return undefined;
   if (access === 'members' && hasAllMembers) return undefined;
@@ -78,7 +78,7 @@ function lackingIn({ fields, keys }, pointer, access) {
   return kept === 'parts' && (access === 'boolean' || access === 'scalar') ? 'nothing' : kept;
 }
 
-/** Throws unless all is kept that a read of the value at a pointer needs. */
+/** Throws unless the declaration covers a read of the value at a pointer. */
 export function check(part, pointer, access) {
   const kept = lacking(part, pointer, access);
   if (kept !== undefined) throw new Error(words(part.read, part.base + pointer, kept));
@@ -96,7 +96,7 @@ function words({ group, version, resource }, pointer, kept) {
 
 const shortened = (text) => (text.length > MAX_POINTER ? `${text.slice(0, MAX_POINTER)}…` : text);
 
-/** What is declared of the value at a pointer; undefined if it is whole. */
+/** The declared fields of the value at a pointer; undefined if all of it is declared. */
 export function below(part, pointer) {
   if (part === undefined) return undefined;
   return lacking(part, pointer, 'scalar') === undefined ? undefined : { ...part, base: part.base + pointer };
@@ -110,8 +110,8 @@ function parsed(handle, pointer) {
 }
 
 /**
- * The value at a pointer as plain values. An object of which only parts are kept is a proxy, which reads a
- * member when it is asked for, and throws if it is not declared. `handle()` gives the handle.
+ * The value at a pointer as plain values. An object that is kept in part is a proxy, which reads a member at its
+ * first use, and throws if it is not declared. `handle()` returns the handle.
  */
 export function valueAt(part, handle, pointer) {
   if (isWhole(part, pointer)) return parsed(handle(), pointer);
@@ -125,8 +125,8 @@ export function valueAt(part, handle, pointer) {
   return kind === 'object' ? new Proxy({}, membersOf(part, handle, pointer)) : null;
 }
 
-/** Names that the language itself asks for. */
-const isAskedByLanguage = (name) => typeof name === 'symbol' || name === 'toJSON' || name === 'then' || name in Object.prototype;
+/** Names that the language itself reads. */
+const isReadByLanguage = (name) => typeof name === 'symbol' || name === 'toJSON' || name === 'then' || name in Object.prototype;
 
 function membersOf(part, handle, pointer) {
   const at = (name) => `${pointer}/${escape(name)}`;
@@ -139,7 +139,7 @@ function membersOf(part, handle, pointer) {
     }
     return target[name];
   };
-  const isOurs = (name) => typeof name === 'string' && (!isAskedByLanguage(name) || isDeclared(name));
+  const isOurs = (name) => typeof name === 'string' && (!isReadByLanguage(name) || isDeclared(name));
   return {
     get: (target, name) => (isOurs(name) ? child(target, name) : Reflect.get(target, name)),
     has: (target, name) => (isOurs(name) ? child(target, name) !== undefined : Reflect.has(target, name)),
@@ -155,7 +155,7 @@ function membersOf(part, handle, pointer) {
   };
 }
 
-/** All that is kept of the value at a pointer, as plain values, for a document whose handle is dropped. */
+/** The kept part of the value at a pointer as plain values, for a document whose handle is dropped. */
 export function keptAt(part, handle, pointer = '') {
   if (isWhole(part, pointer)) return parsed(handle, pointer);
   if (lacking(part, pointer, 'kind') !== undefined) return undefined;
@@ -169,7 +169,7 @@ export function keptAt(part, handle, pointer = '') {
     const length = isInPart ? 0 : handle.length(pointer);
     return Array.from({ length }, (_, index) => keptAt(part, handle, `${pointer}/${index}`) ?? null);
   }
-  const declared = patterns.filter((it) => place(it, tokens) === 'above').map((it) => it[tokens.length]);
+  const declared = patterns.filter((it) => positionOf(it, tokens) === 'above').map((it) => it[tokens.length]);
   const names = isInPart ? new Set(declared) : handle.keys(pointer).map(escape);
   const members = [...names].map((token) => [token.replaceAll('~1', '/').replaceAll('~0', '~'), keptAt(part, handle, `${pointer}/${token}`)]);
   return Object.fromEntries(members.filter(([, value]) => value !== undefined));

@@ -1,13 +1,13 @@
-// From the declarations of a policy to its descriptor, as the host wants it. The Rust SDK does the same
-// in guest/sdk/src/describe.rs: both give the same descriptor for the same declarations.
+// From the declarations of a policy to its descriptor in the contract. The Rust SDK does the same in
+// guest/sdk/src/describe.rs: both return the same descriptor for the same declarations.
 //
 //   rules, sorted by id ─┬─▶ rules
-//     on, of each ───────┼─▶ matches: for each route, the operations and the rules that look at them
+//     on, of each ───────┼─▶ matches: for each route, the operations and the rules that apply to them
 //     reads, of each ────┼─▶ reads, each with the rules that need it
-//     samples, of each ──┴─▶ samples
+//     samples, of each ──┴─▶ sampling rules
 //   settings, and those that all policies have in common ─▶ schema
 
-import { isOfAFile } from './declare.js';
+import { isFileTarget } from './declare.js';
 
 const OPERATIONS = ['create', 'update', 'delete', 'connect'];
 const TEXTS = { type: 'array', items: { type: 'string' }, default: [] };
@@ -21,12 +21,12 @@ export function describe(policy) {
     rules: rules.map(describeRule),
     matches: matches(policy),
     reads: reads(policy).map((it) => it.describe(rules.filter((rule) => rule.reads.includes(it)).map((rule) => rule.id))),
-    samples: rules.filter((rule) => rule.samples).map((rule) => rule.id),
+    samplingRules: rules.filter((rule) => rule.samples).map((rule) => rule.id),
     settingsSchema: schema(policy),
   };
 }
 
-/** What the rules read, each once. */
+/** The reads of the rules, each once. */
 export function reads(policy) {
   return [...new Set(policy.rules.flatMap((rule) => rule.reads))];
 }
@@ -36,15 +36,15 @@ export function needsCluster(policy) {
   return policy.rules.some((rule) => rule.samples || rule.reads.length > 0);
 }
 
-const looksAt = (rule, target, operation) => rule.on.some((on) => on.target === target && on.operations.includes(operation));
+const appliesTo = (rule, target, operation) => rule.on.some((on) => on.target === target && on.operations.includes(operation));
 
-/** The requests that each route gets. Operations that the same rules look at are one entry. */
+/** The requests that each route gets. Operations to which the same rules apply are one entry. */
 export function matches(policy) {
   const all = [];
   policy.routes.forEach((route, number) => {
     const ofRoute = [];
     for (const operation of OPERATIONS) {
-      const rules = policy.rules.filter((rule) => looksAt(rule, route.on, operation)).map((rule) => rule.id);
+      const rules = policy.rules.filter((rule) => appliesTo(rule, route.on, operation)).map((rule) => rule.id);
       if (rules.length === 0) continue;
       const same = ofRoute.find((known) => known.rules.join(' ') === rules.join(' '));
       if (same) same.operations.push(operation);
@@ -67,8 +67,8 @@ function match(target, operation, rules, route) {
     rules,
     advisory: target.advisory,
     route,
-    conditions: Object.entries(target.conditions).map(([name, expression]) => ({ name, expression })),
-    namespaceLabels: target.namespaceLabels,
+    matchConditions: Object.entries(target.conditions).map(([name, expression]) => ({ name, expression })),
+    namespaceSelector: target.namespaceSelector,
     enabledBy: target.enabledBy,
   };
 }
@@ -76,26 +76,27 @@ function match(target, operation, rules, route) {
 function describeRule(rule) {
   return {
     id: rule.id,
+    name: rule.name,
     title: rule.title,
-    defaultLevel: rule.offUntil ? 'off' : rule.level,
-    enabledBy: rule.offUntil ?? rule.deniesWith,
+    defaultLevel: rule.enabledBy ? 'off' : rule.level,
+    enabledBy: rule.enabledBy ?? rule.deniesWith,
     kinds: [...new Set(rule.on.map((on) => on.target.kind))],
     operations: OPERATIONS.filter((operation) => rule.on.some((on) => on.operations.includes(operation))),
-    source: rule.source,
+    sources: rule.sources,
   };
 }
 
 /** JSON Schema of the settings: the policy's own, and the common ones that its rules need. */
 function schema(policy) {
   const common = {};
-  if (policy.routes.some((route) => !isOfAFile(route.on))) {
+  if (policy.routes.some((route) => !isFileTarget(route.on))) {
     common.ratcheting = {
       description: 'Omit violations in fields that an UPDATE does not change.',
       type: 'boolean',
       default: true,
     };
-    const never = policy.rules.filter((rule) => rule.exempt === 'never').map((rule) => rule.id);
-    const but = never.length > 0 ? ` but ${never.join(' and ')}` : '';
+    const exceptions = policy.rules.filter((rule) => rule.noExemptions).map((rule) => rule.id);
+    const but = exceptions.length > 0 ? ` but ${exceptions.join(' and ')}` : '';
     common.exempt = object({ users: TEXTS, groups: TEXTS }, `Identities to which no rule${but} applies.`);
   }
   const needs = needsCluster(policy)
@@ -129,6 +130,6 @@ function schema(policy) {
 }
 
 function object(properties, description) {
-  const about = description === undefined ? {} : { description };
-  return { ...about, type: 'object', additionalProperties: false, properties };
+  const described = description === undefined ? {} : { description };
+  return { ...described, type: 'object', additionalProperties: false, properties };
 }

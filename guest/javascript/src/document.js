@@ -1,7 +1,7 @@
 // Documents: handles of the host, which a policy reads by pointer or as plain values.
 //
-// `value` copies the JSON text out of the host once and parses it. That is one call of the host for all
-// of a document; a look-up by pointer is one call each, whatever the size of the document.
+// `value` copies the JSON text from the host once and parses it. That is one call of the host for all of a
+// document; a look-up by pointer is one call, whatever the size of the document.
 
 import { below, check, keptAt, valueAt } from './declared.js';
 import { host } from './host.js';
@@ -17,20 +17,20 @@ export class Document {
   #isParsed = false;
   #part;
 
-  /** Of an object of the cluster, `part` is what the policy declares to read of it. */
+  /** `part` has the declared fields of a cluster object. */
   constructor(handle, part) {
     this.#handle = handle;
     this.#part = part;
   }
 
-  /** A pointer to what is there, if it is in the object. */
+  /** The pointer, checked. */
   #at(pointer, access) {
     checked(pointer);
     if (this.#part !== undefined) check(this.#part, pointer, access);
     return pointer;
   }
 
-  /** A document from JSON text, for example that of an annotation. Throws if it is none. */
+  /** A document from JSON text, for example that of an annotation. Throws if the text is not JSON. */
   static parse(json) {
     try {
       return new Document(host.Document.parse(json));
@@ -39,7 +39,7 @@ export class Document {
     }
   }
 
-  /** All of it as a plain value, parsed at the first look. */
+  /** The whole document as a plain value, parsed at the first use. */
   get value() {
     if (!this.#isParsed) {
       this.#value = this.json('');
@@ -135,16 +135,16 @@ export class Document {
   }
 }
 
-/** Handles that the policy got, oldest first. The bindings drop none by themselves once they were used. */
-const taken = [];
-const MOST = 700;
+/** Documents with handles that the policy owns, oldest first. The bindings do not drop used handles. */
+const withHandle = [];
+const MAX_HANDLES = 700;
 
 /** A document whose handle belongs to the policy; see the constructor of Document. */
 export function owned(handle, part) {
   const document = new Document(handle, part);
   if (!(handle instanceof Plain)) {
-    taken.push(document);
-    if (taken.length > MOST) Document.detach(taken.shift());
+    withHandle.push(document);
+    if (withHandle.length > MAX_HANDLES) Document.detach(withHandle.shift());
   }
   return document;
 }

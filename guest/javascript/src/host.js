@@ -1,5 +1,5 @@
-// What the SDK gets from its surroundings: the imports of the component (component.js), or their
-// replacement in native tests (testing.js).
+// The host of the SDK: the imports of the component (component.js), or their replacement in native tests
+// (native.js).
 //
 //   log(severity, message)
 //   Document.parse(json) ─▶ handle, with the functions of `opgate:policy/document`
@@ -7,8 +7,8 @@
 
 import { Plain } from './plain.js';
 
-const absent = () => {
-  throw Object.assign(new Error('there is no cluster'), { payload: { tag: 'absent', val: 'there is no cluster' } });
+const noCluster = () => {
+  throw Object.assign(new Error('there is no cluster'), { payload: { tag: 'no-cluster', val: 'there is no cluster' } });
 };
 
 export const host = {
@@ -16,8 +16,8 @@ export const host = {
     globalThis.console?.error(`${severity}: ${message}`);
   },
   Document: Plain,
-  get: absent,
-  list: absent,
-  names: absent,
-  sample: absent,
+  get: noCluster,
+  list: noCluster,
+  names: noCluster,
+  sample: noCluster,
 };

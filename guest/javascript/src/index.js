@@ -1,6 +1,6 @@
-// Write admission policies for opgate: what a policy imports.
+// The exports of the package: the API for policies.
 
-export { policy, read, rule, target, targetOfFiles } from './declare.js';
+export { fileTarget, policy, read, rule, target } from './declare.js';
 export { ClusterRead, ReadError, sample } from './cluster.js';
 export { Document } from './document.js';
 export { log } from './log.js';

@@ -1,7 +1,7 @@
-// JSON pointers (RFC 6901) on plain values. The component asks the host for documents; this is for
-// settings, which the SDK has parsed, for detached documents and for native tests.
+// JSON pointers (RFC 6901) on plain values: for settings, which the SDK has parsed, for detached documents and for
+// native tests. Other documents are in the host.
 
-/** Throws unless a pointer is empty or begins with a slash: without it, it would find nothing, silently. */
+/** Throws unless a pointer is empty or begins with a slash: other pointers would silently find nothing. */
 export function checked(pointer) {
   if (typeof pointer !== 'string') {
     throw new TypeError(`a JSON pointer is a text, not ${typeof pointer}: write "/spec/name"`);
@@ -59,7 +59,7 @@ export function compare(a, b) {
   for (let i = 0; i < length; i++) {
     const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)];
     if (x !== y) {
-      // Surrogates stand for larger numbers than all other units.
+      // Surrogates encode larger numbers than all other units.
       const isPaired = (unit) => unit >= 0xd800 && unit <= 0xdfff;
       return isPaired(x) !== isPaired(y) ? (isPaired(x) ? 1 : -1) : x - y;
     }

@@ -1,38 +1,37 @@
-// The report of one review: the findings, and the rules that could not be evaluated.
+// The report of one review: the violations, and the rules that could not be evaluated.
 //
 //   add ─▶ level (configuration, settings, rule) ─▶ exempt? ─▶ at most 256, shared by the rules ─▶ verdict
-//   skip ────────────────────────────────────────────────────▶ skipped, warnings where asked for ──┘
+//   skip ──────────────────────────────────────────────────▶ skipped, warnings by `messages` ──────┘
 //
-// The Rust SDK does the same in guest/sdk/src/report.rs: both give the same verdict, byte for byte.
+// The Rust SDK does the same in guest/sdk/src/report.rs: both return the same verdict, byte for byte.
 
 import { ReadError } from './cluster.js';
-import { byPlace } from './declare.js';
+import { byId } from './declare.js';
 import { at, compare, has } from './pointer.js';
 
-/** Findings that a verdict has room for. */
-const ROOM = 256;
-/** Bytes of texts that the host accepts, see wit/policy.wit. */
-const MESSAGE = 4_096;
-const FIELD = 1_024;
+/** Maximum number of violations in a verdict, and maximum bytes of texts, see wit/policy.wit. */
+const MAX_VIOLATIONS = 256;
+const MAX_MESSAGE_BYTES = 4_096;
+const MAX_FIELD_BYTES = 1_024;
 
 export class Report {
-  static ROOM = ROOM;
+  static MAX_VIOLATIONS = MAX_VIOLATIONS;
   #review;
   #rules;
-  /** The findings of each rule: {rule, given, level, first: [[place, violation]], count}. */
+  /** The violations of each rule: {rule, given, level, first: [[order, violation]], count}. */
   #found = [];
   #skipped = [];
-  #notes = new Map();
+  #annotations = new Map();
   #reason;
   #count = 0;
 
-  /** `rules` are those of the policy, to refuse others. */
+  /** `rules` are those of the policy; the report rejects others. */
   constructor(review, rules) {
     this.#review = review;
     this.#rules = rules;
   }
 
-  /** Adds a finding: the field as Kubernetes writes it, and one sentence for who sent the request. */
+  /** Adds a violation: the field as Kubernetes writes it, and one sentence for the user who sent the request. */
   add(rule, field, message) {
     this.#add(rule, undefined, field, message);
   }
@@ -42,17 +41,17 @@ export class Report {
     this.#add(rule, level, field, message);
   }
 
-  /** Counts findings that are not written out. */
-  addMore(rule, more) {
-    if (more > 0) this.#of(rule, undefined).count += more;
+  /** Counts violations without their texts. */
+  addCount(rule, count) {
+    if (count > 0) this.#of(rule, undefined).count += count;
   }
 
-  /** A finding for each of the things. `texts` gives [field, message], and only for those that fit. */
+  /** Adds a violation for each of the things. `texts` returns [field, message]; it is called only for those that fit. */
   addEach(rule, things, texts) {
     let more = 0;
     let taken = 0;
     for (const thing of things) {
-      if (taken < ROOM) {
+      if (taken < MAX_VIOLATIONS) {
         const [field, message] = texts(thing);
         this.add(rule, field, message);
         taken += 1;
@@ -60,16 +59,16 @@ export class Report {
         more += 1;
       }
     }
-    this.addMore(rule, more);
+    this.addCount(rule, more);
   }
 
   #add(rule, given, field, message) {
     const found = this.#of(rule, given);
     if (found.level === undefined) return;
     found.count += 1;
-    if (found.first.length < ROOM) {
+    if (found.first.length < MAX_VIOLATIONS) {
       this.#count += 1;
-      const violation = { rule: rule.id, level: found.level, field: String(field), message: String(message), about: [] };
+      const violation = { rule: rule.id, level: found.level, field: String(field), message: String(message), logicalLocation: [] };
       found.first.push([this.#count, violation]);
     }
   }
@@ -90,7 +89,7 @@ export class Report {
     }
   }
 
-  /** Number of findings of a rule so far that deny the request. */
+  /** Number of violations of a rule so far that deny the request. */
   denials(rule) {
     const own = this.#found.filter((found) => found.rule === rule && found.level === 'deny');
     return own.reduce((sum, found) => sum + found.count, 0);
@@ -102,9 +101,9 @@ export class Report {
   }
 
   /** Adds a word to the API server's audit log. Words with the same key are in one annotation. */
-  note(key, word) {
-    if (!this.#notes.has(key)) this.#notes.set(key, new Set());
-    this.#notes.get(key).add(String(word));
+  annotate(key, word) {
+    if (!this.#annotations.has(key)) this.#annotations.set(key, new Set());
+    this.#annotations.get(key).add(String(word));
   }
 
   /** The level that the configuration sets for a rule. */
@@ -122,10 +121,10 @@ export class Report {
   /** A setting turns a rule on if it is present and not `false`. */
   #isOnBySettings(rule) {
     const { settings } = this.#review;
-    return rule.offUntil === undefined || rule.offUntil.some((pointer) => has(settings, pointer) && at(settings, pointer) !== false);
+    return rule.enabledBy === undefined || rule.enabledBy.some((pointer) => has(settings, pointer) && at(settings, pointer) !== false);
   }
 
-  /** Whether findings of a rule deny the request. */
+  /** Whether violations of a rule deny the request. */
   denies(rule) {
     return this.#level(rule, undefined) === 'deny';
   }
@@ -141,37 +140,37 @@ export class Report {
   }
 
   #applies(rule) {
-    return rule.exempt === 'never' || !this.#review.isExempt();
+    return rule.noExemptions || !this.#review.isExempt();
   }
 
-  /** Records that a rule could not be evaluated, and why. Only the first reason for a rule counts. */
-  skip(rule, field, why) {
-    this.#missing(rule, field, why, false);
+  /** Records that a rule could not be evaluated, with the reason. Only the first reason of a rule counts. */
+  skip(rule, field, reason) {
+    this.#skip(rule, field, reason, false);
   }
 
-  /** Records that a rule could only be evaluated in part, and why. */
-  skipPart(rule, field, why) {
-    this.#missing(rule, field, why, true);
+  /** Records that a rule could only be evaluated in part, with the reason. */
+  skipPart(rule, field, reason) {
+    this.#skip(rule, field, reason, true);
   }
 
-  #missing(rule, field, why, isPart) {
+  #skip(rule, field, reason, isPart) {
     this.#declared(rule);
     if (!this.#skipped.some((known) => known.rule === rule)) {
-      this.#skipped.push({ rule, field: String(field), why: String(why), isPart });
+      this.#skipped.push({ rule, field: String(field), reason: String(reason), isPart });
     }
   }
 
   /**
-   * The answer of the cluster: what `ask` returns. If there is none, the rules that need it are skipped,
-   * and the answer is undefined. `needed` names the objects: `Namespaces`.
+   * The result of `query`, which reads cluster state. If there is no answer, skips the rules that need it, and
+   * returns undefined. `needed` names the objects: `Namespaces`.
    */
-  answer(rules, needed, ask) {
+  orSkip(rules, needed, query) {
     try {
-      return ask();
+      return query();
     } catch (error) {
       if (!(error instanceof ReadError)) throw error;
       if (error.tag === 'invalid') return undefined;
-      const reason = error.tag === 'absent' ? '' : `: ${error.message}`;
+      const reason = error.tag === 'no-cluster' ? '' : `: ${error.message}`;
       for (const rule of rules) this.skip(rule, '', `the cluster's ${needed} are not available${reason}`);
       return undefined;
     }
@@ -181,14 +180,14 @@ export class Report {
   finish() {
     const { settings } = this.#review;
     // A rule that is off is not skipped.
-    const skipped = this.#skipped.filter(({ rule }) => this.isOn(rule)).sort((a, b) => byPlace(a.rule.id, b.rule.id));
+    const skipped = this.#skipped.filter(({ rule }) => this.isOn(rule)).sort((a, b) => byId(a.rule.id, b.rule.id));
     if (skipped.length > 0 && at(settings, '/messages/skippedRules') === 'warn') {
-      for (const { rule, field, why, isPart } of skipped) {
+      for (const { rule, field, reason, isPart } of skipped) {
         // Without a cluster, a rule that the configuration sets to deny would deny every request.
         if (this.#configured(rule) === 'deny') continue;
         const how = isPart ? 'evaluated in part' : 'not evaluated';
-        const message = `${rule.id} was ${how}: ${why}`;
-        const warning = { rule: rule.id, level: 'warn', field, message, about: [] };
+        const message = `${rule.id} was ${how}: ${reason}`;
+        const warning = { rule: rule.id, level: 'warn', field, message, logicalLocation: [] };
         this.#found.push({ rule, given: 'warn', level: 'warn', first: [[Infinity, warning]], count: 1 });
       }
     }
@@ -196,39 +195,39 @@ export class Report {
     const isPrefixed = violations.length > 0 && at(settings, '/messages/prefixRuleId') === true;
     for (const violation of violations) {
       if (isPrefixed) violation.message = `${violation.rule}: ${violation.message}`;
-      violation.message = cut(violation.message, MESSAGE);
-      violation.field = cut(violation.field, FIELD);
+      violation.message = cut(violation.message, MAX_MESSAGE_BYTES);
+      violation.field = cut(violation.field, MAX_FIELD_BYTES);
     }
     const annotation = ([key, words]) => ({ key, value: [...words].sort(compare).join(' ') });
     return {
       violations,
       reason: this.#reason,
-      auditAnnotations: this.#notes.size > 0 ? [...this.#notes].map(annotation) : [],
-      skipped: skipped.map(({ rule, why, isPart }) => ({ rule: rule.id, reason: isPart ? `in part: ${why}` : why })),
+      auditAnnotations: this.#annotations.size > 0 ? [...this.#annotations].map(annotation) : [],
+      skipped: skipped.map(({ rule, reason, isPart }) => ({ rule: rule.id, reason: isPart ? `in part: ${reason}` : reason })),
     };
   }
 }
 
-/** As many findings of each rule as fit into a verdict together, in the order of their addition. */
+/** The violations of each rule that fit in one verdict, in the order of their addition. */
 function shareOut(found) {
-  const fits = (each) => found.reduce((sum, { first }) => sum + Math.min(first.length, each), 0) <= ROOM;
-  let share = ROOM;
+  const fits = (each) => found.reduce((sum, { first }) => sum + Math.min(first.length, each), 0) <= MAX_VIOLATIONS;
+  let share = MAX_VIOLATIONS;
   while (share > 1 && !fits(share)) share -= 1;
-  const places = [];
+  const shown = [];
   for (const { first, count } of found) {
     const kept = first.slice(0, share);
     const more = count - kept.length;
     if (more > 0 && kept.length > 0) {
       const [, last] = kept[kept.length - 1];
-      // A message that is too long is cut, and this is the important part.
+      // The count comes first, because a long message is cut at its end.
       last.message = `${more} more findings of this rule are left out; ${last.message}`;
     }
-    places.push(...kept);
+    shown.push(...kept);
   }
-  return places.sort(([a], [b]) => (a === b ? 0 : a - b)).map(([, violation]) => violation);
+  return shown.sort(([a], [b]) => (a === b ? 0 : a - b)).map(([, violation]) => violation);
 }
 
-/** Cuts a text after so many bytes of UTF-8, between characters. */
+/** Cuts a text after at most `limit` bytes of UTF-8, between characters. */
 function cut(text, limit) {
   if (text.length * 3 <= limit) return text;
   let bytes = 0;

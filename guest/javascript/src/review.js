@@ -1,9 +1,9 @@
-// A review for rules: the request, the object before it, the user who sent it, and the settings. Every
-// part is a call of the host at the first look, and then kept.
+// A review for rules: the request, the old object, the user who sent it, and the settings. The first read of
+// each part is a call of the host; the SDK keeps the result.
 
 import { at, has, texts } from './pointer.js';
 
-/** The user of requests that `opgate check` makes of files. */
+/** The user of requests that `opgate check` creates from files. */
 export const CHECK_USER = 'opgate:check';
 
 /** The request, without its objects. */
@@ -56,7 +56,7 @@ export class Request {
 
 export class Review {
   #isExempt;
-  #spares;
+  #ratchetBase;
 
   /** `document`, `oldDocument` and `settingsDocument` are documents of the host. */
   constructor(request, document, oldDocument, settingsDocument) {
@@ -95,62 +95,62 @@ export class Review {
 
   /** Whether the settings exempt the user who sent the request. */
   isExempt() {
-    this.#isExempt ??= this.#asksIfExempt();
+    this.#isExempt ??= this.#readIsExempt();
     return this.#isExempt;
   }
 
-  #asksIfExempt() {
+  #readIsExempt() {
     const { settings } = this;
     if (!has(settings, '/exempt')) return false;
     const { username, groups } = this.request.user;
     return texts(settings, '/exempt/users').includes(username) || texts(settings, '/exempt/groups').some((group) => groups.includes(group));
   }
 
-  /** Whether the request is not an UPDATE of an object. */
-  creates() {
-    return this.updatesFrom() === undefined;
+  /** Whether the request is an UPDATE of an object. */
+  isUpdate() {
+    return this.oldOfUpdate() !== undefined;
   }
 
   /** The document before an UPDATE. */
-  updatesFrom() {
+  oldOfUpdate() {
     return this.operation === 'update' ? this.oldDocument : undefined;
   }
 
   /**
-   * The document before an UPDATE, if findings about what did not change are left out: by the setting
+   * The document before an UPDATE, if the report omits violations in unchanged fields: by the setting
    * `ratcheting`, which is on unless set, and for an object that is being deleted.
    */
-  spares() {
-    this.#spares ??= { old: this.#asksWhatToSpare() };
-    return this.#spares.old;
+  ratchetBase() {
+    this.#ratchetBase ??= { old: this.#readRatchetBase() };
+    return this.#ratchetBase.old;
   }
 
-  #asksWhatToSpare() {
-    const old = this.document && this.updatesFrom();
+  #readRatchetBase() {
+    const old = this.document && this.oldOfUpdate();
     if (old === undefined) return undefined;
     return at(this.settings, '/ratcheting') !== false || this.document.has('/metadata/deletionTimestamp') ? old : undefined;
   }
 
-  /** Whether a rule that looks at this pointer has to judge: always on CREATE, on UPDATE if the value changed. */
+  /** Whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if it changed. */
   touches(pointer) {
-    const old = this.spares();
+    const old = this.ratchetBase();
     return old === undefined || !this.document.equal(pointer, old, pointer);
   }
 
-  /** Whether the object is a manifest that `opgate check` reads of a file. */
-  isOfAFile() {
+  /** Whether the object is a manifest in a file: `opgate check` sent the request, and not in an audit. */
+  isFromFile() {
     const { username, groups } = this.request.user;
     return username === CHECK_USER && !groups.includes('opgate:audit');
   }
 
   /** Whether the object is a manifest of a bundle in files. */
-  isInBundle() {
+  isFromBundle() {
     const { username, groups } = this.request.user;
     return username === CHECK_USER && groups.includes('opgate:bundle');
   }
 
-  /** Whether an audit asks about an object that a cluster holds: nobody knows who wrote it. */
-  isStored() {
+  /** Whether an audit evaluates an object that a cluster stores: its author is unknown. */
+  isAudit() {
     const { username, groups } = this.request.user;
     return username === CHECK_USER && groups.includes('opgate:audit');
   }

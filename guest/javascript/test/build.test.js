@@ -1,4 +1,4 @@
-// What the build makes: documentation, places of errors, the package, and the templates with their cases.
+// The output of the build: documentation, positions of errors, the package, and the templates with their cases.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -11,13 +11,13 @@ import { fileURLToPath } from 'node:url';
 import { bundled, declared } from '../build/bundle.js';
 import { withDocs } from '../build/docs.js';
 import { compiled } from '../build/engine.js';
-import { panicked } from '../src/place.js';
+import { panicked } from '../src/source_position.js';
 
 const SDK = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 const TEMPLATES = resolve(SDK, '../../host/opgate/templates');
 
-/** A folder with the SDK as its package. */
-function folder(context, fill) {
+/** A directory with the SDK as its package. */
+function directory(context, fill) {
   const path = mkdtempSync(join(tmpdir(), 'opgate-policy-'));
   context.after(() => rmSync(path, { recursive: true }));
   fill(path);
@@ -36,7 +36,7 @@ function filled(path) {
 
 for (const language of ['typescript', 'javascript']) {
   test(`the template in ${language} passes its cases`, (context) => {
-    const path = folder(context, (to) => {
+    const path = directory(context, (to) => {
       cpSync(join(TEMPLATES, language), to, { recursive: true });
       filled(to);
     });
@@ -46,7 +46,7 @@ for (const language of ['typescript', 'javascript']) {
   });
 }
 
-/** The environment without what a test of node tells its children. */
+/** The environment without the variable that a test of node sets for its children. */
 function bare() {
   const { NODE_TEST_CONTEXT, ...env } = process.env;
   return env;
@@ -54,9 +54,9 @@ function bare() {
 
 test('documentation is a section at the end, and no line of it is the heading of a rule', () => {
   const component = Buffer.from('\0asm\x0d\0\x01\0', 'latin1');
-  const docs = `\n    What must hold.\n\n    # Why\n\n    ## A-2\n\n        code\n  `;
+  const docs = `\n    The requirement.\n\n    # Why\n\n    ## A-2\n\n        code\n  `;
   const section = withDocs(component, [{ id: 'A-1', docs }, { id: 'A-2', docs: '' }]).subarray(component.length);
-  const text = '## A-1\n What must hold.\n\n # Why\n\n ## A-2\n\n     code\n\n';
+  const text = '## A-1\n The requirement.\n\n # Why\n\n ## A-2\n\n     code\n\n';
   assert.deepEqual([...section.subarray(0, 3)], [0, 1 + 11 + Buffer.byteLength(text), 11]);
   assert.equal(section.subarray(3).toString(), `opgate-docs${text}`);
   assert.equal(withDocs(component, [{ id: 'A-1', docs: '' }]).length, component.length);
@@ -66,9 +66,9 @@ test('functions of the bindings are compiled, and none gets further than its fir
   const bindings = `
 const called = [];
 const took = {};
-class import_document_0_5_0$Document { text(p) { called.push('text'); var handle0 = this.handle; took.text = handle0; } }
-class import_request_0_5_0$Request { name() { called.push('name'); var handle0 = this.handle; took.name = handle0; } }
-function import_opgate_policy_cluster_0_5_0$get(arg0) { called.push('get'); var { group } = arg0; took.get = group; }
+class import_document_0_6_0$Document { text(p) { called.push('text'); var handle0 = this.handle; took.text = handle0; } }
+class import_request_0_6_0$Request { name() { called.push('name'); var handle0 = this.handle; took.name = handle0; } }
+function import_opgate_policy_cluster_0_6_0$get(arg0) { called.push('get'); var { group } = arg0; took.get = group; }
 function _utf8AllocateAndEncode(s, realloc) { called.push('encode'); took.encode = realloc(s); }
 async function export_validate(arg0) { called.push('validate'); Object.defineProperty({}, 'a', { value: arg0 }); took.validate = arg0; }
 async function export_describe() { called.push('describe'); }
@@ -87,7 +87,7 @@ function look(thing?: Thing): number {
 }
 export default policy({ name: 'a', title: 'a', rules: [], routes: [], checkSettings: (settings) => void look(settings) });
 `;
-  const path = folder(context, (to) => {
+  const path = directory(context, (to) => {
     mkdirSync(join(to, 'src'));
     writeFileSync(join(to, 'src/policy.ts'), source);
   });
@@ -107,14 +107,14 @@ export default policy({ name: 'a', title: 'a', rules: [], routes: [], checkSetti
 test('functions of the author do not run while the component is built', async (context) => {
   const source = `import { policy, rule, target } from '@opgate/policy';
 const on = target({ versions: ['v1'], resources: ['as'], kind: 'A' });
-const one = rule({ id: 'A-1', level: 'deny', title: 'a', on: [{ target: on, operations: ['create'] }], source: 'a' });
+const one = rule({ id: 'A-1', level: 'deny', title: 'a', on: [{ target: on, operations: ['create'] }], sources: ['a'] });
 const called = () => { throw new Error('called'); };
-export default policy({ name: 'a', title: 'a', rules: [one], routes: [{ on, judge: called }], checkSettings: called });
+export default policy({ name: 'a', title: 'a', rules: [one], routes: [{ on, evaluate: called }], checkSettings: called });
 `;
-  const path = folder(context, (to) => writeFileSync(join(to, 'policy.js'), source));
+  const path = directory(context, (to) => writeFileSync(join(to, 'policy.js'), source));
   const policy = await declared(path, 'policy.js', SDK);
   const { code } = await bundled({ folder: path, entry: 'policy.js', policy, version: '1.0.0', sdk: SDK });
-  // The imports of the component, which nothing calls before the snapshot.
+  // The imports of the component. Nothing calls them before the snapshot.
   const none = 'data:text/javascript,export class Document {} export const log = () => {};';
   writeFileSync(join(path, 'built.mjs'), code.replaceAll(/"opgate:policy\/[a-z]+@[0-9.]+"/g, JSON.stringify(none)));
   const run = "const { describe } = await import('./built.mjs'); process.stdout.write(describe().version);";
@@ -128,7 +128,7 @@ test('mistakes in a folder are errors with their place', (context) => {
     [{ 'policy.js': 'export default (' }, /error: policy.js:1:\d+: Unexpected end of file/],
     [{ 'policy.js': "import { rule } from '@opgate/policy';\nrule({ id: 'A' });" }, /error: policy.js: rule A: level is missing/],
   ]) {
-    const path = folder(context, (to) => {
+    const path = directory(context, (to) => {
       const main = Object.keys(files)[0];
       writeFileSync(join(to, 'package.json'), JSON.stringify({ name: 'a', version: '1.0.0', main }));
       for (const [name, content] of Object.entries(files)) writeFileSync(join(to, name), content);

@@ -1,4 +1,4 @@
-// Reads of the cluster: fields, pages, indexes, and what happens without an answer.
+// Reads of cluster state: fields, pages, indexes, and queries without an answer.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { host } from '../src/host.js';
 import { policy, read, ReadError, rule, sample, target } from '../src/index.js';
 import { Plain } from '../src/plain.js';
-import { judge } from '../src/testing.js';
+import { evaluate } from '../src/testing.js';
 
 const thing = target({ versions: ['v1'], resources: ['things'], kind: 'Thing' });
 const pods = read({
@@ -20,7 +20,7 @@ const pods = read({
     { name: 'teams', field: '/metadata/annotations/teams', separator: ',' },
   ],
 });
-const one = rule({ id: 'T-1', level: 'deny', title: 'one', on: [{ target: thing, operations: ['create'] }], reads: [pods], source: '' });
+const one = rule({ id: 'T-1', level: 'deny', title: 'one', on: [{ target: thing, operations: ['create'] }], reads: [pods], sources: [] });
 
 const pod = (name, image, more = {}) => ({
   apiVersion: 'v1',
@@ -31,8 +31,8 @@ const pod = (name, image, more = {}) => ({
 });
 
 function ask(look, cluster) {
-  const declared = policy({ name: 't', title: 't', rules: [one], routes: [{ on: thing, judge: look }] });
-  return judge(declared, { object: { apiVersion: 'v1', kind: 'Thing' }, cluster });
+  const declared = policy({ name: 't', title: 't', rules: [one], routes: [{ on: thing, evaluate: look }] });
+  return evaluate(declared, { object: { apiVersion: 'v1', kind: 'Thing' }, cluster });
 }
 
 test('only what is declared is kept', () => {
@@ -82,10 +82,10 @@ test('objects are found by namespace, labels and index', () => {
     const names = (query) => pods.names(query).map((it) => it.name).join(' ');
     assert.equal(names(), 'a b c');
     assert.equal(names({ matches: [{ index: 'image', values: ['x'] }] }), 'a');
-    assert.equal(names({ matches: [{ index: 'image', values: ['x'], absent: true }] }), 'a c');
+    assert.equal(names({ matches: [{ index: 'image', values: ['x'], includeMissing: true }] }), 'a c');
     assert.equal(names({ matches: [{ index: 'group', values: ['g/K'] }] }), 'a b');
     assert.equal(names({ matches: [{ index: 'teams', values: ['b'] }] }), 'b');
-    assert.equal(names({ labels: { matchExpressions: [{ key: 'app', operator: 'NotIn', values: ['a'] }] } }), 'b c');
+    assert.equal(names({ labelSelector: { matchExpressions: [{ key: 'app', operator: 'NotIn', values: ['a'] }] } }), 'b c');
     assert.equal(names({ namespace: 'z' }), '');
     assert.equal(pods.any({ namespace: 'a' }), true);
     assert.deepEqual([...pods.list()].map((it) => it.text('/metadata/name')), ['a', 'b', 'c']);
@@ -101,12 +101,12 @@ test('pages follow each other', () => {
 });
 
 test('without an answer the rule is skipped', () => {
-  const look = (review, report) => assert.equal(report.or_skip([one], 'Pods', () => pods.get('a', 'p')), undefined);
+  const look = (review, report) => assert.equal(report.orSkip([one], 'Pods', () => pods.get('a', 'p')), undefined);
   assert.deepEqual(ask(look).skipped, [{ rule: 'T-1', reason: "the cluster's Pods are not available" }]);
   assert.throws(() => ask(() => pods.get('a', 'p')), ReadError);
   assert.throws(() => ask(() => read({ version: 'v1', resource: 'secrets' }).names(), []), /^Error: secrets: not declared/);
-  const labels = { matchExpressions: [{ key: 'a', operator: 'Is' }] };
-  assert.deepEqual(ask((_, report) => report.or_skip([one], 'Pods', () => pods.any({ labels })), [pod('p', 'i')]).skipped, []);
+  const labelSelector = { matchExpressions: [{ key: 'a', operator: 'Is' }] };
+  assert.deepEqual(ask((_, report) => report.orSkip([one], 'Pods', () => pods.any({ labelSelector })), [pod('p', 'i')]).skipped, []);
 });
 
 test('a sample has whole objects', () => {

@@ -1,21 +1,21 @@
-// Levels, exemptions, room and skipped rules: the same as in guest/sdk/src/report.rs.
+// Levels, exemptions, the limit of violations and skipped rules: the same as in guest/sdk/src/report.rs.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { policy, rule, target } from '../src/index.js';
-import { checkSettings, judge } from '../src/testing.js';
+import { checkSettings, evaluate } from '../src/testing.js';
 
 const thing = target({ versions: ['v1'], resources: ['things'], kind: 'Thing' });
 const on = [{ target: thing, operations: ['create', 'update', 'delete'] }];
-const one = rule({ id: 'T-1', level: 'deny', title: 'one', on, source: '' });
-const two = rule({ id: 'T-2', level: 'warn', title: 'two', on, deniesWith: ['/strict'], source: '' });
-const three = rule({ id: 'T-3', level: 'warn', title: 'three', on, offUntil: ['/three'], exempt: 'never', source: '' });
+const one = rule({ id: 'T-1', level: 'deny', title: 'one', on, sources: [] });
+const two = rule({ id: 'T-2', level: 'warn', title: 'two', on, deniesWith: ['/strict'], sources: [] });
+const three = rule({ id: 'T-3', level: 'warn', title: 'three', on, enabledBy: ['/three'], noExemptions: true, sources: [] });
 
 function report(settings, fill, more = {}) {
-  const declared = policy({ name: 't', title: 't', rules: [one, two, three], routes: [{ on: thing, judge: (review, it) => fill(it, review) }] });
+  const declared = policy({ name: 't', title: 't', rules: [one, two, three], routes: [{ on: thing, evaluate: (review, it) => fill(it, review) }] });
   const object = { apiVersion: 'v1', kind: 'Thing', metadata: { name: 'a' } };
-  return judge(declared, { object, settings, user: 'me', ...more });
+  return evaluate(declared, { object, settings, user: 'me', ...more });
 }
 
 const levels = (verdict) => verdict.violations.map((it) => `${it.rule} ${it.level}`);
@@ -39,7 +39,7 @@ test('the level is that of the configuration, then of settings, then of the rule
   assert.deepEqual(levels(report({}, (it) => it.addAs('warn', one, 'spec', 'no'))), ['T-1 warn']);
 });
 
-test('too many findings are shared and counted', () => {
+test('too many violations are shared and counted', () => {
   const { violations } = report({}, (it) => {
     for (let n = 0; n < 1_000; n += 1) it.add(two, `f${n}`, 'é'.repeat(3_000));
     it.add(one, 'x'.repeat(2_000), 'no');
@@ -57,7 +57,7 @@ test('texts are made for what fits', () => {
   assert.deepEqual([violations[255].field, violations[255].message], ['f255', '744 more findings of this rule are left out; 256']);
 });
 
-test('what was not looked at is said', () => {
+test('skipped rules are reported', () => {
   const fill = (it) => {
     it.skipPart(two, 'spec', 'half is missing');
     it.skip(one, '', 'all is missing');
@@ -70,9 +70,9 @@ test('what was not looked at is said', () => {
   assert.deepEqual(violations.map((it) => [it.level, it.field, it.message]), [['warn', 'spec', 'T-2 was evaluated in part: half is missing']]);
 });
 
-test('notes, reason and prefix', () => {
+test('annotations, reason and prefix', () => {
   const verdict = report({ messages: { prefixRuleId: true } }, (it) => {
-    for (const word of ['b', 'a', 'b', '\u{1f6d2}', '\uff01']) it.note('k', word);
+    for (const word of ['b', 'a', 'b', '\u{1f6d2}', '\uff01']) it.annotate('k', word);
     it.setReason('Invalid');
     it.add(one, '', 'no');
     assert.deepEqual([it.denials(one), it.denies(one), it.isOn(three)], [1, true, false]);
@@ -96,23 +96,25 @@ test('an update touches what changed, unless the settings want all', () => {
 });
 
 test('mistakes of the author are said where they are made', () => {
-  const strange = rule({ id: 'T-9', level: 'deny', title: 'nine', on, source: '' });
+  const strange = rule({ id: 'T-9', level: 'deny', title: 'nine', on, sources: [] });
   for (const [fill, text] of [
     [(it) => it.add(strange, '', ''), /T-9 is no rule of the policy: add it to rules/],
     [(it) => it.add('T-1', '', ''), /T-1 is no rule of the policy/],
     [(_, review) => review.document.text('spec/a'), /'spec\/a' is not a JSON pointer: write '\/spec\/a'/],
     [async () => {}, /must not be async/],
   ]) {
-    const declared = policy({ name: 't', title: 't', rules: [one], routes: [{ on: thing, judge: (review, it) => fill(it, review) }] });
-    assert.throws(() => judge(declared, { object: { apiVersion: 'v1', kind: 'Thing' } }), text);
+    const declared = policy({ name: 't', title: 't', rules: [one], routes: [{ on: thing, evaluate: (review, it) => fill(it, review) }] });
+    assert.throws(() => evaluate(declared, { object: { apiVersion: 'v1', kind: 'Thing' } }), text);
   }
   for (const [declare, text] of [
-    [() => rule({ id: 'T-1', level: 'deny', title: 'x', on, source: '', tittle: 'x' }), /rule T-1: there is no member "tittle"/],
-    [() => rule({ id: 'T 1', level: 'deny', title: 'x', on, source: '' }), /an id has letters/],
-    [() => rule({ id: 'T-1', level: 'deny', title: 'x', on, source: '', offUntil: ['x'] }), /'x' is not a JSON pointer: write '\/x'/],
+    [() => rule({ id: 'T-1', level: 'deny', title: 'x', on, sources: [], tittle: 'x' }), /rule T-1: there is no member "tittle"/],
+    [() => rule({ id: 'T 1', level: 'deny', title: 'x', on, sources: [] }), /an id has letters/],
+    [() => rule({ id: 'T-1', name: 'Not kebab', level: 'deny', title: 'x', on, sources: [] }), /a name has letters a to z/],
+    [() => rule({ id: 'T-1', level: 'deny', title: 'x', on, sources: 'here' }), /sources is a list of at most 16 texts/],
+    [() => rule({ id: 'T-1', level: 'deny', title: 'x', on, sources: [], enabledBy: ['x'] }), /'x' is not a JSON pointer: write '\/x'/],
     [() => target({ versions: ['v1'], kind: 'Pod' }), /target Pod: resources is missing/],
-    [() => policy({ name: 't', title: 't', rules: [one, one], routes: [{ on: thing, judge() {} }] }), /two rules have the id T-1/],
-    [() => policy({ name: 't', title: 't', rules: [one], routes: [] }), /rule T-1 looks at Thing, and no route judges that target/],
+    [() => policy({ name: 't', title: 't', rules: [one, one], routes: [{ on: thing, evaluate() {} }] }), /two rules have the id T-1/],
+    [() => policy({ name: 't', title: 't', rules: [one], routes: [] }), /rule T-1 applies to Thing, and no route has that target/],
   ]) {
     assert.throws(declare, text);
   }

@@ -1,37 +1,37 @@
-// What the types accept and refuse. `tsc` is the test: an error that is expected and does not come is one.
+// Tests of the types: `tsc` fails for an error, and for a missing expected error.
 
 import { Document, policy, read, rule, sample, target } from '@opgate/policy';
 import type { Report, Review } from '@opgate/policy';
-import { checkSettings, describe, judge } from '@opgate/policy/testing';
+import { checkSettings, describe, evaluate } from '@opgate/policy/testing';
 
 interface Settings {
-  most?: number;
+  max?: number;
 }
 
 const pod = target({ versions: ['v1'], resources: ['pods'], kind: 'Pod', names: { exclude: ['a-*'] } });
 const pods = read({ version: 'v1', resource: 'pods', indexes: [{ name: 'node', field: '/spec/nodeName' }] });
-const one = rule({ id: 'T-1', level: 'warn', title: 'one', on: [{ target: pod, operations: ['create'] }], reads: [pods], source: 'here' });
+const one = rule({ id: 'T-1', name: 'one-pod', level: 'warn', title: 'one', on: [{ target: pod, operations: ['create'] }], reads: [pods], sources: ['here'] });
 
 // @ts-expect-error: no such level
-rule({ id: 'T-2', level: 'off', title: 'two', on: [], source: 'here' });
+rule({ id: 'T-2', level: 'off', title: 'two', on: [], sources: ['here'] });
 // @ts-expect-error: no such operation
-rule({ id: 'T-2', level: 'deny', title: 'two', on: [{ target: pod, operations: ['patch'] }], source: 'here' });
-// @ts-expect-error: no source
+rule({ id: 'T-2', level: 'deny', title: 'two', on: [{ target: pod, operations: ['patch'] }], sources: ['here'] });
+// @ts-expect-error: no sources
 rule({ id: 'T-2', level: 'deny', title: 'two', on: [] });
 
 const declared = policy<Settings>({
   name: 'types',
   title: 'types',
   rules: [one],
-  routes: [{ on: pod, judge: look }],
-  checkSettings: ({ most }) => (most === 0 ? [{ pointer: '/most', message: 'at least 1' }] : []),
+  routes: [{ on: pod, evaluate: look }],
+  checkSettings: ({ max }) => (max === 0 ? [{ pointer: '/max', message: 'at least 1' }] : []),
 });
 
 function look(review: Review<{ spec?: { nodeName?: string } }, Settings>, report: Report): void {
   const node: string | undefined = review.object?.spec?.nodeName;
-  const most: number = review.settings.most ?? 1;
-  const names = report.or_skip([one], 'Pods', () => pods.names({ matches: [{ index: 'node', values: [node ?? ''] }] }));
-  if (names !== undefined && names.length > most) report.add(one, 'spec.nodeName', `${names[0]?.name}`);
+  const max: number = review.settings.max ?? 1;
+  const names = report.orSkip([one], 'Pods', () => pods.names({ matches: [{ index: 'node', values: [node ?? ''] }] }));
+  if (names !== undefined && names.length > max) report.add(one, 'spec.nodeName', `${names[0]?.name}`);
   // @ts-expect-error: a rule, not its id
   report.add('T-1', '', '');
   // @ts-expect-error: there may be no document
@@ -41,5 +41,5 @@ function look(review: Review<{ spec?: { nodeName?: string } }, Settings>, report
   if (complete && objects.length > 0 && number !== undefined) report.skip(one, '', 'never');
 }
 
-const { violations } = judge(declared, { object: { kind: 'Pod' }, settings: { most: 2 }, cluster: [] });
+const { violations } = evaluate(declared, { object: { kind: 'Pod' }, settings: { max: 2 }, cluster: [] });
 export default [violations[0]?.message, checkSettings(declared, {}).length, describe(declared)];

@@ -1,8 +1,8 @@
 /**
  * Write admission policies for opgate in TypeScript and JavaScript.
  *
- * A policy is what its module exports by default: `export default policy({…})`. Names and meanings are those of
- * the contract, `wit/policy.wit`.
+ * The default export of the module is the policy: `export default policy({…})`. Names and meanings are those of the
+ * contract, `wit/policy.wit`.
  */
 
 /** What the API request does. A PATCH arrives as `create` or `update`. */
@@ -12,11 +12,11 @@ export type Level = 'warn' | 'deny';
 /** The type of the value at a pointer. */
 export type Kind = 'missing' | 'null' | 'boolean' | 'number' | 'text' | 'list' | 'object';
 
-/** Anything that JSON can say. */
+/** Any JSON value. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Json = any;
 
-/** An object of Kubernetes. Name your own type, as in `Review<Pod>`, for more than this. */
+/** A Kubernetes object. For a more exact type, name it: `Review<Pod>`. */
 export interface KubernetesObject {
   apiVersion: string;
   kind: string;
@@ -63,13 +63,13 @@ export interface NamePatterns {
   exclude?: string[];
 }
 
-/** A label selector, as Kubernetes has it. */
+/** A label selector of Kubernetes. */
 export interface LabelSelector {
   matchLabels?: Record<string, string>;
   matchExpressions?: { key: string; operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist'; values?: string[] }[];
 }
 
-/** Requests about one kind of object. Every list must match; `*` in a list matches all. */
+/** Requests for one kind of object. Every list must match; `*` in a list matches all. */
 export interface TargetDeclaration {
   /** API groups; `['']`, the core group, unless set. */
   groups?: string[];
@@ -84,12 +84,12 @@ export interface TargetDeclaration {
   namespaces?: NamePatterns;
   /** Only objects with these names. */
   names?: NamePatterns;
-  /** These requests do not wait for a server that is away, unless the configuration sets a rule of them to deny. */
+  /** The API server may admit these requests while the webhook is unavailable, unless the configuration sets one of their rules to deny. */
   advisory?: boolean;
   /** Conditions in CEL by name, for the webhook configuration only: the policy must not rely on them. */
   conditions?: Record<string, string>;
-  /** Label selector of the namespaces, for the webhook configuration. */
-  namespaceLabels?: LabelSelector | string;
+  /** Label selector for namespaces, for the webhook configuration. */
+  namespaceSelector?: LabelSelector | string;
   /** Settings (JSON pointers) of which one must be present and not `false`. */
   enabledBy?: string[];
 }
@@ -102,10 +102,10 @@ export interface Target {
   readonly resources: string[];
 }
 
-/** Declares the requests about one kind of object. Rules and routes refer to the same target. */
+/** Declares the requests for one kind of object. Rules and routes refer to the same target. */
 export function target(declaration: TargetDeclaration): Target;
-/** A kind of document that opgate makes from files, in the group `opgate.dev`. */
-export function targetOfFiles(kind: string, resources: string[]): Target;
+/** A kind of document that opgate creates from files, in the group `opgate.dev`. */
+export function fileTarget(kind: string, resources: string[]): Target;
 
 /** Objects of the cluster that rules need. */
 export interface ReadDeclaration {
@@ -114,12 +114,12 @@ export interface ReadDeclaration {
   version: string;
   /** Plural, lower case. */
   resource: string;
-  /** JSON pointers of what the host keeps; `*` is every element or member. Name, namespace, uid and labels are always kept. */
+  /** JSON pointers of the fields that the policy reads; `*` is every element or member. Name, namespace, uid and labels are always available. */
   fields?: string[];
-  /** JSON pointers of objects of which only the names of the members are kept. */
+  /** JSON pointers of objects of which the host keeps only the names of the members. */
   keys?: string[];
-  /** Label selector: other objects are not read. */
-  labels?: LabelSelector | string;
+  /** Label selector: the host does not read other objects. */
+  labelSelector?: LabelSelector | string;
   /** Only in this namespace. */
   namespace?: Setting;
   /** Values by which the policy finds objects. */
@@ -128,12 +128,19 @@ export interface ReadDeclaration {
   enabledBy?: string[];
 }
 
+/** A condition on an index: one of these values or, with `includeMissing`, no value. */
+export interface IndexMatch {
+  index: string;
+  values: string[];
+  includeMissing?: boolean;
+}
+
 /** Selects objects. All conditions that are set must hold. */
 export interface Query {
   namespace?: string;
-  labels?: LabelSelector | string;
-  /** Each holds for objects that have one of the values in the index; with `absent` also for those without a value. */
-  matches?: { index: string; values: string[]; absent?: boolean }[];
+  labelSelector?: LabelSelector | string;
+  /** Conditions on indexes. */
+  matches?: IndexMatch[];
 }
 
 /** Namespace (empty for a cluster-scoped object) and name. */
@@ -142,7 +149,7 @@ export interface ObjectName {
   readonly name: string;
 }
 
-/** Objects of the cluster. Every method throws a ReadError if there is no answer: ask in `report.answer`. */
+/** Cluster objects. Every method throws a ReadError if there is no answer: call it in `report.orSkip`. */
 export interface ClusterRead {
   readonly group: string;
   readonly version: string;
@@ -160,49 +167,52 @@ export interface ClusterRead {
 /** Declares objects of the cluster that rules need. */
 export function read(declaration: ReadDeclaration): ClusterRead;
 
-/** Why the cluster does not answer. */
+/** The reason why a query has no answer. */
 export class ReadError extends Error {
-  /** `absent`: there is no cluster to ask. `invalid`: a selector is wrong. `unavailable`: the message is the reason. */
-  readonly tag: 'absent' | 'invalid' | 'unavailable';
+  /** `no-cluster`: there is no cluster state to query. `invalid`: a selector is invalid. `unavailable`: the message is the reason. */
+  readonly tag: 'no-cluster' | 'invalid' | 'unavailable';
 }
 
 /** The first objects of a resource, whole, for rules with `samples: true`. Throws a ReadError if there is no answer. */
 export function sample(resource: GroupVersionResource, limit?: number): { objects: Document[]; complete: boolean };
 
-/** A rule: what must hold, and the requests that it looks at. */
+/** A rule: a requirement, and the requests to which it applies. */
 export interface RuleDeclaration {
   /** Letters, digits, `-` and `.`, at most 40: `IMG-1`. */
   id: string;
-  /** What a finding does unless the configuration says otherwise. */
+  /** In kebab case, at most 50 characters, unique in the policy: `image-digest`. */
+  name?: string;
+  /** The level of violations, unless the configuration sets one. */
   level: Level;
-  /** What must hold, in one sentence without a full stop. */
+  /** The requirement, in one sentence without a full stop. */
   title: string;
-  /** The page of the rule, Markdown, with the headings `# Why`, `# Remediation`, `# Accepted` and `# Rejected`. */
+  /** The documentation of the rule, Markdown, with the headings `# Why`, `# Remediation`, `# Accepted` and `# Rejected`. */
   docs?: string;
   on: { target: Target; operations: Operation[] }[];
   /** Objects of the cluster that the rule needs. */
   reads?: ClusterRead[];
-  /** The rule looks at custom resources of any kind, with `sample`. */
+  /** The rule reads custom resources of any kind, with `sample`. */
   samples?: boolean;
   /** The rule is off until one of these settings (JSON pointers) is present and not `false`, or has a configured level. */
-  offUntil?: string[];
+  enabledBy?: string[];
   /** Settings (JSON pointers) that make a rule of level `warn` deny, if they are `true` or `deny`. */
   deniesWith?: string[];
-  /** `never`: the setting `exempt` does not apply to the rule. */
-  exempt?: 'always' | 'never';
+  /** The setting `exempt` does not apply to the rule. */
+  noExemptions?: boolean;
   /** The rule may be skipped for another reason than a missing cluster. */
   maySkip?: boolean;
-  /** Where the rule is documented. */
-  source: string;
+  /** Where the requirement is documented. */
+  sources: string[];
 }
 
 /** A declared rule. */
 export interface Rule {
   readonly id: string;
+  readonly name: string;
   readonly level: Level;
   readonly title: string;
   readonly docs: string;
-  readonly source: string;
+  readonly sources: readonly string[];
 }
 
 /** Declares a rule. */
@@ -215,7 +225,7 @@ export interface SettingsError {
   message: string;
 }
 
-/** A policy: its rules, and the functions that judge. `S` is the type of its settings. */
+/** A policy: its rules, and the functions that evaluate requests. `S` is the type of its settings. */
 export interface PolicyDeclaration<S = Json> {
   /** Lower case letters, digits and `-`, at most 40. */
   name: string;
@@ -224,12 +234,12 @@ export interface PolicyDeclaration<S = Json> {
   /** One sentence about the policy. */
   title: string;
   rules: Rule[];
-  /** Which function judges which target; at most 64. */
+  /** The function that evaluates the requests of each target; at most 64. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  routes: { on: Target; judge: (review: Review<any, S>, report: Report) => void }[];
+  routes: { on: Target; evaluate: (review: Review<any, S>, report: Report) => void }[];
   /** JSON Schema (2020-12, without `$ref`) of each setting, by name. */
   settings?: Record<string, Json>;
-  /** What the schema cannot say. Called once, when the policy is loaded. */
+  /** Checks beyond the schema. Called once, when the policy is loaded. */
   checkSettings?: (settings: S) => SettingsError[] | void;
 }
 
@@ -246,9 +256,9 @@ export function policy<S = Json>(declaration: PolicyDeclaration<S>): Policy;
 
 /** A JSON document that the host keeps. A pointer (RFC 6901) begins with a slash, or is `''` for the document itself. */
 export class Document<T = Json> {
-  /** A document from JSON text. Throws a SyntaxError if it is none. */
+  /** A document from JSON text. Throws a SyntaxError if the text is not JSON. */
   static parse(json: string): Document;
-  /** All of it as a plain value, copied and parsed at the first look. */
+  /** The whole document as a plain value, copied and parsed at the first use. */
   readonly value: T;
   /** The plain value at a pointer; undefined if there is none. */
   json(pointer: string): Json;
@@ -266,19 +276,19 @@ export class Document<T = Json> {
   keys(pointer: string): string[];
   /** The texts in a list. */
   texts(pointer: string): string[];
-  /** The elements of a list as plain values, of any shape; none if there is anything else. */
+  /** The elements of a list as plain values of any type; none for any other value. */
   list<E = Json>(pointer: string): E[];
   /** The part at a pointer as a document. */
   at(pointer: string): Document | undefined;
   /** The JSON text as it was received. */
   raw(pointer: string): Uint8Array | undefined;
-  /** How many bytes `raw` would give, without a copy. */
+  /** The number of bytes that `raw` would return, without a copy. */
   size(pointer: string): number | undefined;
-  /** Whether two values are equal for Kubernetes, as far as JSON alone tells. */
+  /** Whether two values are equal for Kubernetes whatever their Go type is. */
   equal(pointer: string, other: Document, otherPointer: string): boolean;
 }
 
-/** The request, without its objects. The first look at each part is a call of the host. */
+/** The request, without its objects. The first read of each part is a call of the host. */
 export interface Request {
   readonly operation: Operation;
   readonly uid: string;
@@ -312,42 +322,42 @@ export interface Review<T = KubernetesObject, S = Json> {
   /** Name of the object. */
   readonly name: string;
   readonly namespace: string;
-  /** Whether the setting `exempt` names the user. The report drops findings then; asking first saves work. */
+  /** Whether the setting `exempt` names the user. The report ignores violations by such users; a policy that checks first saves the work. */
   isExempt(): boolean;
-  /** Whether the request is not an UPDATE of an object. */
-  creates(): boolean;
+  /** Whether the request is an UPDATE of an object. */
+  isUpdate(): boolean;
   /** The document before an UPDATE. */
-  updatesFrom(): Document<T> | undefined;
-  /** The document before an UPDATE, if findings about what did not change are left out. */
-  spares(): Document<T> | undefined;
-  /** Whether a rule that looks at this pointer has to judge: always on CREATE, on UPDATE if the value changed. */
+  oldOfUpdate(): Document<T> | undefined;
+  /** The document before an UPDATE, if the report omits violations in unchanged fields. */
+  ratchetBase(): Document<T> | undefined;
+  /** Whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if it changed. */
   touches(pointer: string): boolean;
-  /** Whether the object is a manifest that `opgate check` reads of a file. */
-  isOfAFile(): boolean;
+  /** Whether the object is a manifest in a file: `opgate check` sent the request, and not in an audit. */
+  isFromFile(): boolean;
   /** Whether the object is a manifest of a bundle in files. */
-  isInBundle(): boolean;
-  /** Whether an audit asks about an object that a cluster holds: nobody knows who wrote it. */
-  isStored(): boolean;
+  isFromBundle(): boolean;
+  /** Whether an audit evaluates an object that a cluster stores: its author is unknown. */
+  isAudit(): boolean;
 }
 
-/** The findings of a review. */
+/** The violations of a review. */
 export interface Report {
-  /** Adds a finding: the field as Kubernetes writes it, and one sentence for the person who sent the request. */
+  /** Adds a violation: the field as Kubernetes writes it, and one sentence for the person who sent the request. */
   add(rule: Rule, field: string, message: string): void;
-  /** The same with another level than that of the rule; a configured level still wins. */
+  /** Adds a violation with another level than that of the rule; a configured level wins. */
   addAs(level: Level, rule: Rule, field: string, message: string): void;
-  /** A finding for each of very many things; the texts of those that do not fit are never made. */
+  /** Adds a violation for each of the things. `texts` is called only for those that fit in a verdict. */
   addEach<T>(rule: Rule, things: Iterable<T>, texts: (thing: T) => [field: string, message: string]): void;
-  /** Counts findings that are not written out. */
-  addMore(rule: Rule, more: number): void;
-  /** The rule could not be evaluated, and why. */
-  skip(rule: Rule, field: string, why: string): void;
-  /** The rule could only be evaluated in part. */
-  skipPart(rule: Rule, field: string, why: string): void;
-  /** What `ask` returns; without an answer of the cluster it skips the rules, and gives undefined. */
-  answer<T>(rules: Rule[], needed: string, ask: () => T): T | undefined;
-  /** A word for the API server's audit log. */
-  note(key: string, word: string): void;
+  /** Counts violations without their texts. */
+  addCount(rule: Rule, count: number): void;
+  /** Records that the rule could not be evaluated, with the reason. */
+  skip(rule: Rule, field: string, reason: string): void;
+  /** Records that the rule could only be evaluated in part, with the reason. */
+  skipPart(rule: Rule, field: string, reason: string): void;
+  /** The result of `query`. If the query has no answer, skips the rules and returns undefined. */
+  orSkip<T>(rules: Rule[], needed: string, query: () => T): T | undefined;
+  /** Adds a word to an audit annotation. */
+  annotate(key: string, word: string): void;
   /** Reason of the denial, `Forbidden` unless set. */
   setReason(reason: string): void;
   isOn(rule: Rule): boolean;
@@ -355,7 +365,7 @@ export interface Report {
   denials(rule: Rule): number;
 }
 
-/** Lines for the log of the server; 64 of each call are kept. */
+/** Lines for the log of the server, which keeps 64 of each call. */
 export const log: Record<'debug' | 'info' | 'warn' | 'error', (...parts: unknown[]) => void>;
 /** Escapes a name for use as a token of a JSON pointer. */
 export function escape(name: string): string;

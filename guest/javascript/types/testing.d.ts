@@ -2,18 +2,18 @@
 
 import type { GroupVersionResource, Json, Level, Operation, Policy, SettingsError } from './index.js';
 
-/** A request to judge. */
-export interface Given {
+/** A request to evaluate. */
+export interface TestRequest {
   object?: Json;
   oldObject?: Json;
   /** `update` with an old object, otherwise `create`, unless set. */
   operation?: Operation;
   settings?: Json;
-  /** The objects of the cluster; without it there is no cluster to ask. */
+  /** The cluster objects. Without this member there is no cluster state to query. */
   cluster?: Json[];
   user?: string;
   groups?: string[];
-  /** Those of the object unless set. */
+  /** By default those of the object. */
   name?: string;
   namespace?: string;
   resource?: GroupVersionResource;
@@ -22,19 +22,19 @@ export interface Given {
 }
 
 export interface Verdict {
-  violations: { rule: string; level: Level; field: string; message: string; about: string[] }[];
+  violations: { rule: string; level: Level; field: string; message: string; logicalLocation: string[] }[];
   reason: string | undefined;
   auditAnnotations: { key: string; value: string }[];
   skipped: { rule: string; reason: string }[];
-  /** What the policy wrote to the log. */
+  /** The lines of the policy in the log. */
   log: { severity: string; message: string }[];
 }
 
-/** Judges a request, with the functions of the policy's routes that it matches. */
-export function judge(policy: Policy, given: Given): Verdict;
-/** What `checkSettings` finds. */
+/** Evaluates a request with the functions of the routes that it matches. */
+export function evaluate(policy: Policy, request: TestRequest): Verdict;
+/** The errors of `checkSettings`. */
 export function checkSettings(policy: Policy, settings: Json): SettingsError[];
-/** The descriptor, as the host gets it. */
+/** The descriptor of the policy. */
 export function describe(policy: Policy): Json;
-/** Declares a test for each case of a folder, `cases` unless set. */
-export function cases(policy: Policy, folder?: string): void;
+/** Declares a test for each case of a directory, `cases` unless set. */
+export function cases(policy: Policy, directory?: string): void;

@@ -39,7 +39,7 @@
 //!     /// `ref: example.com/a:latest`
 //!     IMG_1: Deny {
 //!         on: [BUNDLE: Create | Update],
-//!         source: "house rules",
+//!         source: ["house rules"],
 //!     }
 //! }
 //! rules![IMG_1];

@@ -342,7 +342,7 @@ impl<'r> Report<'r> {
     }
 
     fn applies(&mut self, rule: &Rule) -> bool {
-        !rule.no_exemptions || !*self.is_exempt.get_or_insert_with(|| self.review.is_exempt())
+        rule.no_exemptions || !*self.is_exempt.get_or_insert_with(|| self.review.is_exempt())
     }
 
     /// Records that a rule could not be evaluated, and why: `the cluster's Bundles are not

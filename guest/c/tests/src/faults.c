@@ -31,24 +31,24 @@ static int deeper(int depth) {
   return depth == 0 ? room[0] : deeper(depth + 1) + room[0];
 }
 
-/* Reads of an object of the cluster. */
+/* Reads of a cluster object. */
 static void stored(opgate_text name, opgate_document group, opgate_report *report) {
-  if (opgate_same(name, OPGATE_TEXT("read-field"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("read-field"))) {
     opgate_has(group, "/spec/selector");
   }
-  if (opgate_same(name, OPGATE_TEXT("read-part"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("read-part"))) {
     opgate_text_at(opgate_at(group, "/spec"), "/selector");
   }
-  if (opgate_same(name, OPGATE_TEXT("read-column"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("read-column"))) {
     opgate_column_at(group, "/status", "/type");
   }
-  if (opgate_same(name, OPGATE_TEXT("read-parts"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("read-parts"))) {
     opgate_raw_at(group, "/spec");
   }
-  if (opgate_same(name, OPGATE_TEXT("read-value"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("read-value"))) {
     opgate_text_at(group, "/data/key");
   }
-  if (opgate_same(name, OPGATE_TEXT("read-declared"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("read-declared"))) {
     opgate_text first = opgate_text_at(opgate_item_at(group, "/spec/targetNamespaces", 0), "");
     bool is_key = false;
     opgate_boolean_at(group, "/data/key", &is_key);
@@ -57,43 +57,43 @@ static void stored(opgate_text name, opgate_document group, opgate_report *repor
   }
 }
 
-static void judge(opgate_review *review, opgate_report *report) {
+static void evaluate(opgate_review *review, opgate_report *report) {
   opgate_text name = opgate_request_name(review);
-  if (opgate_same(name, OPGATE_TEXT("memory"))) {
-    /* Findings so far are not an answer. */
-    opgate_add(report, &T_1, OPGATE_TEXT(""), OPGATE_TEXT("half an answer"));
+  if (opgate_text_equal(name, OPGATE_TEXT("memory"))) {
+    /* The violations so far are not a verdict. */
+    opgate_add(report, &T_1, OPGATE_TEXT(""), OPGATE_TEXT("half a verdict"));
     for (;;) {
       opgate_allocate(1 << 20);
     }
   }
-  if (opgate_same(name, OPGATE_TEXT("too-much"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("too-much"))) {
     opgate_allocate(SIZE_MAX - 4);
   }
-  if (opgate_same(name, OPGATE_TEXT("fail"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("fail"))) {
     opgate_fail("this is wrong");
   }
-  if (opgate_same(name, OPGATE_TEXT("pointer"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("pointer"))) {
     opgate_text_at(review->object, "data");
   }
-  if (opgate_starts(name, OPGATE_TEXT("read-"))) {
+  if (opgate_text_has_prefix(name, OPGATE_TEXT("read-"))) {
     opgate_document group;
     opgate_get(&GROUPS, OPGATE_TEXT("a"), OPGATE_TEXT("b"), &group);
     stored(name, group, report);
   }
-  if (opgate_same(name, OPGATE_TEXT("nothing"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("nothing"))) {
     opgate_text_at(opgate_at(review->object, "/no/such"), "/a");
   }
-  if (opgate_same(name, OPGATE_TEXT("stack"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("stack"))) {
     deeper(1);
   }
-  if (opgate_same(name, OPGATE_TEXT("zero"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("zero"))) {
     /* A zero byte ends no text. */
     opgate_text text = opgate_text_at(review->object, "/data/text");
     opgate_add(report, &T_1, OPGATE_TEXT(""), opgate_format("%zu bytes, %s", text.len, opgate_contains(text, '@') ? "with an @" : "without"));
   }
-  if (opgate_same(name, OPGATE_TEXT("many"))) {
+  if (opgate_text_equal(name, OPGATE_TEXT("many"))) {
     for (unsigned i = 0; i < 1000; i++) {
-      opgate_add(report, &T_1, OPGATE_TEXT(""), opgate_format("finding %u", i));
+      opgate_add(report, &T_1, OPGATE_TEXT(""), opgate_format("violation %u", i));
     }
   }
 }
@@ -103,5 +103,5 @@ const opgate_policy OPGATE_POLICY = {
     .version = "1.0.0",
     .title = "ends in every way",
     .rules = OPGATE_RULES(&T_1),
-    .routes = OPGATE_ROUTES({&MAP, judge}),
+    .routes = OPGATE_ROUTES({&MAP, evaluate}),
 };

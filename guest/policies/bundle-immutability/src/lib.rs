@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! Bundle ───────────▶ bundle ──────┬─▶ class   the provisioner class
-//! BundleDeployment ─▶ deployment ──┤   name    how long a name may be
-//!                          │       └─▶ source  what a `spec.source` must look like ──┐
+//! BundleDeployment ─▶ deployment ──┤   name    the length of names
+//!                          │       └─▶ source  requirements on a `spec.source` ──────┐
 //!                          └─▶ access  allowed users                                 ▼
 //! ConfigMap ────────▶ config_map ──────────────────────────────────────────────▶ reads  the cluster
 //! ```
@@ -23,7 +23,7 @@ mod targets;
 
 opgate_sdk::policy! {
     name: "bundle-immutability",
-    title: "RukPak Bundles do not change, and what they refer to is sound",
+    title: "RukPak Bundles are immutable, and their sources and ConfigMaps are valid",
     rules: [
         bundle::RULES,
         source::webhook::RULES,

@@ -1,4 +1,4 @@
-//! ConfigMaps into which OLM unpacks bundles, or that hold a catalog.
+//! ConfigMaps into which OLM unpacks bundles, or that contain a catalog.
 //!
 //! ```text
 //! marked? ─▶ data ────────────────────────┐

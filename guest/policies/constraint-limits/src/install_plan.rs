@@ -1,7 +1,7 @@
 //! `InstallPlan`s: the properties of bundles that are looked up.
 //!
-//! They are in the status, which the catalog operator writes: the first request in which the API
-//! server receives a constraint from a catalog.
+//! They are in the status, which the catalog operator writes. Its request is the first in which the
+//! API server receives a constraint from a catalog.
 
 use std::collections::BTreeSet;
 

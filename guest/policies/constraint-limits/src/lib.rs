@@ -31,7 +31,7 @@ use targets::{CATALOG, CONFIG_MAP, CSV, INSTALL_PLAN, REGISTRY_BUNDLE};
 
 opgate_sdk::policy! {
     name: "constraint-limits",
-    title: "constraints, dependencies and properties of Operators are small and mean what they say",
+    title: "constraints, dependencies and properties of Operators are small, valid and unambiguous",
     rules: [
         checks::limits::RULES,
         checks::shape::RULES,

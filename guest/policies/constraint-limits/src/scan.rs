@@ -7,9 +7,9 @@ use opgate_sdk::{Document, Report, Review, Rule};
 
 use crate::checks::{CON_01, rule_of};
 
-/// Bytes of a text that holds constraints. An API server accepts no request of more than 3 MiB, so
-/// a longer text comes from a file and cannot be used. It is rejected without reading it, which
-/// takes microseconds.
+/// The maximum size of a text with constraints, in bytes. An API server accepts no request of more
+/// than 3 MiB, so a longer text comes from a file and cannot be used. It is rejected without
+/// reading it, which takes microseconds.
 const LONGEST: u32 = 3 << 20;
 
 /// Base64 that is decoded for one catalog. Memory is not freed during a call, and a package can
@@ -72,7 +72,7 @@ impl<'s, 'r> Scan<'s, 'r> {
         })
     }
 
-    /// Bytes to which the compressed values of one object may expand.
+    /// The maximum size of the expanded values of one object, in bytes.
     pub(crate) fn max_inflated(&self) -> usize {
         let bytes = self.settings.integer("/constraints/maxInflatedBytes");
         bytes.and_then(|n| usize::try_from(n).ok()).unwrap_or(8 << 20)

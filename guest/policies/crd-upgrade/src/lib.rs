@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! CustomResourceDefinition ─▶ Crd ─┬─▶ header      name, API, scope, group
-//!                                  ├─▶ names       what its kind is called, and who approved its group
+//!                                  ├─▶ names       the names of its kind, and the approval of its group
 //!                                  ├─▶ versions    the list of versions
-//!                                  ├─▶ columns     what kubectl prints
+//!                                  ├─▶ columns     the columns of kubectl
 //!                                  ├─▶ conversion  webhooks
 //!                                  ├─▶ structural  the schemas of a file
-//!                                  ├─▶ access      who creates it
-//!                                  ├─▶ removal     versions that go away ─▶ owners
-//!                                  ├─▶ existing    objects against new schemas ─▶ owners, validation
-//!                                  ├─▶ rukpak      the same, for CRDs that RukPak installed
-//!                                  └─▶ safety      the old schemas against the new ones
-//! RegistryBundle ─────────────────────▶ examples    examples against schemas
+//!                                  ├─▶ access      the user who creates it
+//!                                  ├─▶ removal     dropped versions ─▶ owners
+//!                                  ├─▶ existing    objects with new schemas ─▶ owners, validation
+//!                                  ├─▶ rukpak      removed versions and objects of CRDs that RukPak installed
+//!                                  └─▶ safety      differences between old and new schemas
+//! RegistryBundle ─────────────────────▶ examples    examples with schemas
 //! ```
 //!
 //! `targets` declares the evaluated kinds, `reads` the cluster state that the rules read.
@@ -44,7 +44,7 @@ use validation::Work;
 
 opgate_sdk::policy! {
     name: "crd-upgrade",
-    title: "CRDs are well formed, and upgrades of them keep what clients and objects need",
+    title: "CRDs are well-formed, and their upgrades are safe for clients and objects",
     rules: [
         header::RULES,
         names::RULES,

@@ -172,7 +172,7 @@ fn right_away(review: &Review<'_>, old: &Crd<'_>, served: &[&str], report: &mut 
 }
 
 rule! {
-    /// a version in which objects may be stored is not removed
+    /// a version in status.storedVersions is not removed
     ///
     /// An UPDATE keeps, in `spec.versions`, every version in `status.storedVersions` of the old CRD
     /// (`spec.version` also counts in `apiextensions.k8s.io/v1beta1`). The rule reports one

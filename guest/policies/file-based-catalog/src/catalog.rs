@@ -156,7 +156,7 @@ impl Catalog {
 }
 
 rule! {
-    /// each package of the catalog, its channels and its bundles have exactly one olm.package blob
+    /// each package has exactly one olm.package blob, and channels and bundles name a package of the catalog
     ///
     /// No two `olm.package` blobs of the catalog have the same name. `package` of each
     /// `olm.channel` and `olm.bundle` blob names a package of the catalog. This rule reports a

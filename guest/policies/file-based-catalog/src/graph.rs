@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!            replaces        replaces
-//!   head ──────────────▶ e ──────────────▶ e        one chain from the head; a name that is skipped
-//!     └──▶ skips                                    ends it. What is in neither is stranded.
+//!   head ──────────────▶ e ──────────────▶ e        one chain from the head; a skipped name ends
+//!     └──▶ skips                                    it. Entries in neither are stranded.
 //! ```
 //!
 //! Every walk is a loop over names and takes O(n log n): no walk visits an entry twice.

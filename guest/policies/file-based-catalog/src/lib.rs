@@ -5,11 +5,11 @@
 //! a name for the blobs of no package.
 //!
 //! ```text
-//! document ─┬─ spec.blobs ─▶ blob ─▶ properties, package, channel, bundle, deprecations: one by one
-//!           │                └─────▶ catalog ─┬▶ unique, members  they belong together
-//!           │                                 ├▶ graph            each channel leads somewhere
-//!           │                                 ├▶ deprecations     what they refer to is there
-//!           │                                 └▶ baseline         what was published stays (UPDATE)
+//! document ─┬─ spec.blobs ─▶ blob ─▶ properties, package, channel, bundle, deprecations: each separately
+//!           │                └─────▶ catalog ─┬▶ unique, members  the blobs of a package match
+//!           │                                 ├▶ graph            each channel has a head
+//!           │                                 ├▶ deprecations     the references exist
+//!           │                                 └▶ baseline         published bundles stay (UPDATE)
 //!           └─ spec.files, spec.directories ─▶ files
 //! ```
 //!
@@ -42,7 +42,7 @@ static CATALOG: Target = Target::for_files("FileBasedCatalog", &["filebasedcatal
 
 opgate_sdk::policy! {
     name: "file-based-catalog",
-    title: "file-based catalogs load, and their upgrade graphs lead somewhere",
+    title: "file-based catalogs are readable, and their upgrade graphs have a head",
     rules: [
         baseline::RULES,
         blob::RULES,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use opgate_cases::native;
 use opgate_file_based_catalog::POLICY;
-use opgate_sdk::{Document, Operation, Parts, Request, Skipped, Verdict};
+use opgate_sdk::{Document, Operation, Parts, Request, SkippedRule, Verdict};
 use serde_json::{Value, json};
 
 opgate_cases::tests!(POLICY);
@@ -71,7 +71,7 @@ fn findings_say_what_they_are_about() {
     for (rule, field, about) in cases {
         let violation = found.iter().find(|found| found.rule == rule && found.field == field);
         let violation = violation.unwrap_or_else(|| panic!("{rule} {field}: {found:#?}"));
-        assert_eq!(violation.about, about, "{rule} {field}");
+        assert_eq!(violation.logical_location, about, "{rule} {field}");
     }
 }
 
@@ -166,7 +166,10 @@ fn large_packages_are_judged() {
     let about = |n: usize| {
         ["channel \"c0\"".to_owned(), format!("bundle \"foo.v1.{}.{}\"", n / 100, n % 100)]
     };
-    assert!(found.iter().enumerate().all(|(n, found)| found.about == about(n)), "{found:?}");
+    assert!(
+        found.iter().enumerate().all(|(n, found)| found.logical_location == about(n)),
+        "{found:?}"
+    );
     assert!(found[255].message.starts_with("1744 more findings of this rule are left out; "));
     // All of a large number of bundles are unreachable and in no range.
     let few = large(1, "quay.io/a/b:1");
@@ -253,5 +256,5 @@ fn very_many_objects_are_left_out() {
     let verdict = ask(&document(&blobs), None, &json!({}));
     assert_eq!(verdict.violations, []);
     let reason = "in part: the objects of the bundles are too large".to_owned();
-    assert_eq!(verdict.skipped, [Skipped { rule: "FBC-41".to_owned(), reason }]);
+    assert_eq!(verdict.skipped, [SkippedRule { rule: "FBC-41".to_owned(), reason }]);
 }

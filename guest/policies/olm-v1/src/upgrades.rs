@@ -111,7 +111,7 @@ rule! {
     /// `message: OLM 1.0 does not automatically update 0.1.0 -> 0.2.0 within major version zero; set
     /// spec.upgradeConstraintPolicy to Ignore`
     OL1_06: Deny {
-        name: "no-olm-v1-minor-upgrade-in-version-zero",
+        name: "no-olm-v1-minor-upgrade-below-one",
         on: [OPERATOR: Update],
         source: ["OCP 4.15 L21415-21425"],
     }

@@ -54,7 +54,7 @@ rule! {
     /// privileges to write APIService and CustomResourceDefinition resources (ClusterRole
     /// "cluster-admin" through ClusterRoleBinding "installer")`
     OPG_32: Warn {
-        name: "no-crd-write-for-group-service-account",
+        name: "group-service-account-no-crd-write",
         on: [GROUP: Create | Update],
         reads: [CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS],
         may_skip: true,
@@ -63,8 +63,7 @@ rule! {
 }
 
 rule! {
-    /// the ServiceAccount of an OperatorGroup has read and write access to pull secrets that a
-    /// member uses
+    /// the ServiceAccount of an OperatorGroup can read and write pull secrets that a member uses
     ///
     /// If a deployment of a CSV in the namespace names `imagePullSecrets`, the ServiceAccount in
     /// `spec.serviceAccountName` has `get` on these secrets in the whole cluster, by a
@@ -225,8 +224,7 @@ pub(crate) fn role(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 rule! {
-    /// no binding gives the ServiceAccount of an OperatorGroup write access to CRDs and API
-    /// services
+    /// no binding allows the ServiceAccount of an OperatorGroup to write CRDs and API services
     ///
     /// No ClusterRoleBinding, and no ClusterRole that a ClusterRoleBinding binds, gives the
     /// permissions of OPG-32 to a ServiceAccount that some OperatorGroup names in
@@ -266,7 +264,7 @@ rule! {
     /// privileges to write APIService and CustomResourceDefinition resources (ServiceAccount
     /// scoped/scoped through ClusterRole "cluster-admin")`
     OPG_33: Warn {
-        name: "no-crd-write-binding-for-group-service-account",
+        name: "no-binding-grants-group-crd-write",
         on: [CLUSTER_ROLE_BINDING: Create | Update, CLUSTER_ROLE: Create | Update],
         reads: [GROUPS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS],
         may_skip: true,

@@ -1,7 +1,7 @@
 //! Policy `plain-bundle`: plain+v0 bundles as files.
 //!
 //! ```text
-//! PlainBundle ─▶ manifests ─┬─ the directory and what is in it
+//! PlainBundle ─▶ manifests ─┬─ the directory and its entries
 //!                           └─ objects, items of lists
 //! ```
 //!
@@ -17,7 +17,7 @@ static BUNDLE: Target = Target::for_files("PlainBundle", &["plainbundles"]);
 
 opgate_sdk::policy! {
     name: "plain-bundle",
-    title: "plain+v0 bundles hold manifests that can be applied, and nothing else",
+    title: "plain+v0 bundles contain only manifests that can be applied",
     rules: [manifests::RULES, objects::RULES],
     routes: [BUNDLE => manifests::judge],
 }

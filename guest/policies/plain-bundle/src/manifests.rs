@@ -55,12 +55,12 @@ rule! {
 }
 
 rule! {
-    /// manifests/ holds at least one object
+    /// manifests/ contains at least one object
     ///
-    /// The files directly in `manifests/` hold at least one object. Empty documents, comments and a
-    /// list without items are not objects. The rule reports nothing if `manifests/` is missing
-    /// (PBF-01), or if an unreadable file or a subdirectory can contain objects: PBF-04 and PBF-03
-    /// report these. On UPDATE the rule evaluates the whole bundle.
+    /// The files directly in `manifests/` contain at least one object. Empty documents, comments
+    /// and a list without items are not objects. The rule reports nothing if `manifests/` is
+    /// missing (PBF-01), or if an unreadable file or a subdirectory can contain objects: PBF-04 and
+    /// PBF-03 report these. On UPDATE the rule evaluates the whole bundle.
     ///
     /// # Why
     ///

@@ -10,7 +10,7 @@ use crate::BUNDLE;
 rules![PBF_04, PBF_05];
 
 rule! {
-    /// manifests/ holds static manifests only
+    /// manifests/ contains only static manifests
     ///
     /// Each file directly in `manifests/` is named `*.yaml`, `*.yml` or `*.json` and can be parsed,
     /// and each document in it is an object. A file can contain several documents. `apiVersion`,

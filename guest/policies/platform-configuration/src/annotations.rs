@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! files ───────────────▶ in_files ────┬▶ reconcile period, artifacts, verbosity
-//! requests, if a ─────▶ in_requests ──┘
+//! requests, if a ──────▶ in_requests ─┘
 //! setting names kinds   in_files ──────▶ values of annotations and labels
 //! ```
 

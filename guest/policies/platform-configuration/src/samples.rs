@@ -45,7 +45,7 @@ rule! {
     /// `message: modifications to managed samples are allowed as long as the version annotation is
     /// not modified or deleted`
     MSC_06: Warn {
-        name: "managed-sample-version-unset",
+        name: "managed-sample-version-unchanged",
         on: [IMAGE_STREAM: Update, TEMPLATE: Update],
         source: ["OCP 4.12 L25076-25079"],
     }

@@ -64,7 +64,7 @@ rule! {
     ///
     /// `message: role and playbook are mutually exclusive for test1.example.com/v1alpha1 Test1`
     MSC_12: Deny {
-        name: "watches-entry-role-or-playbook-required",
+        name: "watches-no-role-with-playbook",
         on: [PROJECT: Create | Update],
         may_skip: true,
         source: ["OCP 4.12 L14269-14282", "OCP 4.15 L10739-10805"],

@@ -98,7 +98,7 @@ rule! {
     ///
     /// `message: These feature sets are not recommended on production clusters.`
     PLT_11: Warn {
-        name: "no-tech-preview-feature-set-in-production",
+        name: "production-feature-gate-no-tech-preview",
         on: [FEATURE_GATE: Create | Update],
         source: ["OCP 4.12 L10437, L10492-10501", "OCP 4.15 L7372, L20297, L21755"],
     }

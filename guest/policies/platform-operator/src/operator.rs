@@ -90,6 +90,7 @@ rule! {
     /// `message: PlatformOperator requires the TechPreviewNoUpgrade feature set; FeatureGate
     /// cluster has ""`
     PLT_01: Deny {
+        name: "platform-operator-requires-tech-preview",
         on: [OPERATOR: Create],
         reads: [FEATURE_GATES],
         source: ["OCP 4.12 L10255, L10433, L10464, L10486-10501, L10620, L10648-10653", "OCP 4.15 L7365-7372, L7534-7538"],
@@ -144,6 +145,7 @@ rule! {
     ///
     /// `message: spec.package.name: Required value`
     PLT_02: Deny {
+        name: "platform-operator-package-required",
         on: [OPERATOR: Create | Update],
         source: ["OCP 4.12 L10255, L10520-10526, L10633-10639", "OCP 4.15 L7427-7433"],
     }
@@ -191,6 +193,7 @@ rule! {
     /// `message: package "etcd" is not in the supported set of OLM-based Operators installable as
     /// platform Operators`
     PLT_03: Warn {
+        name: "documented-platform-operator-package",
         on: [OPERATOR: Create | Update],
         source: ["OCP 4.12 L10291-10406, L10468, L10624", "OCP 4.15 L7326-7374"],
     }

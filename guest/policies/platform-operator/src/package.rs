@@ -204,7 +204,7 @@ rule! {
     /// `message: platform Operators cannot specify any Webhook or APIService definitions: package
     /// "etcd"`
     PLT_06: Deny {
-        name: "platform-operator-no-api-services-or-webhooks",
+        name: "platform-operator-no-webhooks-or-apiservices",
         on: [OPERATOR: Create | Update],
         reads: [MANIFESTS],
         may_skip: true,

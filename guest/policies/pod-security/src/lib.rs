@@ -1,4 +1,5 @@
-//! Policy `pod-security`: namespaces, Operators and workloads are compatible with pod security admission.
+//! Policy `pod-security`: namespaces, Operators and workloads are compatible with pod security
+//! admission.
 //!
 //! ```text
 //! Namespace ───────────────▶ namespaces   labels, and the catalogs in it

@@ -1,7 +1,7 @@
 //! Labels of `bundle.Dockerfile`, compared with the annotations.
 //!
 //! ```text
-//! text ─▶ instructions (lines joined, comments left out) ─▶ LABEL ─▶ words ─▶ key, value, line
+//! text ─▶ instructions (lines joined, comments removed) ─▶ LABEL ─▶ words ─▶ key, value, line
 //! ```
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Unknown fields, in every manifest of a kind in the table of types.
 //!
 //! ```text
-//! manifest in a file or a bundle ─▶ walk along its type ─▶ Unknown: by type and name, with the first place
+//! manifest in a file or a bundle ─▶ walk along its type ─▶ Unknown: by type and name, with the first location
 //! ```
 //!
 //! Files only: an API server drops unknown fields before it calls webhooks.
@@ -148,7 +148,7 @@ struct Unknown {
 impl Findings for Unknown {
     fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
         let name = shortened(name, SHOWN);
-        // Keys of annotations or labels a level too high are one mistake.
+        // Keys of annotations or labels at a too high level are one error.
         let is_key = name.contains(['.', '/']);
         let key = (of, if is_key { "/".to_owned() } else { name.clone() });
         if let Some((_, _, count)) = self.known.get(&key).and_then(|at| self.first.get_mut(*at)) {

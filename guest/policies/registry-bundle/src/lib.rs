@@ -9,7 +9,7 @@
 //!                           │                                          objects, removed
 //!                           ├─ scorecard     tests/scorecard/config.yaml
 //!                           └─ package       *.package.yaml with a directory per version
-//! manifest ─▶ fields   each object by itself, in a bundle or alone
+//! manifest ─▶ fields   each object, in a bundle or separate
 //! ```
 //!
 //! The host builds the document from a directory. Fields are paths in the document, which the host
@@ -40,7 +40,7 @@ use folder::Folder;
 
 opgate_sdk::policy! {
     name: "registry-bundle",
-    title: "registry+v1 bundles have what the registry and OLM ask of their files",
+    title: "registry+v1 bundles satisfy the requirements of the registry and OLM on their files",
     rules: [
         annotations::RULES,
         apis::RULES,

@@ -1,4 +1,4 @@
-"""Write admission policies for opgate: rules, and the functions that judge them.
+"""Write admission policies for opgate: rules, and functions that evaluate requests.
 
     from opgate_policy import CREATE, DENY, UPDATE, Policy, Report, Review, Rule, Target
 
@@ -15,29 +15,39 @@
         ''',
         level=DENY,
         on={POD: [CREATE, UPDATE]},
-        source="house rules",
+        sources=["house rules"],
     )
 
-    POLICY = Policy(name="pods", version="1.0.0", title="Pods are as the house wants them", rules=[POD_1])
+    POLICY = Policy(name="pods", version="1.0.0", title="Pods meet the house rules", rules=[POD_1])
 
-    @POLICY.judge(POD)
-    def judge(review: Review, report: Report) -> None:
+    @POLICY.evaluate(POD)
+    def evaluate(review: Review, report: Report) -> None:
         if not review.object.text("/spec/priorityClassName"):
             report.add(POD_1, "spec.priorityClassName", "set a priority class")
 
-`python -m opgate_policy build` makes a component of such a module. The functions are plain Python: `opgate_policy.testing`
+`python -m opgate_policy build` builds a component from such a module. The functions are plain Python: `opgate_policy.testing`
 calls them with plain dicts, without a host.
 
-    declare ─▶ describe (descriptor) ─┐
-    document, cluster ─▶ review ──────┼─▶ policy ─┬─▶ component (in WebAssembly)
-                         report ──────┘           └─▶ testing (native)
+    values ─▶ document ─▶ cluster ─▶ declare ─▶ describe (descriptor) ─┐
+                                     review, report ───────────────────┴─▶ policy ─┬─▶ component (in WebAssembly)
+                                                                                   └─▶ testing (native)
 
-Everything is evaluated when the module is imported, which happens once, while the component is made: the component holds the
-memory of Python after the import. Each call gets a copy of it.
+The module is imported once, when the component is built: the component holds the memory of Python after the import. Each call gets a copy of it.
 """
 
 from . import log
-from .cluster import Absent, Invalid, Match, ReadError, Sample, Unavailable, sample
+from .cluster import (
+    ClusterRead,
+    Index,
+    IndexMatch,
+    Invalid,
+    NoCluster,
+    ReadError,
+    Sample,
+    Setting,
+    Unavailable,
+    sample,
+)
 from .declare import (
     CONNECT,
     CREATE,
@@ -45,25 +55,23 @@ from .declare import (
     DENY,
     UPDATE,
     WARN,
-    ClusterRead,
-    Index,
     Level,
-    Names,
+    NamePatterns,
     Operation,
     Rule,
-    Setting,
     Target,
 )
-from .document import Document, Kind, escape
+from .document import Document
 from .policy import Policy
 from .report import Report
 from .review import Request, Review
+from .values import Kind, escape
 
 __version__ = "0.6.0"
 
 __all__ = [
     "CONNECT", "CREATE", "DELETE", "DENY", "UPDATE", "WARN",
-    "Absent", "ClusterRead", "Document", "Index", "Invalid", "Kind", "Level", "Match", "Names", "Operation", "Policy",
+    "ClusterRead", "Document", "Index", "IndexMatch", "Invalid", "Kind", "Level", "NamePatterns", "NoCluster", "Operation", "Policy",
     "ReadError", "Report", "Request", "Review", "Rule", "Sample", "Setting", "Target", "Unavailable",
     "escape", "log", "sample",
 ]

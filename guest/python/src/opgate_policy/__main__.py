@@ -1,4 +1,4 @@
-"""`python -m opgate_policy build`: makes a component of the policy in a folder."""
+"""`python -m opgate_policy build`: builds the component of the policy in a directory."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Makes a component of a policy.
+"""Builds the component of a policy.
 
-    pyproject.toml: [tool.opgate] policy = "house_images:POLICY" ─▶ import it ─┬─▶ world: `policy` or `cluster-policy`
+    pyproject.toml: [tool.opgate] policy = "house_images:POLICY" ─▶ import it ─┬─▶ `policy` or `cluster-policy` of the contract
                                                                                └─▶ documentation of the rules
-    componentize-py, with the contract of this package ─▶ component + section `opgate-docs` ─▶ where opgate.yaml says
+    componentize-py, with the contract of this package ─▶ component + section `opgate-docs` ─▶ the file in opgate.yaml
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ SECTION = b"opgate-docs"
 
 
 class BuildError(Exception):
-    """What is wrong with the folder, and what to do about it."""
+    """An error in the directory, with its remediation."""
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; gives the exit status."""
+    """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m opgate_policy", description="Build policies for opgate.")
     commands = parser.add_subparsers(dest="command", required=True)
-    build_parser = commands.add_parser("build", help="make a component of the policy in this folder")
-    build_parser.add_argument("folder", nargs="?", default=".", type=Path, help="folder with pyproject.toml [default: .]")
-    build_parser.add_argument("-o", "--output", type=Path, help="file for the component [default: `module` in opgate.yaml]")
+    build_parser = commands.add_parser("build", help="build the component of the policy in a directory")
+    build_parser.add_argument("directory", metavar="DIR", nargs="?", default=".", type=Path, help="directory with pyproject.toml [default: .]")
+    build_parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="file of the component [default: `module` in opgate.yaml]")
     options = parser.parse_args(arguments)
     try:
-        output = build(options.folder, options.output)
+        output = build(options.directory, options.output)
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -44,53 +44,53 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def build(folder: Path, output: Path | None = None) -> Path:
-    """Builds the policy of a folder, and gives the path of the component."""
-    name = named(folder)
-    policy = load(folder, name)
-    output = output or place(folder)
+def build(directory: Path, output: Path | None = None) -> Path:
+    """Builds the policy in a directory, and returns the path of the component."""
+    name = named(directory)
+    policy = load(directory, name)
+    output = output or component_path(directory)
     world = "cluster-policy" if policy.needs_cluster() else "policy"
     with tempfile.TemporaryDirectory(prefix="opgate-policy-") as work:
         made = Path(work, "component.wasm")
-        componentize(folder, name, world, Path(work), made)
+        componentize(directory, name, world, Path(work), made)
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_bytes(made.read_bytes() + section(docs(policy)))
     return output
 
 
-def named(folder: Path) -> str:
-    """The `module:NAME` of the policy, as pyproject.toml says."""
-    file = folder / "pyproject.toml"
+def named(directory: Path) -> str:
+    """The `module:NAME` of the policy in pyproject.toml."""
+    file = directory / "pyproject.toml"
     try:
         project = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BuildError(f"{file}: {error}") from None
     name = project.get("tool", {}).get("opgate", {}).get("policy")
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
-        raise BuildError(f'{file}: says of no policy where it is: add [tool.opgate] with policy = "house_images:POLICY"')
+        raise BuildError(f'{file}: does not locate the policy: add [tool.opgate] with policy = "house_images:POLICY"')
     return name
 
 
-def sources(folder: Path) -> list[Path]:
-    """Where the modules of a folder are: in `src` if there is one, and in the folder itself."""
-    return [path for path in (folder / "src", folder) if path.is_dir()]
+def sources(directory: Path) -> list[Path]:
+    """The directories with modules: `src` if it exists, and the directory of the policy."""
+    return [path for path in (directory / "src", directory) if path.is_dir()]
 
 
-def load(folder: Path, name: str) -> Policy:
-    """Imports the policy of a folder."""
+def load(directory: Path, name: str) -> Policy:
+    """Imports the policy in a directory."""
     module, _, attribute = name.partition(":")
-    paths = [str(path.resolve()) for path in sources(folder)]
+    paths = [str(path.resolve()) for path in sources(directory)]
     sys.path[:0] = paths
     try:
         policy = getattr(importlib.import_module(module), attribute, None)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise BuildError(f"{folder}: has no module {module}, which pyproject.toml names") from None
+        raise BuildError(f"{directory}: has no module {module}, which pyproject.toml names") from None
     finally:
         del sys.path[: len(paths)]
     if not isinstance(policy, Policy):
-        raise BuildError(f"{folder}: {name} is no Policy")
+        raise BuildError(f"{directory}: {name} is no Policy")
     try:
         policy.describe()
     except ValueError as error:
@@ -98,9 +98,9 @@ def load(folder: Path, name: str) -> Policy:
     return policy
 
 
-def place(folder: Path) -> Path:
-    """Where opgate.yaml expects the component."""
-    file = folder / "opgate.yaml"
+def component_path(directory: Path) -> Path:
+    """The path of the component in opgate.yaml."""
+    file = directory / "opgate.yaml"
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
@@ -109,7 +109,7 @@ def place(folder: Path) -> Path:
     files = [path for path in found if "://" not in path]
     if len(files) != 1:
         raise BuildError(f"{file}: has {len(files)} files as `module`: name the file of the component with --output")
-    return folder / files[0]
+    return directory / files[0]
 
 
 def contract() -> Path:
@@ -129,14 +129,14 @@ WitWorld = world({attribute})
 """
 
 
-def componentize(folder: Path, name: str, world: str, work: Path, output: Path) -> None:
-    """Runs componentize-py. All of WASI is replaced by traps: a policy has none."""
+def componentize(directory: Path, name: str, world: str, work: Path, output: Path) -> None:
+    """Runs componentize-py. Traps replace all of WASI, which policies do not have."""
     module, _, attribute = name.partition(":")
     app = work / "app"
     app.mkdir()
     (app / "opgate_app.py").write_text(APP.format(module=module, attribute=attribute), encoding="utf-8")
     package = Path(__file__).resolve().parents[1]
-    paths = [app, *(path.resolve() for path in sources(folder)), package]
+    paths = [app, *(path.resolve() for path in sources(directory)), package]
     site = Path(sysconfig.get_paths()["purelib"])
     if site != package:
         paths.append(site)
@@ -144,12 +144,12 @@ def componentize(folder: Path, name: str, world: str, work: Path, output: Path) 
     run = "import sys; from componentize_py import script; sys.argv[0] = 'componentize-py'; sys.exit(script())"
     command = [sys.executable, "-c", run, "-q", "-d", str(contract()), "-w", world]
     command += ["componentize", "--stub-wasi", *(f"-p{path}" for path in paths), "-o", str(output), "opgate_app"]
-    # It would look for packages in the virtual environment by itself, and find some of another Python.
+    # componentize-py would search the virtual environment for packages, and find some of another Python.
     environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if ran.returncode != 0 or not output.is_file():
-        said = (ran.stderr or ran.stdout).strip() or f"it ended with status {ran.returncode}"
-        raise BuildError(f"componentize-py could not make a component:\n{said}")
+        output_text = (ran.stderr or ran.stdout).strip() or f"it ended with status {ran.returncode}"
+        raise BuildError(f"componentize-py could not build a component:\n{output_text}")
 
 
 def docs(policy: Policy) -> bytes:

@@ -1,7 +1,7 @@
 """Connects the exports of a component and a `Policy`. Only a component imports this module.
 
     describe, validate-settings, validate ─▶ Policy
-    an exception ─▶ its text and place in the log ─▶ a trap: the host reports a policy error, and no verdict
+    an exception ─▶ its text and location in the log ─▶ a trap: the host reports a policy error
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .policy import Policy
 
 
 def words(error: BaseException) -> str:
-    """An exception in one line: `panicked at house_images.py:61: KeyError: 'spec'`, with the innermost place in a file of the policy."""
-    own, place, trace = None, None, error.__traceback__
+    """An exception in one line: `panicked at house_images.py:61: KeyError: 'spec'`, with the innermost location in a file of the policy."""
+    own, location, trace = None, None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        place = f"{_short(file)}:{trace.tb_lineno}"
+        location = f"{_short(file)}:{trace.tb_lineno}"
         if "opgate_policy/" not in file:
-            own = place
+            own = location
         trace = trace.tb_next
     text = str(error)
     kind = type(error).__name__
-    return f"panicked at {own or place or 'an unknown place'}: {kind}{f': {text}' if text else ''}"
+    return f"panicked at {own or location or 'an unknown location'}: {kind}{f': {text}' if text else ''}"
 
 
 def _short(file: str) -> str:
-    """The path of a file from where it was found, without the folders of the machine or of the component."""
+    """The path of a file without the directories of the machine or of the component."""
     parts = file.split("/")
     return "/".join(parts[parts.index("opgate_policy") :]) if "opgate_policy" in parts else parts[-1]
 
@@ -52,7 +52,7 @@ def _printed(*values: Any, sep: str | None = " ", **_: Any) -> None:
 
 
 def _without_wasi() -> None:
-    """There is no WASI behind these: a call of them would be a trap without a word. `print` writes to the log."""
+    """Replaces functions that need WASI: their calls would be traps without a message. `print` writes to the log."""
     builtins.print = _printed
     builtins.open = _missing("files", "open")
     for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep", "localtime", "gmtime"):
@@ -60,7 +60,7 @@ def _without_wasi() -> None:
 
 
 def world(policy: Policy) -> type:
-    """The class that componentize-py exports. Everything that does not depend on a call is made here, once."""
+    """The class that componentize-py exports. The function prepares everything that does not depend on a call, once."""
     descriptor = policy.describe()
     _without_wasi()
 
@@ -76,16 +76,16 @@ def world(policy: Policy) -> type:
             return descriptor
 
         def validate_settings(self, settings: Any) -> None:
-            wrong = caught(lambda: policy.wrong_settings(Document(settings)))
-            if wrong:
-                raise Err([wit.SettingsError(pointer, message) for pointer, message in wrong])
+            errors = caught(lambda: policy.settings_errors(Document(settings)))
+            if errors:
+                raise Err([wit.SettingsError(pointer, message) for pointer, message in errors])
 
         def validate(
             self, operation: Any, routes: int, request: Any, object: Any, old_object: Any, settings: Any
         ) -> Any:
             return caught(lambda: policy.validate(operation.value, routes, request, object, old_object, settings))
 
-    # A call lives for milliseconds: nothing is collected, and what is there stays where it is.
+    # A call lasts for milliseconds: no garbage collection, and existing objects keep their addresses.
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -1,22 +1,19 @@
-"""What a policy declares to read of an object of the cluster.
+"""The declared fields of cluster objects.
 
-The host keeps nothing else, so that a field that is not declared would look like one that is not there. Such a read raises, whatever the
-object holds. The host refuses it as well; here it has its place in the source of the policy.
+The host keeps no other fields, so an undeclared field would look like a missing one. Such a read raises, whatever the object holds. The
+host rejects it as well; here the error has its location in the source of the policy.
 
-    Part (ClusterRead, base) ─┬─ check(pointer, access) ─▶ UndeclaredRead: what to declare
-                              └─ value(handle, pointer) ─▶ plain values, `Partial` where only parts are kept
+    Part (Declaration, base) ─┬─ check(pointer, access) ─▶ UndeclaredRead: the field to declare
+                              └─ value(handle, pointer) ─▶ plain values, `Partial` for objects kept in part
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .declare import ClusterRead
+from typing import Any, Protocol
 
 ALWAYS = (
     "/metadata/name",
@@ -30,6 +27,16 @@ _MAX_POINTER = 256
 _MAX_KNOWN = 1_000
 
 
+class Declaration(Protocol):
+    """The members of a `ClusterRead` that this module reads."""
+
+    group: str
+    version: str
+    resource: str
+    fields: Sequence[str]
+    keys: Sequence[str]
+
+
 class UndeclaredRead(Exception):
     """A read of a field that the `ClusterRead` does not declare."""
 
@@ -38,7 +45,7 @@ class Access(Enum):
     """How a policy reads a value."""
 
     KIND = "kind"
-    """Its kind, the size of what is kept of it, or a handle to go on from."""
+    """Its kind, the size of its kept part, or a handle for further reads."""
     BOOLEAN = "boolean"
     SCALAR = "scalar"
     """A text or a number."""
@@ -49,28 +56,28 @@ class Access(Enum):
     """A cell of a table: its text or its boolean."""
 
 
-class _Place(Enum):
-    APART, ABOVE, EACH, SAME, CHILD, BELOW = range(6)
+class _Position(Enum):
+    UNRELATED, ABOVE, EACH, SAME, CHILD, BELOW = range(6)
 
 
 def _tokens(pointer: str) -> list[str]:
     return pointer.split("/")[1:]
 
 
-def _place(wanted: list[str], found: list[str]) -> _Place:
-    """Where a pointer is, as a pattern sees it."""
+def _position(wanted: list[str], found: list[str]) -> _Position:
+    """The position of a pointer relative to a pattern."""
     for token, other in zip(wanted, found, strict=False):
         if token not in ("*", other):
-            return _Place.APART
+            return _Position.UNRELATED
     if len(wanted) > len(found):
-        return _Place.EACH if wanted[len(found)] == "*" else _Place.ABOVE
+        return _Position.EACH if wanted[len(found)] == "*" else _Position.ABOVE
     if len(wanted) == len(found):
-        return _Place.SAME
-    return _Place.CHILD if len(wanted) + 1 == len(found) else _Place.BELOW
+        return _Position.SAME
+    return _Position.CHILD if len(wanted) + 1 == len(found) else _Position.BELOW
 
 
 class _Declared:
-    """The patterns of a declaration, and what was found out about pointers: a list is read by the same ones again and again."""
+    """The patterns of a declaration, with a cache of answers: policies read the elements of a list by the same pointers."""
 
     def __init__(self, fields: tuple[str, ...], keys: tuple[str, ...]) -> None:
         self.fields = [_tokens(field) for field in (*ALWAYS, *fields)]
@@ -78,7 +85,7 @@ class _Declared:
         self._known: dict[tuple[Access, str], str | None] = {}
 
     def lacking(self, pointer: str, access: Access) -> str | None:
-        """What is kept where a read wants more: `nothing`, `parts` or `name`. None if the answer needs no more than is kept."""
+        """The kept part of a value if a read needs more: `nothing`, `parts` or `name`. None if the declaration covers the read."""
         question = (access, pointer)
         if question in self._known:
             return self._known[question]
@@ -92,17 +99,17 @@ class _Declared:
             scalar = self._lacking(pointer, Access.BOOLEAN)
             return scalar and (self._lacking(pointer, Access.MEMBERS) and scalar)
         found = _tokens(pointer)
-        above = (_Place.ABOVE, _Place.EACH)
-        places = [_place(wanted, found) for wanted in self.fields]
-        if any(place in (_Place.SAME, _Place.CHILD, _Place.BELOW) for place in places):
+        above = (_Position.ABOVE, _Position.EACH)
+        positions = [_position(wanted, found) for wanted in self.fields]
+        if any(position in (_Position.SAME, _Position.CHILD, _Position.BELOW) for position in positions):
             return None
-        of_names = [_place(wanted, found) for wanted in self.keys]
-        if _Place.SAME in of_names and access in (Access.KIND, Access.MEMBERS, Access.WHOLE):
+        of_names = [_position(wanted, found) for wanted in self.keys]
+        if _Position.SAME in of_names and access in (Access.KIND, Access.MEMBERS, Access.WHOLE):
             return None
-        if _Place.CHILD in of_names and access in (Access.KIND, Access.BOOLEAN, Access.WHOLE):
+        if _Position.CHILD in of_names and access in (Access.KIND, Access.BOOLEAN, Access.WHOLE):
             return None
-        places += of_names
-        is_in_part, has_all_members = any(place in above for place in places), _Place.EACH in places
+        positions += of_names
+        is_in_part, has_all_members = any(position in above for position in positions), _Position.EACH in positions
         if is_in_part and access is Access.KIND:
             return None
         if has_all_members and access is Access.MEMBERS:
@@ -111,7 +118,7 @@ class _Declared:
             return None
         if is_in_part:
             return "nothing" if access in (Access.BOOLEAN, Access.SCALAR) else "parts"
-        return "name" if _Place.CHILD in of_names else "nothing"
+        return "name" if _Position.CHILD in of_names else "nothing"
 
 
 def _shortened(text: str) -> str:
@@ -119,25 +126,25 @@ def _shortened(text: str) -> str:
 
 
 class Part:
-    """A stored object, of which only what is declared is there, or a part of it."""
+    """A stored object, which has only the declared fields, or a part of it."""
 
     __slots__ = ("base", "declared", "read")
 
-    def __init__(self, read: ClusterRead, declared: _Declared | None = None, base: str = "") -> None:
+    def __init__(self, read: Declaration, declared: _Declared | None = None, base: str = "") -> None:
         self.read, self.base = read, base
         self.declared = declared or _Declared(tuple(read.fields), tuple(read.keys))
 
     def below(self, pointer: str) -> Part | None:
-        """What is declared of the value at a pointer; None if it is whole."""
+        """The declared fields of the value at a pointer; None if all of it is declared."""
         base = self.base + pointer
         return None if self.declared.lacking(base, Access.SCALAR) is None else Part(self.read, self.declared, base)
 
     def lacks(self, pointer: str, access: Access) -> bool:
-        """Whether a read of the value at a pointer needs more than is kept."""
+        """Whether a read of the value at a pointer needs undeclared fields."""
         return self.declared.lacking(self.base + pointer, access) is not None
 
     def check(self, pointer: str, access: Access) -> None:
-        """Raises if a read of the value at a pointer needs more than is kept."""
+        """Raises if a read of the value at a pointer needs undeclared fields."""
         kept = self.declared.lacking(self.base + pointer, access)
         if kept is not None:
             raise UndeclaredRead(self._words(self.base + pointer, kept))
@@ -156,7 +163,7 @@ class Part:
         return f"the policy read all of '{shown}' of {of}, of which its read declares only parts: {add}, or read the parts by their pointers"
 
     def value(self, handle: Any, pointer: str, parsed: Callable[[bytes], Any]) -> Any:
-        """The value as plain values; an object of which only parts are kept as `Partial`."""
+        """The value as plain values; an object that is kept in part as `Partial`."""
         if not self.lacks(pointer, Access.WHOLE):
             raw = handle.raw(pointer)
             return None if raw is None else parsed(raw)
@@ -168,11 +175,11 @@ class Part:
         return Partial(self, handle, pointer, parsed) if kind == 6 else None
 
 
-_parts: dict[int, tuple[ClusterRead, Part]] = {}
+_parts: dict[int, tuple[Declaration, Part]] = {}
 
 
-def part_of(read: ClusterRead) -> Part:
-    """Whole objects that are read by this declaration."""
+def part_of(read: Declaration) -> Part:
+    """Whole objects of this declaration."""
     known = _parts.get(id(read))
     if known is None or known[0] is not read:
         known = _parts[id(read)] = (read, Part(read))
@@ -183,10 +190,10 @@ _NO_NAME = object()
 
 
 class Partial(dict):  # type: ignore[type-arg]
-    """An object of which only parts are kept: a member is read when it is asked for, and raises if it is not declared."""
+    """An object that is kept in part: it reads a member at its first use, and raises if the member is not declared."""
 
     def __init__(self, part: Part, handle: Any, pointer: str, parsed: Callable[[bytes], Any]) -> None:
-        # Not empty: code in C that asks for the members of a dict leaves out `items` for an empty one.
+        # Not empty: code in C that lists the members of a dict does not call `items` for an empty one.
         super().__init__({_NO_NAME: None})
         self._of = (part, handle, pointer, parsed)
 
@@ -226,7 +233,7 @@ class Partial(dict):  # type: ignore[type-arg]
         return len(self._all())
 
     def __bool__(self) -> bool:
-        # It is there, so that `value.get("spec") or {}` is this.
+        # True, so that `value.get("spec") or {}` is this object.
         return True
 
     def __eq__(self, other: object) -> bool:

@@ -1,9 +1,9 @@
-"""From the declarations of a policy to its descriptor, in the form of the contract.
+"""From the declarations of a policy to its descriptor in the contract.
 
     rules, sorted by id ─┬─▶ rules
-      on, of each ───────┼─▶ matches: for each route, the operations and the rules that look at them
+      on, of each ───────┼─▶ matches: for each route, the operations and the rules that apply to them
       reads, of each ────┼─▶ reads, each with the rules that need it
-      samples, of each ──┴─▶ samples: the rules that look at custom resources
+      samples, of each ──┴─▶ sampling rules
     settings, and those that all policies have in common ─▶ schema
 
 The result is the same, byte for byte, as that of the SDK for Rust.
@@ -12,14 +12,23 @@ The result is the same, byte for byte, as that of the SDK for Rust.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from . import wit
-from .declare import DENY, ClusterRead, Operation, Rule, Setting, Target
+from .cluster import ClusterRead, Setting
+from .declare import DENY, Operation, Rule, Target
 
-if TYPE_CHECKING:
-    from .policy import Policy
+
+class Policy(Protocol):
+    """The members of a `policy.Policy` that this module reads."""
+
+    name: str
+    version: str
+    title: str
+    rules: Sequence[Rule]
+    routes: Sequence[tuple[Target, Any]]
+    settings: Mapping[str, Any]
 
 
 def describe(policy: Policy) -> wit.Descriptor:
@@ -32,23 +41,23 @@ def describe(policy: Policy) -> wit.Descriptor:
         rules=[_rule(rule) for rule in rules],
         matches=matches(policy),
         reads=[_read(read, [rule.id for rule in rules if read in rule.reads]) for read in reads(rules)],
-        samples=[rule.id for rule in rules if rule.samples],
+        sampling_rules=[rule.id for rule in rules if rule.samples],
         settings_schema=_schema(policy),
     )
 
 
 def reads(rules: Sequence[Rule]) -> list[ClusterRead]:
-    """What the rules read of the cluster, each once."""
+    """The reads of the rules, each once."""
     return list(dict.fromkeys(read for rule in rules for read in rule.reads))
 
 
 def matches(policy: Policy) -> list[wit.MatchRule]:
-    """The requests that each route gets. Operations that the same rules look at are one entry."""
+    """The requests that each route gets. Operations to which the same rules apply are one entry."""
     found: list[wit.MatchRule] = []
     for number, (target, _) in enumerate(policy.routes):
         of_route: dict[tuple[str, ...], wit.MatchRule] = {}
         for operation in Operation:
-            ids = tuple(rule.id for rule in policy.rules if rule.looks_at(target, operation))
+            ids = tuple(rule.id for rule in policy.rules if rule.applies_to(target, operation))
             if not ids:
                 continue
             if ids in of_route:
@@ -60,18 +69,19 @@ def matches(policy: Policy) -> list[wit.MatchRule]:
 
 
 def _rule(rule: Rule) -> wit.Rule:
-    if rule.off_until is not None:
+    if rule.enabled_by is not None:
         level = wit.DefaultLevel.OFF
     else:
         level = wit.DefaultLevel.DENY if rule.level is DENY else wit.DefaultLevel.WARN
     return wit.Rule(
         id=rule.id,
+        name=rule.name,
         title=rule.title,
         default_level=level,
-        enabled_by=list(rule.denies_with if rule.off_until is None else rule.off_until),
+        enabled_by=list(rule.denies_with if rule.enabled_by is None else rule.enabled_by),
         kinds=list(dict.fromkeys(target.kind for target in rule.on)),
         operations=[wit.Operation(o.value) for o in Operation if any(o in on for on in rule.on.values())],
-        source=rule.source,
+        sources=list(rule.sources),
     )
 
 
@@ -94,8 +104,8 @@ def _match(target: Target, operation: Operation, rules: list[str], route: int) -
         rules=rules,
         advisory=target.advisory,
         route=route,
-        conditions=[wit.MatchCondition(name=n, expression=e) for n, e in target.conditions.items()],
-        namespace_labels=target.namespace_labels,
+        match_conditions=[wit.MatchCondition(name=n, expression=e) for n, e in target.conditions.items()],
+        namespace_selector=target.namespace_selector,
         enabled_by=list(target.enabled_by),
     )
 
@@ -105,7 +115,7 @@ def _read(read: ClusterRead, rules: list[str]) -> wit.ClusterRead:
         resource=wit.GroupVersionResource(group=read.group, version=read.version, resource=read.resource),
         fields=list(read.fields),
         keys=list(read.keys),
-        labels=read.labels,
+        label_selector=read.label_selector,
         namespace=_setting(read.namespace),
         indexes=[wit.Index(name=i.name, field=i.field, separator=i.separator) for i in read.indexes],
         rules=rules,
@@ -114,18 +124,18 @@ def _read(read: ClusterRead, rules: list[str]) -> wit.ClusterRead:
 
 
 def _schema(policy: Policy) -> str:
-    """JSON Schema of the settings: its own, and the common ones that its rules need."""
+    """JSON Schema of the settings: those of the policy, and the common ones that its rules need."""
     text = {"type": "array", "items": {"type": "string"}, "default": []}
     common: dict[str, Any] = {}
-    if not all(target.is_of_a_file() for target, _ in policy.routes):
+    if not all(target.is_from_file() for target, _ in policy.routes):
         common["ratcheting"] = {
             "description": "Omit violations in fields that an UPDATE does not change.",
             "type": "boolean",
             "default": True,
         }
-        never = " and ".join(rule.id for rule in policy.rules if not rule.exempts)
+        exceptions = " and ".join(rule.id for rule in policy.rules if rule.no_exemptions)
         common["exempt"] = {
-            "description": f"Identities to which no rule{f' but {never}' if never else ''} applies.",
+            "description": f"Identities to which no rule{f' but {exceptions}' if exceptions else ''} applies.",
             "type": "object",
             "additionalProperties": False,
             "properties": {"users": text, "groups": text},

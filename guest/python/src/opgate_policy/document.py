@@ -1,76 +1,31 @@
-"""Documents: JSON that the host keeps and the policy asks about.
+"""Documents: JSON that the host keeps and the policy queries.
 
     Document ─▶ handle ─┬─ in a component: the host's
-                        └─ in native tests: `testing.handle`, over plain dicts
+                        └─ in native tests: `plain`, over plain dicts
 
-`value` gives a part as plain dicts, lists, texts and numbers, parsed where it is asked for. The other functions take a JSON pointer and
+`value` returns a part as plain dicts, lists, texts and numbers, parsed at the time of the call. The other functions take a JSON pointer and
 are one call of the host each, whatever the size of the document.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from enum import Enum
 from typing import Any
 
+from . import wit
 from .declared import Access, Part
-
-
-class Kind(Enum):
-    """The type of the value at a pointer. The values are those of the contract."""
-
-    MISSING = 0
-    NULL = 1
-    BOOLEAN = 2
-    NUMBER = 3
-    TEXT = 4
-    LIST = 5
-    OBJECT = 6
+from .plain import Plain
+from .values import Kind, checked, parsed
 
 
 _KINDS = tuple(Kind)
 
 
-def escape(name: str) -> str:
-    """A name as a token of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
-
-
-def checked(pointer: str) -> str:
-    """The pointer. One without a slash at its beginning leads nowhere, so it is a mistake of the policy."""
-    if pointer and pointer[0] != "/":
-        raise ValueError(f"'{pointer}' is not a JSON pointer: write '/{pointer}'")
-    return pointer
-
-
-def _integer(digits: str) -> int | float:
-    # An API server reads integers beyond 64 bits as floating point numbers. Python would take long for long ones.
-    return int(digits) if len(digits) < 20 else float(digits)
-
-
-def _whole(value: Any) -> Any:
-    """The value, with U+FFFD in the place of halves of surrogate pairs, as an API server reads them."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    if isinstance(value, dict):
-        return {_whole(name): _whole(item) for name, item in value.items()}
-    return value
-
-
-def parsed(text: bytes) -> Any:
-    """JSON as plain values, read as an API server does."""
-    value = json.loads(text, parse_int=_integer)
-    return _whole(value) if b"\\ud" in text or b"\\uD" in text else value
-
-
 class Document:
     """A JSON document, or a part of one. Pointers are relative to it; `""` is the document itself.
 
-    A pointer to nothing is no error: the answer is None, False, an empty list or `Kind.MISSING`. Of an object of the cluster, a read of
-    what the `ClusterRead` does not declare raises `UndeclaredRead`.
+    A pointer to a missing value is not an error: the answer is None, False, an empty list or `Kind.MISSING`. For a cluster object, a read
+    of a field that the `ClusterRead` does not declare raises `UndeclaredRead`.
     """
 
     __slots__ = ("handle", "part")
@@ -124,7 +79,7 @@ class Document:
         return self.handle.keys(self._checked(pointer, Access.MEMBERS))
 
     def at(self, pointer: str) -> Document | None:
-        """The value as a document of its own. The host copies nothing."""
+        """The value as a document. The host copies nothing."""
         found = self.handle.at(self._checked(pointer, Access.KIND))
         return None if found is None else Document(found, self.part and self.part.below(pointer))
 
@@ -141,7 +96,7 @@ class Document:
         return [text for (text,) in self.rows(pointer, "") if isinstance(text, str)]
 
     def rows(self, pointer: str, *columns: str) -> list[tuple[str | bool | None, ...]]:
-        """For each element of a list the texts and booleans at the columns, pointers relative to the element; None for anything else.
+        """For each element of a list the texts and booleans at the columns, pointers relative to the element; None for any other value.
         One call of the host for all."""
         if not columns:
             return []
@@ -171,12 +126,12 @@ class Document:
         return self.handle.raw(self._checked(pointer, Access.WHOLE))
 
     def size(self, pointer: str = "") -> int | None:
-        """The number of bytes that `raw` would give, without a copy."""
+        """The number of bytes that `raw` would return, without a copy."""
         return self.handle.size(self._checked(pointer, Access.KIND))
 
     def equal(self, pointer: str, other: Document, other_pointer: str) -> bool:
         """Whether two values are equal for Kubernetes whatever their Go type: the order of members and the notation of numbers do not
-        matter; `null` and an empty list are the same as nothing."""
+        matter; `null` and an empty list are the same as a missing value."""
         return self.handle.equal(
             self._checked(pointer, Access.WHOLE), other.handle, other._checked(other_pointer, Access.WHOLE)
         )
@@ -188,8 +143,6 @@ class Document:
 
 
 def _parse(text: str) -> Any:
-    from . import wit
-
     if wit.IN_COMPONENT:
         from componentize_py_types import Err  # type: ignore[import-not-found]
         from wit_world.imports.document import Document as Handle  # type: ignore[import-not-found]
@@ -198,6 +151,4 @@ def _parse(text: str) -> Any:
             return Handle.parse(text)
         except Err as error:
             raise ValueError(error.value) from None
-    from .testing.handle import Handle as Native
-
-    return Native(parsed(text.encode()))
+    return Plain(parsed(text.encode()))

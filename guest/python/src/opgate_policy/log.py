@@ -22,22 +22,22 @@ def _write(severity: int, message: str) -> None:
 
 
 def debug(message: str) -> None:
-    """Something that helps to find a mistake."""
+    """A line for debugging."""
     _write(0, message)
 
 
 def info(message: str) -> None:
-    """Something that is worth to know."""
+    """A line for information."""
     _write(1, message)
 
 
 def warn(message: str) -> None:
-    """Something that an administrator should look at."""
+    """A warning for administrators."""
     _write(2, message)
 
 
 def error(message: str) -> None:
-    """Something that is wrong. The last such line of a call that fails is the text of the policy error."""
+    """An error. The last such line of a call that fails is the text of the policy error."""
     _write(3, message)
 
 

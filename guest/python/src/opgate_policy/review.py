@@ -10,7 +10,7 @@ from .document import Document
 
 
 class Request:
-    """The request under review, without its objects. Each part is a call of the host when it is first asked for."""
+    """The request under review, without its objects. The first read of each part is a call of the host."""
 
     def __init__(self, operation: Operation, handle: Any) -> None:
         self.operation = operation
@@ -89,8 +89,8 @@ class Review:
 
     @cached_property
     def is_exempt(self) -> bool:
-        """Whether the settings exempt the user (`exempt.users`, `exempt.groups`). The report ignores findings against such a request,
-        except those of rules with `exempts=False`. A policy that asks first saves the work."""
+        """Whether the settings exempt the user (`exempt.users`, `exempt.groups`). The report ignores violations by such users,
+        except those of rules with `no_exemptions=True`. A policy that checks first saves the work."""
         if not self.settings.has("/exempt"):
             return False
         user = self.request.user
@@ -99,21 +99,21 @@ class Review:
         return any(group in user.groups for group in self.settings.texts("/exempt/groups"))
 
     @property
-    def updates_from(self) -> Document | None:
+    def old_of_update(self) -> Document | None:
         """The object before an UPDATE."""
         return self.old if self.operation is UPDATE else None
 
     @cached_property
-    def spares(self) -> Document | None:
-        """The object before an UPDATE, if findings about what did not change are left out: the setting `ratcheting` says so (on unless
-        set), or the object is being deleted."""
-        old = self.updates_from
+    def ratchet_base(self) -> Document | None:
+        """The object before an UPDATE, if the report omits violations in unchanged fields: by the setting `ratcheting` (on unless set), or
+        because the object is being deleted."""
+        old = self.old_of_update
         if self.object is None or old is None:
             return None
         is_on = self.settings.boolean("/ratcheting") is not False
         return old if is_on or self.object.has("/metadata/deletionTimestamp") else None
 
     def touches(self, pointer: str) -> bool:
-        """Whether a rule must judge the value at the pointer of the object: always on CREATE, on UPDATE only if it changed."""
-        old = self.spares
+        """Whether a rule must evaluate the value at the pointer of the object: always on CREATE, on UPDATE only if it changed."""
+        old = self.ratchet_base
         return old is None or self.object is None or not self.object.equal(pointer, old, pointer)

@@ -1,7 +1,7 @@
 """The types of the contract, `policy.wit`.
 
-In a component they are those that componentize-py generates. Elsewhere these here stand for them, with the same members, so that native
-code and tests need no component.
+In a component, componentize-py generates them. Elsewhere this module defines them with the same members, so that native code and tests need
+no component.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ try:
         Rule,
         Setting,
         SettingsError,
-        Skipped,
+        SkippedRule,
         UserInfo,
         Verdict,
         Violation,
@@ -77,10 +77,10 @@ if not IN_COMPONENT:
         level: Level
         field: str
         message: str
-        about: list[str]
+        logical_location: list[str]
 
     @dataclass
-    class Skipped:  # type: ignore[no-redef]
+    class SkippedRule:  # type: ignore[no-redef]
         rule: str
         reason: str
 
@@ -94,17 +94,18 @@ if not IN_COMPONENT:
         violations: list[Violation]
         reason: str | None
         audit_annotations: list[AuditAnnotation]
-        skipped: list[Skipped]
+        skipped: list[SkippedRule]
 
     @dataclass
     class Rule:  # type: ignore[no-redef]
         id: str
+        name: str
         title: str
         default_level: DefaultLevel
         enabled_by: list[str]
         kinds: list[str]
         operations: list[Operation]
-        source: str
+        sources: list[str]
 
     @dataclass
     class Setting:  # type: ignore[no-redef]
@@ -133,8 +134,8 @@ if not IN_COMPONENT:
         rules: list[str]
         advisory: bool
         route: int
-        conditions: list[MatchCondition]
-        namespace_labels: str
+        match_conditions: list[MatchCondition]
+        namespace_selector: str
         enabled_by: list[str]
 
     @dataclass
@@ -148,7 +149,7 @@ if not IN_COMPONENT:
         resource: GroupVersionResource
         fields: list[str]
         keys: list[str]
-        labels: str
+        label_selector: str
         namespace: Setting | None
         indexes: list[Index]
         rules: list[str]
@@ -162,7 +163,7 @@ if not IN_COMPONENT:
         rules: list[Rule]
         matches: list[MatchRule]
         reads: list[ClusterRead]
-        samples: list[str]
+        sampling_rules: list[str]
         settings_schema: str
 
     @dataclass

@@ -72,7 +72,7 @@ pub(crate) fn is_rechecked(review: &Review<'_>, object: &Document) -> bool {
     review.settings.boolean("/rukpak/recheckUnchanged") == Some(true) && !is_terminating(object)
 }
 
-/// Index and pointer of each entry of a list; nothing for other kinds. Returns pointers instead of
+/// Index and pointer of each entry of a list. Empty for other kinds. Returns pointers instead of
 /// handles: an object of 1.5 MB has tens of thousands of entries, and a handle costs two more host
 /// calls.
 pub(crate) fn entries(object: &Document, list: &str) -> impl Iterator<Item = (u32, String)> {

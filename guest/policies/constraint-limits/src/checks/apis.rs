@@ -10,7 +10,7 @@ rule! {
     /// a gvk constraint has a group, a version and a kind
     ///
     /// In every `gvk` of a constraint, `group`, `version` and `kind` are set and not empty. The
-    /// rule reports each missing field. Where `gvk` has an unknown or repeated field, CON-03 is
+    /// rule reports each missing field. If `gvk` has an unknown or repeated field, CON-03 is
     /// reported instead. With `constraints.mode: upstream`, empty and missing fields are accepted.
     ///
     /// # Why

@@ -59,7 +59,7 @@ rule! {
     /// a CEL rule is of type bool
     ///
     /// The type checker finds exactly `bool` for `rule` of every `cel` that compiles (CON-11). The
-    /// value of a property has the type `any`, so `properties[0].value` alone is also rejected,
+    /// value of a property can have any type, so `properties[0].value` alone is also rejected,
     /// regardless of its type at run time.
     ///
     /// # Why

@@ -13,7 +13,7 @@ rule! {
     /// (default: 65536), without the property around it; YAML counts as JSON without white space.
     /// opgate finds constraints in the annotations `operatorframework.io/properties` and
     /// `olm.properties` of a ClusterServiceVersion, in `status.bundleLookups` of an `InstallPlan`,
-    /// in ConfigMaps that hold a bundle or a catalog, in the files of a bundle, and in the
+    /// in ConfigMaps that contain a bundle or a catalog, in the files of a bundle, and in the
     /// `olm.bundle` blobs of a catalog. On UPDATE the rule evaluates only the annotations, lookups
     /// and ConfigMap keys that the request changes, unless the setting `ratcheting` is off. Files
     /// are always evaluated as a whole. The size is checked first: no other rule reads a value that

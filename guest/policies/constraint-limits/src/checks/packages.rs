@@ -10,9 +10,8 @@ rule! {
     /// a package constraint names a package
     ///
     /// In every `package` of a constraint, `packageName` is set and not empty; `name` is the same
-    /// key in another spelling (CON-03). Where `package` has an unknown or repeated field, CON-03
-    /// is reported instead. With `constraints.mode: upstream`, an empty or missing name is
-    /// accepted.
+    /// key in another spelling (CON-03). If `package` has an unknown or repeated field, CON-03 is
+    /// reported instead. With `constraints.mode: upstream`, an empty or missing name is accepted.
     ///
     /// # Why
     ///

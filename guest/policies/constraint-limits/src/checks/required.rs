@@ -11,7 +11,7 @@ rule! {
     ///
     /// The values of the properties `olm.package.required`, `olm.gvk.required` and
     /// `olm.label.required` are JSON objects whose `packageName`, `versionRange`, `group`,
-    /// `version`, `kind` and `label` are strings where they are set. `versionRange` of
+    /// `version`, `kind` and `label` are strings if they are set. `versionRange` of
     /// `olm.package.required` is a semver range (CON-09 defines the syntax), and is required. Other
     /// types of properties are not checked. In a catalog in files the rule evaluates only
     /// annotations of ClusterServiceVersions; FBC-37 and FBC-38 evaluate the properties of its

@@ -11,7 +11,7 @@ rule! {
     ///
     /// Every constraint, nested ones included, sets at least one of `gvk`, `package`, `cel`, `all`,
     /// `any` and `not`. A `failureMessage` alone is not enough, and a key that is `null` counts as
-    /// not set. Where a field of the same constraint is unknown or repeated, CON-03 is reported
+    /// not set. If a field of the same constraint is unknown or repeated, CON-03 is reported
     /// instead.
     ///
     /// # Why
@@ -99,7 +99,7 @@ rule! {
     /// all, any and not contain at least one constraint
     ///
     /// The list `constraints` of every `all`, `any` and `not` has at least one element; an absent
-    /// list counts as empty. Where the object has an unknown or repeated field, CON-03 is reported
+    /// list counts as empty. If the object has an unknown or repeated field, CON-03 is reported
     /// instead. With `constraints.mode: upstream`, an empty or absent list is accepted.
     ///
     /// # Why

@@ -101,7 +101,7 @@ pub(super) fn served_versions<'v>(
                 break 'pairs;
             }
             left -= 1;
-            // Differences that the old CRD also has are subtracted.
+            // Both versions are unchanged, so the old CRD has the same differences.
             if older.is_same && newer.is_same {
                 continue;
             }

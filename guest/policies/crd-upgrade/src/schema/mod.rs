@@ -247,7 +247,7 @@ impl<'s> Schema<'s> {
         let fields = |schema: &Schema<'_>| {
             schema.place(keyword).map(|place| go::fields(schema.tree.raw(place)))
         };
-        // An empty list is the same as none.
+        // An empty list counts as missing.
         let elements = |text: &String| text != "[]";
         match keyword.shape() {
             Shape::Text => self.text(keyword) != other.text(keyword),

@@ -1,10 +1,10 @@
 //! Structural schemas: the requirements of the API server on the schema of each version of a CRD.
 //!
 //! ```text
-//! version ─▶ text ─▶ Tree ─▶ walk ─┬─▶ keywords     each schema by itself
+//! version ─▶ text ─▶ Tree ─▶ walk ─┬─▶ keywords     each schema separately
 //!                                  ├─▶ structure    types and items
 //!                                  ├─▶ validation   schemas below junctors, and their counterparts
-//!                                  └─▶ default      defaults against their schemas
+//!                                  └─▶ default      defaults with their schemas
 //! ```
 //!
 //! The schemas of a CRD are read once, each schema in them is visited once, and the time is

@@ -1,8 +1,8 @@
 //! The walk through the schemas of a version, without recursion: they can nest as deep as JSON.
 //!
 //! ```text
-//! openAPIV3Schema ─┬─ items, properties, additionalProperties ─▶ structure:  what a value is
-//!                  └─ allOf, anyOf, oneOf, not ────────────────▶ validation: what holds of it besides
+//! openAPIV3Schema ─┬─ items, properties, additionalProperties ─▶ structure:  the type of a value
+//!                  └─ allOf, anyOf, oneOf, not ────────────────▶ validation: further restrictions
 //! ```
 //!
 //! Each schema is read once. The values that the outermost schema validates must have a counterpart

@@ -223,7 +223,7 @@ rule! {
     ///
     /// # Remediation
     ///
-    /// Rename the bundle and its entries as the message says, or remove `release`.
+    /// Rename the bundle and its entries as the message describes, or remove `release`.
     ///
     /// # Accepted
     ///

@@ -16,7 +16,7 @@ rules![OPG_25, OPG_26, OPG_27];
 const FIELD: &str = "spec.customresourcedefinitions.owned";
 
 rule! {
-    /// a ClusterServiceVersion adds no API that an intersecting OperatorGroup provides
+    /// a ClusterServiceVersion brings no API that an intersecting OperatorGroup provides
     ///
     /// If the annotation `olm.providedAPIs` of a CSV's OperatorGroup does not have all APIs that
     /// the CSV owns, no other group that works in one of the same namespaces (see OPG-18) provides

@@ -49,7 +49,7 @@ rule! {
     ///
     /// `message: OLM does not modify the olm.providedAPIs annotation of a static Operator group`
     OPG_19: Deny {
-        name: "static-provided-apis-not-managed-by-olm",
+        name: "static-provided-apis-unchanged-by-olm",
         on: [GROUP: Update],
         enabled_by: ["/operatorGroup/olmUsers"],
         no_exemptions: true,

@@ -111,7 +111,7 @@ rule! {
     /// `message: set required node affinity rules for kubernetes.io/arch and kubernetes.io/os in
     /// every pod spec or pod template`
     PSA_15: Deny {
-        name: "pod-node-affinity-for-arch-and-os",
+        name: "pod-node-affinity-for-platform",
         on: [
             all::POD: Create | Update,
             all::DEPLOYMENT: Create | Update,

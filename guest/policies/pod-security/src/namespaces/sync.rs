@@ -142,7 +142,7 @@ rule! {
     /// `message: label pod-security.kubernetes.io/enforce will be overwritten because pod security
     /// label synchronization is enabled`
     PSA_05: Warn {
-        name: "no-manual-pod-security-labels-with-sync",
+        name: "no-pod-security-labels-with-sync",
         on: [NAMESPACE: Create | Update, NAMESPACE_PARTS: Update],
         source: ["OCP 4.15 L15965-15972"],
     }

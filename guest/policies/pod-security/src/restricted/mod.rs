@@ -28,7 +28,7 @@ rule! {
     /// the pod templates in `spec.install.spec.deployments` have no `runAsUser`, neither in the
     /// `securityContext` of the pod nor in that of a container, init container or ephemeral
     /// container. The rule does not apply if the namespace enforces a version before v1.23, and not
-    /// to pods with `hostUsers: false` from v1.35 on (or at the latest version). With the setting
+    /// to pods with `hostUsers: false` from v1.35 on (or if the version is `latest`). With the setting
     /// `psa.checkWorkloads: true`, the rule also evaluates Pods, Deployments, DaemonSets,
     /// StatefulSets, Jobs and CronJobs; users of a Pod in the range that OpenShift assigns to its
     /// namespace (the annotation `openshift.io/sa.scc.uid-range`) are allowed. Without the setting
@@ -60,7 +60,7 @@ rule! {
     ///
     /// `message: you must leave the runAsUser field empty: container "manager" sets runAsUser 1000`
     PSA_09: Deny {
-        name: "no-run-as-user-in-restricted-namespace",
+        name: "no-run-as-user-when-restricted",
         on: [
             CSV: Create | Update,
             workloads::POD: Create | Update,
@@ -76,15 +76,14 @@ rule! {
 }
 
 rule! {
-    /// Operators in restricted namespaces set the container fields that the level restricted
-    /// requires
+    /// Operators in restricted namespaces set the container fields that level restricted requires
     ///
     /// If the namespace of a CSV has the label `pod-security.kubernetes.io/enforce: restricted`,
     /// each container, init container and ephemeral container of its pod templates has
     /// `runAsNonRoot: true`, directly or from the pod, `allowPrivilegeEscalation: false` and `ALL`
     /// among `capabilities.drop`. The drop list counts from version v1.22 of the level, privilege
     /// escalation from v1.8; from v1.25 neither applies to pods with `os.name: windows`, and from
-    /// v1.35 (or at the latest version) `runAsNonRoot` does not apply to pods with `hostUsers:
+    /// v1.35 (or if the version is `latest`) `runAsNonRoot` does not apply to pods with `hostUsers:
     /// false`. The rule exempts copies that OLM created. On UPDATE, it does not evaluate a security
     /// context that does not change. The rule reads Namespaces, and CSVs for originals of copies.
     ///

@@ -119,7 +119,7 @@ rule! {
     /// `message: uninstall the Operator completely before reinstalling it: ClusterServiceVersion
     /// "etcdoperator.v0.9.4" of package "etcd" still exists`
     SUB_08: Warn {
-        name: "no-leftovers-of-earlier-installation",
+        name: "no-remaining-csv-on-new-subscription",
         on: [SUBSCRIPTION: Create],
         reads: [CSVS, SUBSCRIPTIONS],
         source: ["OCP 4.12 L6989, L7024, L7644", "OCP 4.15 L4915-4917, L8332-8345"],

@@ -19,51 +19,54 @@ static const opgate_read NAMESPACES = {
 
 static const opgate_rule IMG_1 = {
     .id = "IMG-1",
+    .name = "image-digest",
     .title = "the image of a container has a digest",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&POD, OPGATE_CREATE | OPGATE_UPDATE}),
-    .source = "house rules, section 3",
+    .sources = OPGATE_LIST("house rules, section 3"),
 };
 
 static const opgate_rule IMG_2 = {
     .id = "IMG-2",
+    .name = "known-image-registry",
     .title = "the image of a container comes from a known registry",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&POD, OPGATE_CREATE | OPGATE_UPDATE}),
-    .off_until = OPGATE_LIST("/registries"),
-    .source = "house rules, section 4",
+    .enabled_by = OPGATE_LIST("/registries"),
+    .sources = OPGATE_LIST("house rules, section 4"),
 };
 
 static const opgate_rule IMG_3 = {
     .id = "IMG-3",
+    .name = "namespace-image-registry",
     .title = "the image of a container comes from the registry of its namespace",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&POD, OPGATE_CREATE | OPGATE_UPDATE}),
     .reads = OPGATE_READS(&NAMESPACES),
-    .source = "house rules, section 5",
+    .sources = OPGATE_LIST("house rules, section 5"),
 };
 
-/* What the images are compared with: asked when the first image is found that the request sets or changes. */
+/* The values to compare images with, read for the first image that the request sets or changes. */
 typedef struct known {
-  bool is_asked;
+  bool is_read;
   opgate_texts registries;
   opgate_text namespace_;
   opgate_text own; /* the registry of the namespace; none if it has none */
 } known;
 
-static void ask(opgate_review *review, opgate_report *report, known *known) {
-  known->is_asked = true;
+static void read_known(opgate_review *review, opgate_report *report, known *known) {
+  known->is_read = true;
   known->registries = opgate_texts_at(review->settings, "/registries");
   known->namespace_ = opgate_namespace(review);
   opgate_document found;
   opgate_answer answer = opgate_get(&NAMESPACES, OPGATE_TEXT(""), known->namespace_, &found);
-  if (opgate_answered(report, OPGATE_RULES(&IMG_3), "Namespaces", answer) && opgate_exists(found)) {
+  if (opgate_or_skip(report, OPGATE_RULES(&IMG_3), "Namespaces", answer) && opgate_exists(found)) {
     known->own = opgate_text_at(found, "/metadata/annotations/house.example~1registry");
   }
 }
 
 static bool is_from(opgate_text image, opgate_text registry) {
-  return opgate_starts(image, registry) && image.len > registry.len && image.ptr[registry.len] == '/';
+  return opgate_text_has_prefix(image, registry) && image.len > registry.len && image.ptr[registry.len] == '/';
 }
 
 static bool is_known(opgate_text image, opgate_texts registries) {
@@ -75,7 +78,7 @@ static bool is_known(opgate_text image, opgate_texts registries) {
   return false;
 }
 
-static void judge_image(opgate_report *report, const known *known, opgate_text field, opgate_text image) {
+static void evaluate_image(opgate_report *report, const known *known, opgate_text field, opgate_text image) {
   if (!opgate_contains(image, '@')) {
     opgate_add(report, &IMG_1, field, opgate_format("%.*s has no digest", OPGATE_ARG(image)));
   }
@@ -89,7 +92,7 @@ static void judge_image(opgate_report *report, const known *known, opgate_text f
   }
 }
 
-static void judge(opgate_review *review, opgate_report *report) {
+static void evaluate(opgate_review *review, opgate_report *report) {
   static const char *const LISTS[] = {"initContainers", "containers"};
   known known = {0};
   if (!opgate_exists(review->object)) {
@@ -102,20 +105,20 @@ static void judge(opgate_review *review, opgate_report *report) {
       if (images.ptr[i].ptr == NULL || !opgate_touches(review, opgate_format("/spec/%s/%zu/image", LISTS[list], i).ptr)) {
         continue;
       }
-      if (!known.is_asked) {
-        ask(review, report, &known);
+      if (!known.is_read) {
+        read_known(review, report, &known);
       }
-      judge_image(report, &known, opgate_format("spec.%s[%zu].image", LISTS[list], i), images.ptr[i]);
+      evaluate_image(report, &known, opgate_format("spec.%s[%zu].image", LISTS[list], i), images.ptr[i]);
     }
   }
 }
 
-/* What the schema cannot say. */
-static void check(opgate_document settings, opgate_wrong *wrong) {
+/* Checks beyond the schema. */
+static void check(opgate_document settings, opgate_settings_errors *errors) {
   opgate_texts registries = opgate_texts_at(settings, "/registries");
   for (size_t i = 0; i < registries.len; i++) {
-    if (opgate_ends(registries.ptr[i], OPGATE_TEXT("/"))) {
-      opgate_is_wrong(wrong, opgate_format("/registries/%zu", i), OPGATE_TEXT("remove the slash at the end"));
+    if (opgate_text_has_suffix(registries.ptr[i], OPGATE_TEXT("/"))) {
+      opgate_settings_error(errors, opgate_format("/registries/%zu", i), OPGATE_TEXT("remove the slash at the end"));
     }
   }
 }
@@ -125,7 +128,7 @@ const opgate_policy OPGATE_POLICY = {
     .version = "1.0.0",
     .title = "images of Pods have a digest and come from known registries",
     .rules = OPGATE_RULES(&IMG_1, &IMG_2, &IMG_3),
-    .routes = OPGATE_ROUTES({&POD, judge}),
+    .routes = OPGATE_ROUTES({&POD, evaluate}),
     .settings = "{\"registries\": {"
                 "\"description\": \"Registries, with or without a path, from which images may come.\","
                 "\"type\": \"array\","

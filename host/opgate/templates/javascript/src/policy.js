@@ -10,11 +10,12 @@ const operations = ['create', 'update'];
 
 const hasDigest = rule({
   id: 'IMG-1',
+  name: 'image-digest',
   level: 'deny',
   title: 'the image of a container has a digest',
   docs: `
-    \`image\` of each container and init container contains a digest. On UPDATE the rule looks at
-    images that change.
+    \`image\` of each container and init container contains a digest. On UPDATE the rule
+    evaluates only changed images.
 
     # Why
 
@@ -33,11 +34,12 @@ const hasDigest = rule({
     \`image: quay.io/house/a:v1\`
   `,
   on: [{ target: pod, operations }],
-  source: 'house rules, section 3',
+  sources: ['house rules, section 3'],
 });
 
 const isKnown = rule({
   id: 'IMG-2',
+  name: 'known-image-registry',
   level: 'deny',
   title: 'the image of a container comes from a known registry',
   docs: `
@@ -60,12 +62,13 @@ const isKnown = rule({
     \`image: quay.io/other/a@sha256:…\`
   `,
   on: [{ target: pod, operations }],
-  offUntil: ['/registries'],
-  source: 'house rules, section 4',
+  enabledBy: ['/registries'],
+  sources: ['house rules, section 4'],
 });
 
 const isOfNamespace = rule({
   id: 'IMG-3',
+  name: 'namespace-image-registry',
   level: 'deny',
   title: 'the image of a container comes from the registry of its namespace',
   docs: `
@@ -90,14 +93,14 @@ const isOfNamespace = rule({
   `,
   on: [{ target: pod, operations }],
   reads: [namespaces],
-  source: 'house rules, section 5',
+  sources: ['house rules, section 5'],
 });
 
 export default policy({
   name: '{{name}}',
   title: 'images of Pods have a digest and come from known registries',
   rules: [hasDigest, isKnown, isOfNamespace],
-  routes: [{ on: pod, judge }],
+  routes: [{ on: pod, evaluate }],
   settings: {
     registries: {
       description: 'Registries, with or without a path, from which images may come.',
@@ -112,12 +115,12 @@ export default policy({
  * @param {import('@opgate/policy').Review} review
  * @param {import('@opgate/policy').Report} report
  */
-function judge(review, report) {
+function evaluate(review, report) {
   const images = touchedImages(review);
   if (images.length === 0) return;
   const registries = review.settings.registries ?? [];
   const { namespace } = review;
-  const found = report.answer([isOfNamespace], 'Namespaces', () => namespaces.get('', namespace));
+  const found = report.orSkip([isOfNamespace], 'Namespaces', () => namespaces.get('', namespace));
   const own = found?.text('/metadata/annotations/house.example~1registry');
   for (const { field, image } of images) {
     if (!image.includes('@')) {
@@ -136,7 +139,7 @@ function judge(review, report) {
 function touchedImages(review) {
   const images = [];
   for (const list of ['initContainers', 'containers']) {
-    // What an element is, nobody has checked where the object is in a file.
+    // opgate check reads files that no API server has validated: an element may have any type.
     const containers = review.document?.list(`/spec/${list}`) ?? [];
     for (const [index, container] of containers.entries()) {
       const image = container?.image;
@@ -148,7 +151,7 @@ function touchedImages(review) {
   return images;
 }
 
-/** What the schema cannot say. */
+/** Checks beyond the schema. */
 function checkSettings({ registries = [] }) {
   return registries.flatMap((registry, index) =>
     registry.endsWith('/') ? [{ pointer: `/registries/${index}`, message: 'remove the slash at the end' }] : [],

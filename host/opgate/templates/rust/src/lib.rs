@@ -33,8 +33,8 @@ rules![IMG_1, IMG_2, IMG_3];
 rule! {
     /// the image of a container has a digest
     ///
-    /// `image` of each container and init container contains a digest. On UPDATE the rule looks at
-    /// images that change.
+    /// `image` of each container and init container contains a digest. On UPDATE the rule
+    /// evaluates only changed images.
     ///
     /// # Why
     ///
@@ -52,6 +52,7 @@ rule! {
     ///
     /// `image: quay.io/house/a:v1`
     IMG_1: Deny {
+        name: "image-digest",
         on: [POD: Create | Update],
         source: ["house rules, section 3"],
     }
@@ -78,6 +79,7 @@ rule! {
     ///
     /// `image: quay.io/other/a@sha256:…`
     IMG_2: Deny {
+        name: "known-image-registry",
         on: [POD: Create | Update],
         enabled_by: ["/registries"],
         source: ["house rules, section 4"],
@@ -106,6 +108,7 @@ rule! {
     ///
     /// `image: quay.io/house/a@sha256:…`
     IMG_3: Deny {
+        name: "namespace-image-registry",
         on: [POD: Create | Update],
         reads: [NAMESPACES],
         source: ["house rules, section 5"],

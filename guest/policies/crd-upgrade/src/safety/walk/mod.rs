@@ -1,8 +1,8 @@
 //! Walks through the schemas of an old and a new version in parallel.
 //!
 //! ```text
-//! old ─┬─▶ for each schema in the old one: what changed ─▶ Visitor
-//! new ─┘   (what is written alike is skipped)
+//! old ─┬─▶ for each schema in the old one: its changes ─▶ Visitor
+//! new ─┘   (identical text is skipped)
 //! ```
 //!
 //! Only schemas of the old version are visited, in the order of its text. The work is linear in the
@@ -228,7 +228,8 @@ impl<'s, V: Visitor> Walk<'s, V> {
         }
     }
 
-    /// Whether two values have identical text. `None` after the maximum number of compared bytes.
+    /// Whether two values have identical text. Returns `false` after the maximum number of compared
+    /// bytes.
     fn is_copy(&mut self, old: Place, new: Place) -> bool {
         let (old, new) = (self.old.raw(old), self.new.raw(new));
         if old.len() != new.len() {

@@ -12,7 +12,7 @@ pub(in crate::cli::doctor) const THEME: Theme = Theme {
 pub(in crate::cli::doctor) const OWN_NAMESPACE: Doc = Doc {
     id: "DOC-30",
     level: Critical,
-    title: "A webhook matches the namespace of its own servers",
+    title: "A webhook matches the namespace of the opgate servers",
     harm: "With `failurePolicy: Fail` the webhook matches objects that the servers need to start (pods, Deployments, Secrets, Leases and others) in their own namespace. Once no server is available, API servers reject the creation of their pods, and no server can start.",
     repair: "Apply the output of `opgate manifests webhook`, which exempts the namespace. To recover now, delete the webhook registration, wait until the servers are ready, and apply it again:\n\n    kubectl delete validatingwebhookconfiguration opgate",
 };

@@ -171,7 +171,8 @@ mod tests {
             enabled_by: Vec::new(),
             kinds: vec![kind.to_owned()],
             operations: vec![Operation::Create],
-            source: "tests".to_owned(),
+            name: String::new(),
+            sources: vec!["tests".to_owned()],
         }
     }
 

@@ -254,8 +254,8 @@ impl Report {
     ) -> io::Result<()> {
         let finding = |finding: &Finding| {
             let Finding { rule, level, at, message, starts } = finding;
-            let name = if *starts { "starts" } else { "message" };
-            json!({"rule": rule, "level": level, "at": at, name: message})
+            let name = if *starts { "messagePrefix" } else { "message" };
+            json!({"rule": rule, "level": level, "field": at, name: message})
         };
         let list = |findings: &[Finding]| findings.iter().map(finding).collect::<Vec<Value>>();
         let case = |ran: &Ran| {

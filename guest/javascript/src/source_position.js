@@ -1,13 +1,13 @@
-// Where in the policy's source an error was thrown: from the stack of the engine and the source map that
-// the build appends to the bundle. Nothing here runs unless a call fails.
+// The position of an error in the policy's source: from the stack of the engine and the source map that the
+// build appends to the bundle. Nothing here runs unless a call fails.
 
 const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
 /** An error as the administrator reads it: `panicked at src/policy.ts:61:24: TypeError: …`. */
 export function panicked(error, map = globalThis.opgateSourceMap) {
   const text = textOf(error);
-  const place = placeOf(String(error?.stack ?? ''), map);
-  return place === undefined ? `panicked: ${text}` : `panicked at ${place}: ${text}`;
+  const position = positionOf(String(error?.stack ?? ''), map);
+  return position === undefined ? `panicked: ${text}` : `panicked at ${position}: ${text}`;
 }
 
 function textOf(error) {
@@ -19,8 +19,8 @@ function textOf(error) {
   }
 }
 
-/** The first place of a stack that is in the policy's own source: `src/policy.ts:61:24`. */
-export function placeOf(stack, map) {
+/** The first position of a stack that is in the policy's source: `src/policy.ts:61:24`. */
+export function positionOf(stack, map) {
   let mappings;
   for (const [, line, column] of stack.matchAll(/:(\d+):(\d+)\)?$/gm)) {
     if (map === undefined) return undefined;

@@ -1,4 +1,4 @@
-"""Plain values with the functions of the host's handles, as the contract describes them."""
+"""Plain values with the functions of the host's handles, for native tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ..document import Kind
+from .values import Kind
 
 MISSING = object()
 
@@ -34,7 +34,7 @@ def _tokens(pointer: str) -> list[str]:
 
 
 def found(value: Any, pointer: str) -> Any:
-    """What stands at a pointer, or `MISSING`."""
+    """The value at a pointer, or `MISSING`."""
     for token in _tokens(pointer):
         if isinstance(value, dict):
             value = value.get(token, MISSING)
@@ -65,7 +65,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Equality that holds whatever Go type stands behind the JSON."""
+    """Equality for Kubernetes whatever the Go type is."""
     kinds = (kind_of(left), kind_of(right))
     if kinds == (Kind.OBJECT, Kind.OBJECT):
         return all(equal(left.get(name, MISSING), right.get(name, MISSING)) for name in left.keys() | right.keys())
@@ -76,11 +76,11 @@ def equal(left: Any, right: Any) -> bool:
     return _is_nothing(left) and _is_nothing(right)
 
 
-class Handle:
+class Plain:
     """A handle of a plain value."""
 
     def __init__(self, value: Any) -> None:
-        # What is no JSON is a mistake of the test.
+        # A value that is not JSON is a mistake of the test.
         json.dumps(value)
         self._value = value
 
@@ -127,9 +127,9 @@ class Handle:
                 cells.append(_Cell(cell if isinstance(cell, bool) else None))
         return _Table(cells, "".join(cell for cell in values if isinstance(cell, str)))
 
-    def at(self, pointer: str) -> Handle | None:
+    def at(self, pointer: str) -> Plain | None:
         value = self._at(pointer)
-        return None if value is MISSING else Handle(value)
+        return None if value is MISSING else Plain(value)
 
     def raw(self, pointer: str) -> bytes | None:
         value = self._at(pointer)
@@ -139,5 +139,5 @@ class Handle:
         raw = self.raw(pointer)
         return None if raw is None else len(raw)
 
-    def equal(self, pointer: str, other: Handle, other_pointer: str) -> bool:
+    def equal(self, pointer: str, other: Plain, other_pointer: str) -> bool:
         return equal(self._at(pointer), other._at(other_pointer))

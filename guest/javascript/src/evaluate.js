@@ -1,13 +1,13 @@
-// Evaluates a request: calls the functions of the routes that match, and makes the verdict.
+// Evaluates a request: calls the functions of the routes that match, and returns the verdict.
 
 import { Report } from './report.js';
 
 /** Bit n of `routes` (a BigInt) selects the function of route n. */
-export function judge(policy, review, routes) {
+export function evaluate(policy, review, routes) {
   const report = new Report(review, policy.rules);
   let rest = routes;
   for (let number = 0; rest > 0n && number < policy.routes.length; number += 1, rest >>= 1n) {
-    if ((rest & 1n) === 1n) synchronous(policy.routes[number].judge(review, report));
+    if ((rest & 1n) === 1n) synchronous(policy.routes[number].evaluate(review, report));
   }
   return report.finish();
 }
@@ -18,10 +18,10 @@ export function settingsErrors(policy, settings) {
   return [...errors].map(({ pointer, message }) => ({ pointer: String(pointer), message: String(message) }));
 }
 
-/** What an async function finds after its first `await` would come too late for the verdict. */
+/** Violations that an async function adds after its first `await` would miss the verdict. */
 function synchronous(result) {
   if (typeof result?.then === 'function') {
-    throw new TypeError('judge and checkSettings must not be async: nothing in a policy waits');
+    throw new TypeError('evaluate and checkSettings must not be async: a policy cannot wait');
   }
   return result;
 }

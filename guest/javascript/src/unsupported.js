@@ -1,12 +1,12 @@
-// What a policy does not have: a clock, randomness, timers and a network. The engine would answer with the
-// time of the build, with the same numbers in every call, or with a trap that says nothing.
+// Unsupported features: a clock, randomness, timers and a network. The engine would return the time of the
+// build, the same numbers in every call, or a trap without a message.
 
 const refuse = (what, has) => () => {
   throw new Error(`${what}: a policy has no ${has}, so that the same request always gets the same verdict`);
 };
 
-/** Replaces what is not there by functions that say so. The build calls it behind the author's module. */
-export function takeAway() {
+/** Replaces unsupported features by functions that throw. The build calls it after the author's module. */
+export function removeUnsupported() {
   const noClock = refuse('the current time', 'clock');
   const { Date } = globalThis;
   const put = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });

@@ -1,15 +1,15 @@
-// A policy has no clock, no randomness, no timers and no network, and is told so.
+// Unsupported features throw: a clock, randomness, timers and a network.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createContext, runInContext } from 'node:vm';
 
-import { takeAway } from '../src/without.js';
+import { removeUnsupported } from '../src/unsupported.js';
 
 test('what would differ between calls throws, and says why', () => {
-  // In a realm of its own: other tests need a clock.
+  // In a separate realm: other tests need a clock.
   const realm = createContext({ performance: {}, crypto: {}, fetch() {}, setTimeout() {}, setInterval() {} });
-  runInContext(`(${takeAway.toString().replace('{', `{ const refuse = ${REFUSE};`)})()`, realm);
+  runInContext(`(${removeUnsupported.toString().replace('{', `{ const refuse = ${REFUSE};`)})()`, realm);
   for (const [code, text] of [
     ['Date.now()', /the current time: a policy has no clock/],
     ['new Date()', /no clock/],
