@@ -1,4 +1,5 @@
-//! Who may connect: clients with a certificate of a CA bundle, and of a name where names are given.
+//! Client authentication: clients need a certificate of a CA bundle, and an allowed name if names are
+//! configured.
 //!
 //! ```text
 //! handshake ─▶ chain, time, purpose (webpki) ─▶ purpose, again ─▶ name ─▶ welcome
@@ -6,8 +7,7 @@
 //! CA bundle ──────┘ the newest good one, whatever happens to the file
 //! ```
 //!
-//! Nothing is remembered of a client: whether it may connect is decided anew for each connection,
-//! so the server must not resume sessions.
+//! No state of a client is kept: every connection is verified again, so the server must not resume sessions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -73,8 +73,9 @@ impl Clients {
         self.current.load().verifier.clone()
     }
 
-    /// A certificate that says what it is for must say that it is for clients: a serving certificate
-    /// of the same CA is none. One that says nothing is for everything, as API servers take it.
+    /// Checks the purpose of a certificate. A certificate with purposes must include client authentication: a
+    /// serving certificate of the same CA is rejected. A certificate without purposes is valid for all of
+    /// them, as API servers treat it.
     fn judge(&self, certificate: &X509Certificate<'_>) -> Result<(), CertificateError> {
         let purposes =
             certificate.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
@@ -103,7 +104,7 @@ fn has_name(certificate: &X509Certificate<'_>, name: &str) -> bool {
     alternatives.value.general_names.iter().any(is_it)
 }
 
-/// Certificates of CAs, PEM; `advice` says what else to put there.
+/// Parses certificates of CAs, PEM; `advice` names the expected content.
 fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in CertificateDer::pem_slice_iter(pem).enumerate() {
@@ -113,7 +114,8 @@ fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
             let why = words::of_form(&e);
             format!("certificate {number}: not an X.509 certificate: {why}")
         })?;
-        // Whoever has the key of a trusted certificate can issue others, whatever it is for.
+        // The holder of the key of a trusted certificate could issue others, whatever the purpose of the
+        // certificate.
         if !parsed.is_ca() {
             return Err(format!("certificate {number}: not the certificate of a CA: {advice}"));
         }
@@ -126,7 +128,7 @@ fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
 /// How many certificates of CAs there are in a PEM text.
 ///
 /// # Errors
-/// What is in it that is none, in one sentence.
+/// Fails for an entry that is no CA certificate, with one sentence.
 pub fn authorities(pem: &[u8]) -> Result<usize, String> {
     let advice =
         "put there the CA that issued the serving certificate, not that certificate itself";
@@ -207,7 +209,7 @@ pub enum Refusal {
     Untrusted,
     /// Its certificate is not valid yet, or not any more.
     Time,
-    /// Its certificate says what it is for, and that is not clients.
+    /// Its certificate is for other purposes than client authentication.
     Purpose,
     /// Its certificate has another name.
     Name,
@@ -220,7 +222,7 @@ impl Refusal {
     pub const ALL: [Self; 6] =
         [Self::None, Self::Untrusted, Self::Time, Self::Purpose, Self::Name, Self::Invalid];
 
-    /// What a server's failed handshake says about its client, if it says anything.
+    /// Returns the cause on the client's side of a failed handshake, if the error identifies one.
     #[must_use]
     pub fn of(error: &rustls::Error) -> Option<Self> {
         use CertificateError as Bad;

@@ -24,8 +24,8 @@ pub fn server_config(
         Some(clients) => {
             let config = config.with_client_cert_verifier(clients);
             let mut config = config.with_cert_resolver(certificate);
-            // A session that is resumed is not verified anew: it would outlive a CA that was taken
-            // away. API servers keep their connections, so that whole handshakes are rare.
+            // A resumed session is not verified again: it would outlive a removed CA. API servers keep their
+            // connections, so that full handshakes are rare.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
             config

@@ -19,7 +19,7 @@ use crate::Error;
 /// How far back certificates are valid, for clocks that are behind.
 const SKEW: Duration = Duration::hours(1);
 
-/// Characters of a common name, at the most.
+/// Maximum number of characters of a common name.
 const COMMON_NAME: usize = 64;
 
 /// A certificate and its key, as PEM.
@@ -54,7 +54,7 @@ impl Authority {
     pub fn create_at(now: SystemTime, life: StdDuration) -> Result<Self, Error> {
         let now = OffsetDateTime::from(now);
         let mut params = CertificateParams::default();
-        // The time tells several CAs of a bundle apart.
+        // The time distinguishes the CAs of a bundle.
         let name = format!("opgate CA {} {}", now.date(), now.unix_timestamp());
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -197,7 +197,7 @@ fn alternative_name(name: &str) -> Result<SanType, Error> {
         return Ok(SanType::IpAddress(address));
     }
     let bare = name.strip_prefix("*.").unwrap_or(name);
-    // What is checked against is checked with: the rules of TLS for names.
+    // The check uses the rules of TLS for names.
     let valid = rustls_pki_types::DnsName::try_from(bare).is_ok();
     let dns = name.try_into().ok().filter(|_| valid && !name.is_empty());
     dns.map(SanType::DnsName).ok_or_else(|| Error::Name(name.to_owned()))
@@ -217,7 +217,7 @@ pub fn service_names(namespace: &str, service: &str) -> Vec<String> {
 /// content or the new one.
 ///
 /// # Errors
-/// Where the folder cannot be written.
+/// Fails if the directory is not writable.
 pub fn write_private(path: &Path, content: &str) -> Result<(), Error> {
     write(path, content, 0o600)
 }
@@ -225,7 +225,7 @@ pub fn write_private(path: &Path, content: &str) -> Result<(), Error> {
 /// Writes a file that everybody may read (mode 0644), in one step.
 ///
 /// # Errors
-/// Where the folder cannot be written.
+/// Fails if the directory is not writable.
 pub fn write_public(path: &Path, content: &str) -> Result<(), Error> {
     write(path, content, 0o644)
 }

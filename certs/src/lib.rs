@@ -50,7 +50,7 @@ pub enum Error {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The error, and how to fix it.
         why: String,
     },
     /// Certificate and key do not belong together.

@@ -15,7 +15,7 @@ use crate::{Error, words};
 /// Where the pair is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A folder with `tls.crt` and `tls.key`, as Kubernetes mounts a Secret of type TLS.
+    /// A directory with `tls.crt` and `tls.key`, as Kubernetes mounts a Secret of type TLS.
     Directory(PathBuf),
     /// Two files.
     Files {
@@ -29,9 +29,8 @@ pub enum Source {
 impl Source {
     /// Reads the pair.
     ///
-    /// Kubernetes replaces a mounted Secret by pointing the link `..data` to another folder. Both
-    /// files are read from the folder that the link named at first, so that they are of one
-    /// generation.
+    /// Kubernetes replaces a mounted Secret by changing the target directory of the link `..data`. Both files
+    /// are read from the directory that the link named first, so that they are of one generation.
     ///
     /// # Errors
     /// Where a file cannot be read or does not hold what it should, or the two do not fit.
@@ -67,7 +66,7 @@ impl PartialEq for Pair {
 }
 
 impl Pair {
-    /// What rustls serves with.
+    /// Returns the certificate and key for rustls.
     #[must_use]
     pub fn certified(&self) -> Arc<CertifiedKey> {
         self.certified.clone()
@@ -186,7 +185,7 @@ fn name(name: &GeneralName<'_>) -> Option<String> {
 /// and for `name` where one is given.
 ///
 /// # Errors
-/// What an API server would refuse, in one sentence.
+/// Returns in one sentence why an API server would reject the certificate.
 pub fn verify(
     pair: &Pair,
     bundle: &[u8],

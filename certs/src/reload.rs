@@ -4,7 +4,7 @@
 //! in place, renamed over, or behind a link that points elsewhere (any number of times). A look is
 //! two small reads. Whatever is wrong with the new files, the old pair stays.
 //!
-//! Instead of files, somebody can push pairs: who keeps the certificate in the cluster.
+//! The controller of the serving certificate in the cluster can push certificates instead of files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Reloader {
     pushed: AtomicBool,
 }
 
-/// What a look at the files found.
+/// Result of a check of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Nothing new.

@@ -29,7 +29,7 @@ impl PartialEq for Root {
 impl Eq for Root {}
 
 impl Root {
-    /// Those of a PEM text, each once; whatever else is in it is left out.
+    /// Returns the certificates of a PEM text, each once; ignores other content.
     #[must_use]
     pub fn all(pem: &[u8]) -> Vec<Self> {
         let mut roots: Vec<Self> = Vec::new();

@@ -69,7 +69,7 @@ impl Shown {
     /// A chain as PEM.
     ///
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// Fails for an invalid certificate, with one sentence.
     pub fn pem(text: &[u8]) -> Result<Self, String> {
         Self::chain(pem(text)?)
     }
@@ -77,7 +77,7 @@ impl Shown {
     /// A chain as a handshake shows it.
     ///
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// Fails for an invalid chain, with one sentence.
     pub fn chain(chain: Vec<CertificateDer<'static>>) -> Result<Self, String> {
         let leaf = chain.first().ok_or_else(|| "no certificate".to_owned())?;
         let leaf = parsed(1, leaf)?;
@@ -155,7 +155,7 @@ impl Bundle {
     /// A bundle as PEM.
     ///
     /// # Errors
-    /// What is in it that is no certificate of a CA, in one sentence.
+    /// Fails for an entry that is no CA certificate, with one sentence.
     pub fn pem(text: &[u8]) -> Result<Self, String> {
         let all = pem(text)?;
         if all.is_empty() {
@@ -185,7 +185,7 @@ mod tests {
     use crate::{Authority, service_names};
 
     #[test]
-    fn a_bundle_vouches_for_what_its_cas_issued() {
+    fn bundle_trusts_only_certificates_of_its_cas() {
         let day = Duration::from_secs(86_400);
         let now = SystemTime::now();
         // They have the same name.

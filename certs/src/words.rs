@@ -1,7 +1,7 @@
-//! What is wrong with a certificate, in words.
+//! Descriptions of certificate errors.
 //!
-//! The libraries below print the names of their variants. Each of those that somebody can cause has a
-//! sentence here; what is left is damage, of which nobody needs to know the kind.
+//! The libraries below print the names of their variants. Each variant that a user can cause has a sentence
+//! here; the others mean a damaged certificate and share one sentence.
 
 use std::error::Error;
 use std::io;
@@ -13,13 +13,13 @@ use x509_parser::prelude::X509Error;
 const DAMAGED: &str =
     "it is damaged, or unusual in a way that no API server takes: compare `openssl x509 -text`";
 
-/// What rustls says about a certificate or a key.
+/// Describes an error of rustls for a certificate or a key.
 #[must_use]
 pub fn of_tls(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(bad) => match of_certificate(bad) {
             Some(words) => format!("the certificate is not accepted: {words}"),
-            // Those with a context are sentences already.
+            // Errors with details are sentences already.
             None => bad.to_string(),
         },
         rustls::Error::NoCertificatesPresented => "there is no certificate".to_owned(),
@@ -31,7 +31,7 @@ pub fn of_tls(error: &rustls::Error) -> String {
     }
 }
 
-/// The same for an error of the system or of a library above, where rustls is behind it.
+/// Describes an error of the system or of a library above, if it comes from rustls.
 #[must_use]
 pub fn of_any(error: &(dyn Error + 'static)) -> Option<String> {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -82,7 +82,7 @@ fn of_certificate(bad: &Bad) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// What webpki says about a certificate and its chain.
+/// Describes an error of webpki for a certificate and its chain.
 pub(crate) fn of_webpki(error: &webpki::Error) -> &'static str {
     use webpki::Error as Bad;
     match error {
@@ -109,7 +109,7 @@ pub(crate) fn of_webpki(error: &webpki::Error) -> &'static str {
     }
 }
 
-/// What a parser says about the form of a certificate.
+/// Describes a parser error for the encoding of a certificate.
 pub(crate) fn of_form(error: &nom::Err<X509Error>) -> String {
     match error {
         nom::Err::Error(X509Error::Der(_) | X509Error::NomError(_))
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_nothing_twice() {
+    fn error_text_omits_repeated_causes() {
         let cause = || io::Error::other("no");
         let says_it = anyhow::Error::new(cause()).context("cannot do it: no");
         let says_not = anyhow::Error::new(cause()).context("cannot do it");

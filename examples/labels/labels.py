@@ -1,7 +1,7 @@
-"""Policy `labels`: objects have the labels and annotations that the house asks for.
+"""Policy `labels`: objects have the labels and annotations that the house rules require.
 
-    settings (by kind) ─▶ targets that are on
-    object ─▶ each label and annotation that is asked for, and that the request touches ─▶ LBL-1, LBL-2
+    settings (by kind) ─▶ enabled targets
+    object ─▶ each required label and annotation that the request touches ─▶ LBL-1, LBL-2
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 from opgate_policy import CREATE, DENY, UPDATE, Document, Policy, Report, Review, Rule, Target, escape
 
 KINDS = [
-    # Group, version, plural, kind, and the sub-resources through which API servers take labels and annotations, too.
+    # Group, version, plural, kind, and the sub-resources through which clients can also change labels and annotations.
     ("", "v1", "namespaces", "Namespace", ["status", "finalize"]),
     ("", "v1", "pods", "Pod", ["status"]),
     ("", "v1", "services", "Service", ["status"]),
@@ -26,7 +26,7 @@ KINDS = [
 
 
 def changes(list: str) -> str:
-    """CEL: whether labels or annotations differ. Controllers write statuses all the time, and hardly ever change these."""
+    """CEL: whether labels or annotations differ. Controllers write statuses often, and rarely change these."""
     new, old = f"object.metadata.{list}", f"oldObject.metadata.{list}"
     return f"has({new}) != has({old}) || (has({new}) && {new} != {old})"
 
@@ -57,11 +57,11 @@ LBL_1 = Rule(
     an object has the labels that its kind needs
 
     The object has each label of the settings `every.labels` and `kinds.KIND.labels`, and its value fits one of the patterns
-    there; `*` stands for any characters, also for none. On UPDATE, also of `status`, the rule looks at labels that change.
+    there; `*` stands for any characters, also for none. On UPDATE, also of `status`, the rule evaluates only changed labels.
 
     # Why
 
-    Costs, alerts and network policies go by labels. Of an object without them nobody knows whose it is.
+    Costs, alerts and network policies depend on labels. The owner of an object without them is unknown.
 
     # Remediation
 
@@ -75,9 +75,10 @@ LBL_1 = Rule(
 
     A Namespace without the label, or with `team: a`
     """,
+    name="required-labels",
     level=DENY,
     on=ON,
-    source="house rules, section 1",
+    sources=["house rules, section 1"],
 )
 
 LBL_2 = Rule(
@@ -86,12 +87,12 @@ LBL_2 = Rule(
     an object has the annotations that its kind needs
 
     The object has each annotation of the settings `every.annotations` and `kinds.KIND.annotations`, and its value fits one of
-    the patterns there; `*` stands for any characters, also for none. On UPDATE, also of `status`, the rule looks at annotations
-    that change.
+    the patterns there; `*` stands for any characters, also for none. On UPDATE, also of `status`, the rule evaluates only
+    changed annotations.
 
     # Why
 
-    Tools read annotations: whom to call, what to back up, when to remove the object.
+    Tools read annotations, for example the contact on call, the backup schedule, or the expiration date.
 
     # Remediation
 
@@ -106,30 +107,31 @@ LBL_2 = Rule(
 
     A Service without the annotation
     """,
+    name="required-annotations",
     level=DENY,
     on=ON,
-    source="house rules, section 2",
+    sources=["house rules, section 2"],
 )
 
-ASKED = {
+PATTERNS = {
     "type": "object",
     "additionalProperties": {"type": "array", "minItems": 1, "items": {"type": "string", "maxLength": 253}},
 }
 OF_A_KIND = {
     "type": "object",
-    "properties": {"labels": ASKED, "annotations": ASKED},
+    "properties": {"labels": PATTERNS, "annotations": PATTERNS},
     "additionalProperties": False,
 }
 
 POLICY = Policy(
     name="labels",
     version="1.0.0",
-    title="objects have the labels and annotations that the house asks for",
+    title="objects have the labels and annotations that the house rules require",
     rules=[LBL_1, LBL_2],
     settings={
-        "every": {"description": "What objects of all kinds have: patterns of values by name.", **OF_A_KIND},
+        "every": {"description": "Labels and annotations of objects of all kinds: patterns of values by name.", **OF_A_KIND},
         "kinds": {
-            "description": "What objects of a kind have, by kind.",
+            "description": "Labels and annotations of objects of one kind, by kind.",
             "type": "object",
             "properties": {kind: OF_A_KIND for *_, kind, _ in KINDS},
             "additionalProperties": False,
@@ -140,7 +142,7 @@ POLICY = Policy(
 LISTS = [(LBL_1, "label", "labels"), (LBL_2, "annotation", "annotations")]
 
 
-def judge(review: Review, report: Report) -> None:
+def evaluate(review: Review, report: Report) -> None:
     subject = review.object
     if subject is None or review.is_exempt:
         return
@@ -148,7 +150,7 @@ def judge(review: Review, report: Report) -> None:
     for rule, one, name in LISTS:
         if not report.is_on(rule):
             continue
-        for key, patterns in asked(review.settings, kind, name):
+        for key, patterns in required(review.settings, kind, name):
             pointer = f"/metadata/{name}/{escape(key)}"
             if not touches(review, subject, pointer):
                 continue
@@ -161,11 +163,11 @@ def judge(review: Review, report: Report) -> None:
 
 
 for _target in OBJECTS + SUBS:
-    POLICY.judge(_target)(judge)
+    POLICY.evaluate(_target)(evaluate)
 
 
-def asked(settings: Document, kind: str, name: str) -> Iterator[tuple[str, list[str]]]:
-    """Names and patterns of what objects of a kind have. What the kind says replaces what is for all kinds."""
+def required(settings: Document, kind: str, name: str) -> Iterator[tuple[str, list[str]]]:
+    """Names and patterns for objects of a kind. The patterns of the kind replace those for all kinds."""
     found: dict[str, list[str]] = {}
     for pointer in (f"/every/{name}", f"/kinds/{kind}/{name}"):
         for key in settings.keys(pointer):
@@ -174,9 +176,9 @@ def asked(settings: Document, kind: str, name: str) -> Iterator[tuple[str, list[
 
 
 def touches(review: Review, subject: Document, pointer: str) -> bool:
-    """Whether the request sets or changes a label. Through a sub-resource it is judged only if it changes, whatever the settings
-    say: controllers that write a status cannot repair labels."""
-    old = review.updates_from
+    """Whether the request sets or changes a label. For a sub-resource only changes count, whatever the settings are: controllers
+    that write a status cannot fix labels."""
+    old = review.old_of_update
     if review.request.sub_resource and old is not None:
         return not subject.equal(pointer, old, pointer)
     return review.touches(pointer)
@@ -189,7 +191,7 @@ def to(patterns: list[str]) -> str:
 
 
 def fits(value: str, pattern: str) -> bool:
-    """Whether a value fits a pattern with `*`. Takes as long as both are, whatever they say: annotations can be long."""
+    """Whether a value fits a pattern with `*`. The time is linear in the length of both: annotations can be long."""
     first, *rest = pattern.split("*")
     if not rest:
         return value == pattern

@@ -7,7 +7,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class Contract(BuildHookInterface):  # type: ignore[type-arg]
-    """In the repository the contract is above this folder; in an unpacked sdist it is in its place already."""
+    """In the repository the contract is above this directory; an unpacked sdist contains it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         contract = Path(self.root, "../../wit/policy.wit").resolve()

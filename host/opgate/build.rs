@@ -1,9 +1,9 @@
 //! Builds the built-in policies and compiles them to native code, both embedded in the host.
 //!
-//! For each policy there are three files: the component, which is what the policy is (its digest is
-//! that of this file, and a host with other settings compiles it anew), the same deflated, which is
-//! what the host carries, and the image, which is what wasmtime made of it. The list of them is
-//! generated as `builtin.rs`. The templates of `opgate policy new` are embedded beside them.
+//! Each policy has three files: the component, whose digest identifies the policy (a host with other settings
+//! compiles it again), the deflated component, which is embedded in the host, and the image that wasmtime
+//! compiled from it. The list of files is generated as `builtin.rs`. The templates of `opgate policy new` are
+//! embedded next to them.
 
 mod policies;
 #[path = "../engine/src/settings.rs"]
@@ -21,7 +21,7 @@ use miniz_oxide::deflate::compress_to_vec;
 use opgate_pack::{Guest, components};
 use opgate_unsafe::Image;
 
-/// Of compression. What is above takes much longer for a hundredth less.
+/// Compression level. Higher levels take much longer and save one percent.
 const LEVEL: u8 = 9;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (deflated, image) =
                 (out.join(format!("{policy}.deflated")), out.join(format!("{policy}.image")));
             let is_there = kept && image.is_file() && deflated.is_file();
-            // The component is written last: it says of what the others were made.
+            // The component is written last: it identifies the input of the other files.
             if !is_there || fs::read(&wasm).ok().as_ref() != Some(&component) {
                 fs::write(&image, Image::compile(&engine, &component)?.bytes())?;
                 fs::write(&deflated, compress_to_vec(&component, LEVEL))?;

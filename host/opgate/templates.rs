@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// What a build in a template's folder leaves behind is no part of it.
+/// Build artifacts in a template's directory are not part of it.
 const BUILT: [&str; 5] = ["target", "node_modules", "dist", ".venv", "__pycache__"];
 
 /// Writes the list of templates: for each language its files, by their paths inside of it.
@@ -30,7 +30,7 @@ fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// All files below a folder, in the order of their paths.
+/// Lists all files below a directory, in the order of their paths.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut found = Vec::new();
     for path in entries(folder)? {

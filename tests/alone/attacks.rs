@@ -272,7 +272,7 @@ async fn a_write_that_does_not_come_about_changes_no_verdict() {
 
 /// A group that opgate allows and another webhook refuses takes nobody's place.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_another_webhook_refuses_is_in_nobodys_way() {
+async fn group_rejected_by_another_webhook_blocks_no_requests() {
     let _turn = turn().await;
     let namespaces = ["a", "b", "shared", "elsewhere"];
     let Some(cluster) = Guarded::start(&namespaces, Vec::new(), PATIENT).await else { return };
@@ -309,7 +309,7 @@ async fn a_csv_right_after_its_group_is_admitted() {
 
 /// Requests whose clients gave up while opgate stood still leave nothing behind.
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_timed_out_are_in_nobodys_way() {
+async fn timed_out_requests_block_no_other_requests() {
     let _turn = turn().await;
     // Enough that some are inside of opgate when it is stopped.
     let names: Vec<_> = (0..100).map(|number| format!("own-{number}")).collect();
@@ -340,7 +340,7 @@ async fn requests_that_timed_out_are_in_nobodys_way() {
 /// Requests that reach opgate when the API server has given up, over a network that stood still,
 /// leave nothing behind.
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_come_too_late_are_in_nobodys_way() {
+async fn late_requests_block_no_other_requests() {
     let _turn = turn().await;
     let names: Vec<_> = (0..20).map(|number| format!("own-{number}")).collect();
     let mut namespaces: Vec<_> = names.iter().map(String::as_str).collect();

@@ -44,7 +44,7 @@ async fn is_open(server: &Server) {
 /// As many connections as there are places, and more, that say nothing: before their handshake, and
 /// after it. One source has its share only, several have all places; who comes is let in all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_fills_the_port_locks_nobody_out() {
+async fn full_port_accepts_new_connections() {
     let _turn = turn().await;
     let server = Server::start(BINARY, None, &["--max-connections", "400"]);
     let mut api_server = server.connect().await;
@@ -76,7 +76,7 @@ async fn who_fills_the_port_locks_nobody_out() {
 
 /// Four thousand and more, with what is the default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_connections_of_one_client_lock_nobody_out() {
+async fn thousands_of_connections_of_one_client_block_no_others() {
     let _turn = turn().await;
     let server = Server::start(BINARY, None, &[]);
     let mut silent = Vec::new();
@@ -89,7 +89,7 @@ async fn thousands_of_connections_of_one_client_lock_nobody_out() {
 
 /// More of them than places on the ops port, which ask and do not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_read_on_the_ops_port_kills_nobody() {
+async fn unread_responses_on_the_ops_port_do_not_stop_the_server() {
     let _turn = turn().await;
     let server = Server::start(BINARY, None, &[]);
     let requests = "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2_000);
@@ -139,7 +139,7 @@ async fn without_descriptors_it_lives_and_does_not_flood_its_log() {
 
 /// An API server opens connections that it uses later, or never; a kubelet does not.
 #[tokio::test]
-async fn unused_connection_is_kept_on_the_webhook_port_and_not_on_the_ops_port() {
+async fn unused_connection_is_kept_on_the_webhook_port_only() {
     let _turn = turn().await;
     let server = Server::start(BINARY, None, &[]);
     let authority = &server.certificates.authority;
@@ -159,7 +159,7 @@ async fn unused_connection_is_kept_on_the_webhook_port_and_not_on_the_ops_port()
 
 /// Denials on an h2 connection with a window of 0: they are there, and nobody takes them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_nobody_takes_end_their_connection() {
+async fn unread_responses_end_their_connection() {
     let _turn = turn().await;
     let evil = misbehaves("evil", &json!({"do": "many-violations", "number": 250}));
     let server = Server::start(BINARY, Some(&configuration(&[evil])), &[]);

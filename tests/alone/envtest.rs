@@ -188,7 +188,7 @@ async fn a_real_api_server_keeps_to_the_scope_of_a_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_server_says_what_cannot_be_watched() {
+async fn real_api_server_unwatchable_resources_are_polled() {
     let _turn = turn().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane

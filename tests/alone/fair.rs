@@ -161,7 +161,7 @@ async fn calls_of_another_policy_use_up_no_time_of_this_one() {
 /// A version that owns very many API services, and groups with very many targets and no status, stored by one
 /// tenant: others ask about the same API group, and about the same API.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_tenant_has_stored_fails_nothing_of_another() {
+async fn stored_objects_of_a_tenant_fail_no_requests_of_others() {
     let _turn = turn().await;
     let cluster = reviews::cluster();
     let service = |number: usize| json!({"group": "shared.example.com", "version": format!("v{number}"), "kind": "K"});

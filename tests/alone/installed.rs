@@ -196,7 +196,7 @@ async fn may(client: &Client, verb: &str, what: &str, namespace: &str, name: &st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_account_of_the_servers_may_do_what_they_need_and_no_more() {
+async fn service_account_has_exactly_the_needed_permissions() {
     let _turn = turn().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;
@@ -263,7 +263,7 @@ async fn the_account_of_the_servers_may_do_what_they_need_and_no_more() {
 
 /// As in a cluster without RukPak: the roles for its namespace come last, and cannot be applied.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_that_does_not_exist_keeps_no_server_from_being_ready() {
+async fn missing_namespace_does_not_block_readiness() {
     let _turn = turn().await;
     let Some(plane) = ControlPlane::start().await else { return };
     plane.install().await;

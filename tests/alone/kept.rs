@@ -71,7 +71,7 @@ fn webhooks(port: u16) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_server_trusts_what_the_servers_make() {
+async fn real_api_server_trusts_self_managed_certificates() {
     let _turn = turn().await;
     let Some(plane) = ControlPlane::start().await else { return };
     let admin = plane.client("admin").await;

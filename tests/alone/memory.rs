@@ -76,7 +76,7 @@ fn slow() -> Value {
 /// 36 bodies of 7 MiB, `[],[],…`, which wait for their turn: text and index of all of them were 1 GiB
 /// where 256 MiB were allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_made_of_bodies_stays_in_the_budget() {
+async fn request_bodies_stay_within_the_memory_budget() {
     let _turn = turn().await;
     let budget = 96 * MIB;
     let text = configuration(&[slow(), builtin()]);

@@ -438,7 +438,7 @@ async fn two_replicas_admit_at_least_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_replica_admits_one_beside_many_groups() {
+async fn one_replica_admits_one_with_many_other_groups() {
     let _turn = turn().await;
     tables(&EXCLUDING, 1, MANY, Trouble::Nothing).await;
 }
@@ -456,7 +456,7 @@ async fn one_replica_admits_one_although_the_api_server_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn creates_without_a_conflict_all_pass_beside_many_groups() {
+async fn creates_without_a_conflict_all_pass_with_many_groups() {
     let _turn = turn().await;
     tables(&[Rule::Peace], 1, MANY, Trouble::Nothing).await;
 }

@@ -281,7 +281,7 @@ async fn a_signal_under_load_fails_no_request() {
 /// beyond its share of the queue is shed, what runs ends in its deadline, and another policy is served as if
 /// nothing were.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_policy_slows_nobody_else() {
+async fn slow_policy_does_not_slow_other_policies() {
     let _turn = turn().await;
     let mut evil = misbehaves("evil", &json!({"do": "spin"}));
     evil["limits"] = json!({"time": "100ms", "concurrency": 4});
@@ -328,7 +328,7 @@ async fn a_slow_policy_slows_nobody_else() {
 /// A permit belongs to the running call. A client that goes away stops its call; one that waits for
 /// a turn is told in time for it to be told at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_nobody_waits_for_are_stopped_and_waiting_ends_in_time() {
+async fn abandoned_calls_stop_and_queued_calls_time_out() {
     let _turn = turn().await;
     let mut evil = misbehaves("evil", &json!({"do": "spin-for-name", "name": "slow"}));
     evil["limits"] = json!({"time": "20s", "concurrency": 1});

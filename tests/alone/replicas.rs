@@ -58,7 +58,7 @@ async fn a_rolling_restart_fails_no_call() {
 
 /// Old pods are named for a while longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_still_named_is_not_missed() {
+async fn terminating_replica_serves_while_endpoints_name_it() {
     let _turn = turn().await;
     let arguments = ["--drain-delay", "40s"];
     for protocol in [Protocol::Http1, Protocol::Http2] {

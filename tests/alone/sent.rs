@@ -124,7 +124,7 @@ const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 const SYNC: &str = "security.openshift.io/scc.podSecurityLabelSync";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_server_sends_what_can_break_a_rule() {
+async fn real_api_server_sends_requests_that_can_violate_rules() {
     let _turn = turn().await;
     let Some(plane) = ControlPlane::start().await else { return };
     // None of the CRDs is installed.

@@ -134,7 +134,7 @@ fn crates_use_those_below_them() {
 }
 
 #[test]
-fn what_both_sides_stand_on_does_no_io() {
+fn common_crates_perform_no_io() {
     let mut wrong = Vec::new();
     for package in workspace() {
         // All unsafe code is in one place, also that which asks the system for something.
@@ -420,7 +420,7 @@ fn tree(text: &str) -> (&str, Vec<Vec<String>>) {
 
 /// A test that finds nothing proves nothing: of a crate with a circle, the circle is told.
 #[test]
-fn a_circle_is_told_with_what_makes_it() {
+fn module_cycle_is_reported_with_its_imports() {
     let crate_root = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = crate_root.path().join("src").join(name);

@@ -176,7 +176,7 @@ fn printed(value: &Value) -> String {
 }
 
 #[test]
-fn all_that_kubectl_prints_is_judged_together() {
+fn all_kubectl_output_formats_are_evaluated_together() {
     let folder = tempfile::tempdir().unwrap();
     let all: Vec<Value> = objects().into_iter().map(|(.., object)| object).collect();
     let whole = list(all.clone());
@@ -260,7 +260,7 @@ fn all_that_kubectl_prints_is_judged_together() {
 
 /// Nobody knows who wrote what a cluster holds.
 #[test]
-fn rules_about_users_find_nothing_in_what_is_stored() {
+fn rules_for_users_skip_stored_objects() {
     let folder = tempfile::tempdir().unwrap();
     let settings = json!({"operatorGroup": {"adminGroups": ["admins"]}});
     configuration(&folder, &json!([{"name": "operator-group", "settings": settings}]));
@@ -301,7 +301,7 @@ fn live(folder: &TempDir, cluster: &FakeCluster, more: &[&str]) -> (i32, Vec<Val
 }
 
 #[test]
-fn a_running_cluster_is_judged_as_its_dump_is() {
+fn running_cluster_is_evaluated_like_its_dump() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = cluster();
     for number in 0..300 {
@@ -334,7 +334,7 @@ fn a_running_cluster_is_judged_as_its_dump_is() {
 }
 
 #[test]
-fn what_cannot_be_listed_is_named() {
+fn unlistable_resources_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = cluster();
     cluster.forbid(OLM, "operatorgroups");

@@ -181,7 +181,7 @@ pub(super) fn configuration(folder: &TempDir, policies: &Value) {
 }
 
 #[test]
-fn what_is_valid_passes_and_what_is_broken_does_not() {
+fn valid_input_passes_and_broken_input_is_denied() {
     // Path, exit status, kind and name of each subject, rules that deny.
     type Case<'c> = (&'c str, i32, &'c [(&'c str, &'c str)], &'c [&'c str]);
     let folder = folder();
@@ -218,7 +218,7 @@ fn what_is_valid_passes_and_what_is_broken_does_not() {
 }
 
 #[test]
-fn what_is_wrong_has_a_place() {
+fn violations_have_locations() {
     let folder = folder();
     let (_, bundle) = records(&folder, &["bundle-broken"]);
     for (rule, place) in [
@@ -260,7 +260,7 @@ fn what_is_wrong_has_a_place() {
 }
 
 #[test]
-fn what_a_path_is_can_be_said() {
+fn input_type_flag_overrides_detection() {
     let folder = folder();
     let paths = ["bundle-valid", "plain-valid", "catalog-valid", "good.yaml"];
     let cases = [
@@ -503,7 +503,7 @@ fn errors_of_a_catalog_are_a_tree() {
 
 /// A pipeline reads the output also where nothing could be read.
 #[test]
-fn every_form_says_what_could_not_be_read() {
+fn every_output_format_reports_unreadable_input() {
     let folder = folder();
     write(&folder, "bad.yaml", "a: [\n");
     configuration(&folder, &json!([]));
@@ -575,7 +575,7 @@ fn every_form_says_what_could_not_be_read() {
 /// A folder that cannot be read does not keep what is beside it from being checked. A path that is too long
 /// can be read by nobody, other than one without permission.
 #[test]
-fn folders_that_cannot_be_read_are_told() {
+fn unreadable_directories_are_reported() {
     let cases = [
         ("catalog-broken", "etcd/deep", 1, "FBC-43"),
         ("bundle-broken", "manifests/deep", 2, ""),
@@ -619,7 +619,7 @@ fn deep(at: &Path) {
 
 /// One reason is told once, with its place.
 #[test]
-fn bundles_say_what_is_wrong_where_it_is() {
+fn bundle_violations_are_reported_once_with_location() {
     // File and content, exit status, and all that is said of it on the table.
     type Case<'c> = (&'c str, &'c str, i32, &'c [&'c str]);
     let key = "operators.operatorframework.io.bundle.package.v1";
@@ -739,7 +739,7 @@ fn standard_input_is_a_file() {
 
 /// A repository holds bundles and catalogs beside other things.
 #[test]
-fn what_is_below_a_folder_is_found() {
+fn bundles_and_catalogs_below_a_directory_are_found() {
     let folder = folder();
     for (fixture, path) in [
         ("bundle-valid", "repo/bundle/0.1.0"),
@@ -791,7 +791,7 @@ fn what_is_below_a_folder_is_found() {
 
 /// The project of an Operator is its `watches.yaml`, with the bundles beside it.
 #[test]
-fn projects_are_judged_by_their_watches() {
+fn projects_are_evaluated_by_their_watches() {
     let folder = folder();
     let watches = "# all\n- version: v1alpha1\n  group: app.example.com\n  kind: AppService\n  role: r\n  playbook: p.yml\n  manageStatus: 'yes'\n";
     write(&folder, "project/watches.yaml", watches);
@@ -826,7 +826,7 @@ fn projects_are_judged_by_their_watches() {
 
 /// Rules about every manifest look at files, and ask for no requests.
 #[test]
-fn every_manifest_is_judged() {
+fn every_manifest_is_evaluated() {
     let folder = folder();
     let manifest = "apiVersion: cache.example.com/v1\nkind: Memcached\nmetadata:\n  name: a\n  labels: {tier: 1}\n  annotations:\n    ansible.operator-sdk/reconcile-period: soon\n    ansible.operator-sdk/max-runner-artifacts: '-1'\n";
     write(&folder, "memcached.yaml", manifest);
@@ -843,7 +843,7 @@ fn every_manifest_is_judged() {
 
 /// A setting keeps Secrets away from the webhook, and not from a check that is given one.
 #[test]
-fn a_pull_secret_in_a_file_is_judged() {
+fn pull_secret_in_a_file_is_evaluated() {
     let folder = folder();
     let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: openshift-marketplace}\ntype: kubernetes.io/dockerconfigjson\nstringData:\n  .dockerconfigjson: '{\"auths\": {\"a.io\": {}, \"b.io\": {}}}'\n";
     write(&folder, "secret.yaml", secret);
@@ -857,7 +857,7 @@ fn a_pull_secret_in_a_file_is_judged() {
 
 /// Of very many violations some are told, and how many there are besides.
 #[test]
-fn what_is_left_out_is_counted() {
+fn omitted_violations_are_counted() {
     let folder = folder();
     let object = "apiVersion: v1\nkind: ConfigMap\n---\n";
     write(&folder, "plain-valid/manifests/many.yaml", object.repeat(500));
@@ -894,7 +894,7 @@ fn what_is_left_out_is_counted() {
 
 /// Who has many packages has to know which one is too large.
 #[test]
-fn faults_name_what_they_are_about() {
+fn policy_errors_name_the_object() {
     let folder = folder();
     let small = json!([{"name": "file-based-catalog", "limits": {"memory": "4Mi"}}]);
     configuration(&folder, &small);
@@ -973,7 +973,7 @@ pub(super) fn elements(xml: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_form_is_well_formed_and_names_file_and_line() {
+fn every_output_format_is_valid_and_names_file_and_line() {
     let folder = folder();
     write(&folder, "odd/a & <b> \"ä\".yaml", CLASSLESS.replace("classless", "\"<&>\\\"\""));
     let paths = ["bundle-broken", "catalog-broken", "odd", "good.yaml"];
@@ -1033,7 +1033,7 @@ fn bomb() -> String {
 
 /// Contents that cannot be read: as a manifest, in a bundle and in a catalog the place of it is told.
 #[test]
-fn what_cannot_be_read_is_told_with_its_place() {
+fn unreadable_files_report_location() {
     let head = "apiVersion: v1\nkind: ConfigMap\n";
     let blocks: String = (1..2_000).fold(String::new(), |mut text, level| {
         writeln!(text, "{:level$}a:", "").unwrap();
@@ -1173,7 +1173,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
 
 /// Unusual, and right.
 #[test]
-fn what_yaml_allows_is_read() {
+fn unusual_valid_yaml_is_read() {
     let folder = folder();
     let json = "{\"apiVersion\": \"core.rukpak.io/v1alpha1\", \"kind\": \"Bundle\", \"metadata\": {\"name\": \"b\"}, \"spec\": {}}";
     let nested = format!("{}1{}", "[".repeat(200), "]".repeat(200));
@@ -1517,7 +1517,7 @@ fn blobs_are_found_wherever_they_are() {
 }
 
 #[test]
-fn what_was_published_is_compared() {
+fn baseline_is_compared_with_the_new_version() {
     let valid = "catalog-valid/etcd/catalog.yaml";
     let new = "new/etcd/catalog.yaml";
     let start = || {
@@ -1624,7 +1624,7 @@ fn what_was_published_is_compared() {
 
 /// Otherwise a wrong path in a pipeline lets every change pass.
 #[test]
-fn what_was_published_has_to_be_readable() {
+fn unreadable_baseline_is_an_error() {
     let folder = folder();
     copy(&folder.path().join("catalog-valid"), &folder.path().join("old"));
     write(&folder, "old/etcd/more.yaml", "a: [\n");
@@ -1644,7 +1644,7 @@ fn what_was_published_has_to_be_readable() {
 }
 
 #[test]
-fn the_configuration_says_what_counts() {
+fn configuration_sets_levels_and_policies() {
     let folder = folder();
     let policies = |name: &str, extra: Value| {
         let mut policy = json!({"name": name});

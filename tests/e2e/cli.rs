@@ -105,7 +105,7 @@ fn replay_denies_exactly_the_changed_tag() {
 }
 
 #[test]
-fn replay_reads_every_form_of_input() {
+fn replay_reads_every_input_format() {
     let folder = folder();
     let bundle = |name: &str| create_bundle("u", name, &good_spec()).to_string();
     let pretty = format!("{:#}", create_bundle("u", "pretty", &good_spec()));
@@ -153,7 +153,7 @@ fn replay_reads_every_form_of_input() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_place_and_the_rest_goes_on() {
+fn unreadable_input_reports_location_and_replay_continues() {
     let folder = folder();
     write(&folder, "in/a.json", "{\n  \"kind\": \n}");
     write(
@@ -219,7 +219,7 @@ fn a_failing_policy_ends_a_replay_with_3() {
 }
 
 #[test]
-fn every_output_form_carries_the_denial() {
+fn every_output_format_contains_the_denial() {
     let folder = folder();
     let run = |form: &str| {
         let output = opgate(folder.path(), &["replay", "--output", form, "reviews"]);
@@ -459,7 +459,7 @@ policies:
 }
 
 #[test]
-fn nothing_to_replay_is_an_error_and_a_broken_link_is_not_the_end() {
+fn empty_input_is_an_error_and_broken_link_is_reported() {
     let folder = folder();
     write(&folder, "empty/notes.md", "");
     write(&folder, "empty.jsonl", "\n");
@@ -485,7 +485,7 @@ fn nothing_to_replay_is_an_error_and_a_broken_link_is_not_the_end() {
 }
 
 #[test]
-fn the_configuration_changes_what_is_decided() {
+fn configuration_changes_the_decision() {
     let folder = folder();
     let replay = |policy: Value| {
         let mut entry = json!({"name": "bundle-immutability"});
@@ -664,7 +664,7 @@ fn certificates_are_issued_checked_and_renewed() {
 
 /// In a folder of its own, so that no serving certificate is of a CA that clients are judged by.
 #[test]
-fn a_client_gets_a_certificate_of_a_ca_that_serves_for_nothing_else() {
+fn client_certificates_are_issued_by_a_separate_ca() {
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| opgate(folder.path(), arguments);
     let issue = ["certs", "issue", "--out", "clients", "--client", "api-server"];
@@ -1027,7 +1027,7 @@ fn commands_speak_on_a_terminal() {
 
 /// Nobody has to read to the end: a command ends as it would have.
 #[test]
-fn nobody_has_to_read_what_is_printed() {
+fn closed_output_pipe_does_not_change_the_exit_status() {
     let folder = folder();
     write(&folder, "good.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n");
     for (arguments, status) in [

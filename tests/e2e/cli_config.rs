@@ -50,7 +50,7 @@ fn examples(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn all_errors_are_told_at_once() {
+fn all_configuration_errors_are_reported_in_one_run() {
     let folder = folder();
     let text = format!(
         "{HEAD}polices: []\ncheck: {{warningsAsError: true}}\npolicies:\n- name: bundle-immutability\n  mode: enforced\n  rules: {{RPK-1: off, RPK-02: maybe}}\n  settings: {{rukpak: {{strictPath: true}}}}\n- nam: x\n- name: operator-grup\n- name: y\n  module: https://example.com/x.wasm\n  limits: {{time: 1d}}\n"
@@ -188,7 +188,7 @@ fn the_schema_has_the_keys_of_the_loader() {
 
 /// Examples of the pages, and configurations of tests.
 #[test]
-fn what_the_loader_takes_the_schema_takes() {
+fn schema_accepts_configurations_the_loader_accepts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut texts = Vec::new();
     let entries = |folder: &str| std::fs::read_dir(root.join(folder)).unwrap();
@@ -215,7 +215,7 @@ fn what_the_loader_takes_the_schema_takes() {
 }
 
 #[test]
-fn what_the_loader_refuses_the_schema_refuses() {
+fn schema_rejects_configurations_the_loader_rejects() {
     let folder = folder();
     let policy = "policies:\n- name: bundle-immutability\n";
     for text in [

@@ -98,7 +98,7 @@ fn flags_have_one_meaning() {
 
 /// As kubectl starts a plugin, commands are called as they are typed.
 #[test]
-fn a_plugin_of_kubectl_says_kubectl() {
+fn kubectl_plugin_prints_kubectl_commands() {
     let folder = folder();
     let plugin = folder.path().join("kubectl-opgate");
     std::os::unix::fs::symlink(BINARY, &plugin).unwrap();

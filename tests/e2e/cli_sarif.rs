@@ -103,7 +103,7 @@ fn check(sarif: &Value) {
 const BUNDLE: &str = "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata:\n  name: x\nspec:\n  provisionerClassName: core-rukpak-io-plain\n  source:\n    type: image\n";
 
 #[test]
-fn findings_of_files_keep_to_the_specification() {
+fn sarif_of_files_conforms_to_the_specification() {
     let folder = folder();
     write(&folder, "a b/ä#1.yaml", BUNDLE);
     let run = |arguments: &[&str]| {
@@ -140,7 +140,7 @@ fn findings_of_files_keep_to_the_specification() {
 }
 
 #[test]
-fn findings_of_reviews_keep_to_the_specification() {
+fn sarif_of_reviews_conforms_to_the_specification() {
     let folder = folder();
     let review = std::fs::read_to_string(
         folder.path().join("reviews/007-update-bundles-combo-tag-ref.json"),

@@ -71,7 +71,7 @@ fn man_pages_are_one_for_each_command() {
 }
 
 #[test]
-fn the_version_says_what_belongs_to_it() {
+fn version_prints_contract_and_build_versions() {
     let folder = folder();
     let output = opgate(folder.path(), &["version", "-o", "json"]);
     let version: Value = serde_json::from_str(&out(&output)).unwrap();

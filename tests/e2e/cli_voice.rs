@@ -6,7 +6,7 @@ use crate::BINARY;
 use crate::cli::{err, folder, opgate, out, write};
 
 #[test]
-fn quiet_leaves_findings_and_errors() {
+fn quiet_prints_only_violations_and_errors() {
     let folder = folder();
     let plain = opgate(folder.path(), &["replay", "reviews"]);
     assert!(

@@ -43,7 +43,7 @@ async fn decide(client: &mut Client, object: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verdict_follows_what_the_watch_shows() {
+async fn decision_follows_the_watched_objects() {
     let cluster = cluster();
     let server = serve(&cluster, &[]);
     ready(&server).await;
@@ -134,7 +134,7 @@ async fn a_slow_start_asks_to_come_again_and_makes_no_guesses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_installed_is_an_empty_list_until_it_appears() {
+async fn missing_crd_yields_empty_list_until_installed() {
     let cluster = cluster();
     cluster.uninstall(OLM, "operatorgroups");
     cluster.uninstall("core.rukpak.io", "bundles");
@@ -185,7 +185,7 @@ async fn missing_permission_is_named_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_watch_goes_on_where_it_was() {
+async fn watch_resumes_at_last_version() {
     let cluster = cluster();
     let server = serve(&cluster, &[]);
     ready(&server).await;
@@ -257,7 +257,7 @@ async fn a_view_that_is_too_old_is_no_view() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_allowed_counts_before_the_watch_shows_it() {
+async fn allowed_change_counts_before_the_watch_shows_it() {
     let cluster = cluster();
     let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
@@ -402,7 +402,7 @@ async fn consistent_reads_ask_the_api_server_itself() {
 }
 
 #[tokio::test]
-async fn without_a_cluster_the_rules_that_need_one_are_left_out_and_named() {
+async fn rules_that_need_cluster_state_are_skipped_without_it() {
     let server = Server::start(BINARY, Some(&policies()), &["--cluster-source", "none"]);
     assert_eq!(server.get("/readyz").await.0, 200);
     let mut client = server.connect().await;

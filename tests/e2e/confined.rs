@@ -58,7 +58,7 @@ fn wait_until_confined(child: &Child) -> bool {
 }
 
 #[test]
-fn compiler_process_opens_no_file_and_connects_to_nobody() {
+fn compiler_process_cannot_open_files_or_connect() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
     std::fs::write(&token, "secret").unwrap();

@@ -41,7 +41,7 @@ struct Found {
 
 #[test]
 #[ignore = "needs a folder of bundles in OPGATE_CORPUS"]
-fn published_bundles_are_denied_for_reasons_that_upstream_shares() {
+fn published_bundles_are_denied_for_upstream_reasons() {
     let folder = PathBuf::from(env::var_os("OPGATE_CORPUS").expect("OPGATE_CORPUS"));
     let folder = folder.canonicalize().unwrap();
     let path = folder.display().to_string();

@@ -34,7 +34,7 @@ fn sections(difference: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_means_the_same_is_no_difference() {
+fn equivalent_configurations_show_no_difference() {
     for (old, new) in [
         ("", ""),
         ("policies: []\n", "# nothing\npolicies: []\n"),
@@ -173,7 +173,7 @@ fn each_part_of_the_configuration_shows_where_it_counts() {
 }
 
 #[test]
-fn requests_that_are_sent_now_and_no_more_are_told() {
+fn requests_sent_or_no_longer_sent_are_printed() {
     let folder =
         sides("policies: [{name: operator-condition}]", "policies: [{name: operator-group}]");
     let (_, difference) = compared(folder.path(), &[]);
@@ -197,7 +197,7 @@ fn requests_that_are_sent_now_and_no_more_are_told() {
 }
 
 #[test]
-fn reviews_that_are_decided_otherwise_are_told() {
+fn reviews_with_different_decisions_are_printed() {
     let folder = sides(
         "policies: [{name: bundle-immutability, limits: {time: 20s}, rules: {RPK-01: warn, RPK-17: off}}]",
         "policies: [{name: bundle-immutability, limits: {time: 20s}, rules: {RPK-17: off}}]",
@@ -247,7 +247,7 @@ fn one_of_them_may_come_from_a_pipe() {
 }
 
 #[test]
-fn what_cannot_be_compared_has_a_status_of_its_own() {
+fn failed_comparison_exits_with_a_distinct_status() {
     let folder = sides("policies: [{name: operator-group}]", "policies: [{name: operator-grup}]");
     let status = |arguments: &[&str]| {
         let output = opgate(folder.path(), arguments);

@@ -116,7 +116,7 @@ fn its_own_manifests_are_healthy() {
 }
 
 #[test]
-fn broken_manifests_are_told_by_what_hurts_most() {
+fn broken_manifests_yield_findings_by_severity() {
     let folder = folder();
     let mut objects = manifests(&folder);
     of(&mut objects, "Deployment", "opgate")["spec"]["replicas"] = json!(0);
@@ -144,7 +144,7 @@ fn broken_manifests_are_told_by_what_hurts_most() {
 }
 
 #[test]
-fn what_cannot_be_examined_is_an_error() {
+fn unusable_input_is_an_error() {
     let folder = folder();
     std::fs::write(folder.path().join("broken.yaml"), "a: [").unwrap();
     std::fs::write(
@@ -192,9 +192,9 @@ fn what_cannot_be_examined_is_an_error() {
 }
 
 #[test]
-fn the_pages_are_what_the_doctor_says() {
+fn published_pages_equal_the_output_of_doctor() {
     let folder = folder();
-    let made = opgate(folder.path(), &["doctor", "pages", "pages"], "");
+    let made = opgate(folder.path(), &["doctor", "docs", "pages"], "");
     assert_eq!(made.status.code(), Some(0), "{}", err(&made));
     let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/doctor");
     let names = |folder: &Path| -> BTreeSet<String> {
@@ -462,7 +462,7 @@ fn base64(text: &str) -> String {
 }
 
 #[test]
-fn a_handshake_shows_what_api_servers_would_see() {
+fn handshake_reports_errors_of_api_server_clients() {
     let folder = folder();
     let server = Server::start(BINARY, Some(CONFIGURATION), &[]);
     let ca = server.certificates.authority.certificate().to_owned();

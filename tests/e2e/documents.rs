@@ -48,7 +48,7 @@ fn examples(edition: &str) -> Vec<(u64, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_documents_print_as_working_is_not_denied() {
+async fn documented_working_examples_are_not_denied() {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
     let set = Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
     let mut found = String::new();

@@ -78,7 +78,7 @@ fn bundles_meet_the_version_of_the_cluster() {
 
 /// What the files show of a resource is all there is of it. Of others nothing is known.
 #[test]
-fn an_excerpt_denies_by_what_it_shows_only() {
+fn partial_snapshot_denies_only_by_its_objects() {
     let folder = folder();
     let csv = |namespace: &str| {
         let text = std::fs::read_to_string(folder.path().join(CSV)).unwrap();

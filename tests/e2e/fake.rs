@@ -131,7 +131,7 @@ async fn pages_hold_every_object_of_one_moment_once() {
 }
 
 #[tokio::test]
-async fn lists_hold_what_is_selected() {
+async fn lists_contain_the_selected_objects() {
     let cluster = cluster(&["a1", "a2"]);
     cluster.apply(GROUP, "v1alpha1", "bundles", bundle("b1", "b"));
     cluster.apply(GROUP, "v1alpha1", "bundles", json!({"metadata": {"name": "none"}}));
@@ -196,7 +196,7 @@ async fn a_watch_replays_and_then_follows() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_gone() {
+async fn expired_lists_and_watches_return_gone() {
     let cluster = cluster(&["a", "b"]);
     let (_, page) = get(&cluster, &format!("{BUNDLES}?limit=1")).await;
     cluster.expire();
@@ -310,7 +310,7 @@ async fn refusals_are_those_of_an_api_server() {
 }
 
 #[tokio::test]
-async fn a_paused_server_says_nothing_until_it_resumes() {
+async fn paused_server_sends_nothing_until_it_resumes() {
     let cluster = cluster(&["a"]);
     let mut watch = Watch::open(&cluster, &Value::Null, "").await;
     assert_eq!(watch.events(1).await, ["ADDED a"]);

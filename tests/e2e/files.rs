@@ -160,7 +160,7 @@ fn a_command_reads_no_more_than_it_may() {
 
 /// Pipes, devices and links out of the folder: told by their names, and nothing waits for them.
 #[test]
-fn what_is_no_file_of_the_folder_is_told() {
+fn irregular_files_are_reported_by_name() {
     let outside = tempfile::tempdir().unwrap();
     write(&outside, "secret.yaml", "password: hunter2\n");
     write(&outside, "secret.json", "{\"password\": \"hunter2\"}");
@@ -220,7 +220,7 @@ fn what_is_no_file_of_the_folder_is_told() {
 
 /// Places of findings take neither memory nor time with the square of a file.
 #[test]
-fn places_of_findings_are_linear() {
+fn locating_violations_takes_linear_time() {
     let folder = tempfile::tempdir().unwrap();
     // A pointer to each of many elements would be as long as this path.
     let mut text = "schema: olm.package\nname: a\nx:\n".to_owned();

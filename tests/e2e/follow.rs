@@ -157,7 +157,7 @@ impl ApiServer {
 const FOLLOW: &[&str] = &["--manage-webhooks"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_client_notices_that_the_registration_follows() {
+async fn registration_update_fails_no_client_request() {
     let cluster = Arc::new(cluster());
     let mut files = [(); 2].map(|()| ConfigMap::new(&[("opgate.yaml", &named(&["old"]))]));
     let a = serve(&cluster, &files[0], "a", FOLLOW);
@@ -215,7 +215,7 @@ async fn no_client_notices_that_the_registration_follows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_flag_it_is_told_and_not_touched() {
+async fn unmanaged_registration_is_reported_and_not_changed() {
     let cluster = cluster();
     let mut theirs = empty();
     theirs["webhooks"] = json!([{
@@ -262,7 +262,7 @@ async fn without_the_flag_it_is_told_and_not_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_changes_comes_back_and_what_somebody_deletes_does_not() {
+async fn changed_registration_is_restored_and_deleted_one_is_not() {
     let cluster = cluster();
     let files = ConfigMap::new(&[("opgate.yaml", &named(&["mine"]))]);
     let server = serve(&cluster, &files, "a", FOLLOW);

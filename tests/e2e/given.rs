@@ -39,7 +39,7 @@ fn values(output: &Output) -> Vec<Value> {
 
 /// Each file is told apart, with what to do about it.
 #[test]
-fn what_a_file_is_is_said() {
+fn detected_input_type_is_printed() {
     let folder = folder();
     for (line, status, expected) in [
         ("replay pod.yaml", 0, "pod.yaml: a manifest, judged as CREATE by kubernetes-admin"),
@@ -239,7 +239,7 @@ fn a_manifest_and_its_review_are_the_same() {
 
 /// Nothing counts as allowed that nobody judged.
 #[test]
-fn what_nobody_judged_is_told() {
+fn not_evaluated_objects_are_reported() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("dev")).unwrap();
     for name in ["pod.yaml", "namespace.yaml"] {

@@ -49,7 +49,7 @@ fn assert_is_for_people(cause: &str) {
 
 /// What each misbehaviour ends in, as the administrator reads it.
 #[tokio::test]
-async fn every_misbehaviour_is_a_fault_with_its_cause() {
+async fn every_misbehavior_is_a_policy_error_with_its_cause() {
     let cases = [
         (json!({"do": "spin"}), "used more than 100ms of processor time"),
         (json!({"do": "grow"}), "wanted more than 32Mi of memory"),
@@ -94,7 +94,7 @@ async fn every_misbehaviour_is_a_fault_with_its_cause() {
 
 /// The SDK cuts a verdict to what the host takes; the host does not rely on it.
 #[tokio::test]
-async fn a_verdict_beyond_all_bounds_is_a_fault() {
+async fn verdict_over_the_limits_is_a_policy_error() {
     let cases = [
         (257, 1, "gave an answer that breaks the contract: 257 violations are more than 256"),
         (100_000, 1, "gave an answer of more than 4Mi"),
@@ -120,7 +120,7 @@ async fn a_verdict_beyond_all_bounds_is_a_fault() {
 }
 
 #[tokio::test]
-async fn a_flood_is_cut_to_what_the_api_server_takes() {
+async fn excessive_verdict_is_truncated_for_the_api_server() {
     let set = load(&[misbehaves("evil", &json!({"do": "many-warnings", "number": 256}))]);
     let decision = decide(&set, "b").await;
     assert!(decision.denial.is_none() && decision.failure.is_none());
@@ -193,7 +193,7 @@ async fn json_that_nests_too_deep_is_an_error_in_the_guest() {
 
 /// What a fault does is the administrator's choice, and in the modes warn and audit it never blocks.
 #[tokio::test]
-async fn a_fault_does_what_the_configuration_says() {
+async fn policy_error_has_the_configured_effect() {
     let cases = [
         ("enforce", "failurePolicy", (true, false, 0)),
         ("enforce", "deny", (false, true, 0)),
@@ -217,7 +217,7 @@ async fn a_fault_does_what_the_configuration_says() {
 
 /// What only warning rules need cannot keep a request from its answer, and cannot let it pass.
 #[tokio::test]
-async fn a_fault_of_a_rule_that_only_warns_drops_the_rules_that_only_warn() {
+async fn policy_error_in_advisory_rules_drops_them() {
     let policy = |settings: &Value, rules: &Value| {
         let mut policy = misbehaves("evil", settings);
         policy["module"] = json!(hostile("advises"));
@@ -261,7 +261,7 @@ async fn a_fault_of_a_rule_that_only_warns_drops_the_rules_that_only_warn() {
 
 /// `onError: allow` forgives errors of the policy, not that it was given too much to do.
 #[tokio::test]
-async fn what_is_too_much_for_a_policy_is_not_allowed() {
+async fn limit_errors_ignore_on_error_allow() {
     let cases = [
         (json!({"do": "panic"}), true),
         (json!({"do": "unknown-rule"}), true),
@@ -282,7 +282,7 @@ async fn what_is_too_much_for_a_policy_is_not_allowed() {
 
 /// Who keeps a policy busy does not get past it, whatever its faults do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_busy_policy_refuses_what_it_forbids() {
+async fn overload_ignores_on_error_allow() {
     for concurrency in [1, 4] {
         let mut guard = misbehaves("guard", &json!({"do": "spin-for-name", "name": "slow"}));
         guard["onError"] = "allow".into();
@@ -311,7 +311,7 @@ async fn a_busy_policy_refuses_what_it_forbids() {
 /// A call that is too long for the fast lane runs twice until it is known that calls of this policy are.
 /// Then those of all users start where they belong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_long_for_everybody_does_not_run_twice() {
+async fn calls_long_for_all_tenants_skip_the_fast_path() {
     let mut slow = misbehaves("slow", &json!({"do": "spin-for-name", "name": "slow"}));
     slow["limits"] = json!({"time": "50ms"});
     let set = load(&[slow]);
@@ -353,7 +353,7 @@ async fn a_busy_policy_that_may_not_block_is_left_out() {
 
 /// Limits hold before the first answer, too: the others serve, and the broken one has its cause.
 #[test]
-fn what_cannot_be_loaded_has_a_cause_and_keeps_nobody_from_serving() {
+fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let good = std::fs::read(hostile("misbehaves")).unwrap();
     let file = |name: &str, bytes: &[u8]| {
@@ -460,7 +460,7 @@ fn load_within(memory: usize, policies: &[Value]) -> Set {
 /// Components that are valid, and made to harm whoever compiles or loads them. Those that pass the gate
 /// end with the limits of the child.
 #[tokio::test]
-async fn what_harms_its_compiler_harms_nobody_else() {
+async fn harmful_component_does_not_affect_other_policies() {
     let folder = tempfile::tempdir().unwrap();
     let padded = |component| bombs::padded(component, 4 << 20);
     let cases = [
@@ -524,7 +524,7 @@ fn in_a_small_container_compilers_have_little_memory() {
 
 /// A policy in a child and one here are the same.
 #[tokio::test]
-async fn what_is_compiled_apart_does_what_it_does() {
+async fn subprocess_compilation_gives_same_module() {
     let policy = misbehaves("evil", &json!({"do": "controls"}));
     let (here, apart) = (load(std::slice::from_ref(&policy)), load_apart(&[policy]));
     assert_eq!(here.policies()[0].module.digest(), apart.policies()[0].module.digest());
@@ -606,7 +606,7 @@ async fn waiting_for_a_processor_uses_no_time() {
 /// A settings schema of patterns took 23 s and 2.4 GB. It is bounded by its form, and what that lets
 /// through ends with the limits of the child.
 #[tokio::test]
-async fn schemas_that_explode_harm_nobody_else() {
+async fn oversized_settings_schema_does_not_affect_other_policies() {
     for (module, says) in [
         ("explodes-in-patterns", "its settings schema has more than 128 patterns"),
         ("explodes-in-schema", "its settings schema "),
@@ -625,7 +625,7 @@ async fn schemas_that_explode_harm_nobody_else() {
 /// A policy that takes long to load keeps neither the others from being loaded nor the process from
 /// living: it says what it waits for.
 #[tokio::test]
-async fn policies_load_side_by_side_and_readiness_says_which() {
+async fn policies_load_in_parallel_and_readiness_names_pending_ones() {
     let certificates = testkit::Certificates::new();
     let folder = tempfile::tempdir().unwrap();
     let slow = |name: &str| json!({"name": name, "module": hostile("loops-in-describe"), "limits": {"time": "30s"}});

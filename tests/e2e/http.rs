@@ -67,7 +67,7 @@ fn with(pointer: &str, value: Option<Value>) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_review_gets_the_right_status_and_one_clear_line() {
+async fn invalid_review_returns_status_and_one_line_message() {
     let server = Server::start(BINARY, None, &[]);
     let deep = "[".repeat(100_000);
     let nested = with("/request/object", None)
@@ -358,7 +358,7 @@ async fn the_ops_port_tells_how_it_is() {
 }
 
 #[tokio::test]
-async fn a_fault_is_a_failed_call_that_names_policy_and_cause() {
+async fn policy_error_fails_the_call_and_names_policy_and_cause() {
     let text = configuration(&[misbehaves("evil", &json!({"do": "panic"})), builtin()]);
     let server = Server::start(BINARY, Some(&text), &[]);
     let mut client = server.connect().await;
@@ -382,7 +382,7 @@ async fn a_fault_is_a_failed_call_that_names_policy_and_cause() {
 }
 
 #[tokio::test]
-async fn a_policy_that_cannot_be_loaded_does_not_keep_the_others_from_serving() {
+async fn policy_that_fails_to_load_does_not_block_other_policies() {
     let broken = json!({"name": "broken", "module": testkit::hostile("loops-in-describe")});
     let text = configuration(&[broken.clone(), builtin()]);
     let server = Server::start(BINARY, Some(&text), &[]);
@@ -531,7 +531,7 @@ async fn texts_of_a_client_stay_small_and_on_one_line() {
 
 /// Memory is taken for what has come, not for what is announced.
 #[tokio::test]
-async fn announced_bodies_keep_nobody_out() {
+async fn announced_bodies_do_not_block_other_requests() {
     let server = Server::start(BINARY, None, &["--max-request-memory", "8Mi"]);
     let head = format!(
         "POST /validate HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {JSON}\r\ncontent-length: 7000000\r\n\r\n"

@@ -86,7 +86,7 @@ async fn deletes_deployment(set: &Set, user: &str) -> Decision {
 }
 
 #[tokio::test]
-async fn a_configuration_says_as_whom_controllers_run() {
+async fn configuration_sets_the_identities_of_controllers() {
     let own = "settings: {identities: {olm: [own]}}";
     let groups = "  - name: operator-group\n";
     let constraints = "  - name: constraint-limits\n";

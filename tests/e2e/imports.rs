@@ -68,7 +68,7 @@ fn worst(size: usize) -> Vec<(&'static str, String)> {
 
 /// Work and memory of the host grow with what is looked at, and no faster.
 #[test]
-fn the_worst_call_of_each_function_costs_what_it_looks_at() {
+fn worst_call_of_each_function_costs_the_bytes_it_reads() {
     let functions = [
         "kind", "text", "boolean", "integer", "number", "length", "keys", "raw", "size", "at",
         "table", "row", "equal",
@@ -104,7 +104,7 @@ fn the_worst_call_of_each_function_costs_what_it_looks_at() {
 
 /// What is too much names the import and the limit, before any work is done.
 #[test]
-fn what_is_too_much_is_a_fault_that_names_import_and_limit() {
+fn exceeded_limit_error_names_import_and_limit() {
     let long = "a pointer of 4097 bytes, more than 4Ki";
     let mut cases: Vec<(Value, String)> = Vec::new();
     for function in [
@@ -170,7 +170,7 @@ fn what_is_too_much_is_a_fault_that_names_import_and_limit() {
 
 /// What a guest has parsed counts as its memory with all that is made of it.
 #[test]
-fn what_the_host_makes_for_a_guest_is_the_guests_memory() {
+fn host_values_count_as_guest_memory() {
     let parse = |what: &str, json: &str, times: usize| json!({"do": what, "before": "[", "json": json, "times": times, "after": "1]"});
     let cases = [
         (parse("parse", "[],", 1_300_000), "document.parse"),
@@ -214,7 +214,7 @@ fn no_import_outlives_the_time_of_its_call() {
 
 /// What the server has no memory for is the server's overload, and no policy sees a wrong answer.
 #[test]
-fn objects_that_the_server_has_no_memory_for_are_nobodys_fault() {
+fn objects_over_the_memory_budget_are_an_overload() {
     let budget = Account::new(1 << 20);
     let account = Account::below(&budget, usize::MAX);
     let body = create_bundle("u", "b", &json!({"value": "HERE"})).to_string();

@@ -64,7 +64,7 @@ fn leaf(cluster: &FakeCluster) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_servers_agree_and_a_lost_secret_heals_without_a_failed_handshake() {
+async fn two_servers_share_certificates_and_restore_a_lost_secret() {
     let cluster = cluster();
     let apply = |object| cluster.apply(GROUP, "v1", PLURAL, object);
     apply(configuration("opgate", "opgate-system/opgate", NAMESPACE));

@@ -113,7 +113,7 @@ fn rule(group: &str, versions: &[&str], resources: &[&str], operations: &[&str])
 
 /// Every rule of every built-in policy, and nothing else.
 #[test]
-fn the_built_in_policies_are_registered_for_what_they_want() {
+fn builtin_policies_are_registered_for_their_requests() {
     let folder = folder(&[builtin(), operator_group()]);
     let printed = printed(&folder, &SERVICE);
     assert_eq!(
@@ -280,7 +280,7 @@ fn a_server_is_called_by_its_service_or_its_url() {
 
 /// What opgate never blocks, its absence must not block either.
 #[test]
-fn an_unreachable_server_blocks_what_its_policies_could_block() {
+fn unreachable_server_blocks_only_blocking_policies() {
     let folder = folder(&[]);
     for (entry, expected) in [
         (json!({}), Some("Fail")),
@@ -302,7 +302,7 @@ fn an_unreachable_server_blocks_what_its_policies_could_block() {
 
 /// Each request reaches each policy once.
 #[test]
-fn policies_share_a_webhook_only_where_nobody_is_asked_twice() {
+fn each_request_reaches_each_policy_once() {
     let evil = |name: &str, members: Value| with(misbehaves(name, &json!({})), &members);
     let off = json!({"rules": {"RPK-19": "off", "RPK-20": "off"}});
     let rukpak = || with(builtin(), &off);
@@ -368,7 +368,7 @@ fn timeouts_leave_the_policies_their_time() {
 
 /// As `kubectl` takes it and people read it; the same text every time.
 #[test]
-fn yaml_says_the_same_as_json() {
+fn yaml_output_equals_json_output() {
     let folder = folder(&[builtin(), operator_group()]);
     for server in [SERVICE, URL] {
         let output = print(&folder, &server);
@@ -428,7 +428,7 @@ webhooks:
 }
 
 #[test]
-fn wrong_usage_is_refused_with_what_to_do() {
+fn wrong_usage_is_rejected_with_a_hint() {
     let folder = folder(&[builtin()]);
     let write = |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
@@ -548,7 +548,7 @@ fn permissions_are_those_that_the_configuration_needs() {
 }
 
 #[test]
-fn what_is_no_custom_resource_is_not_granted() {
+fn wildcard_grant_of_samples_is_rejected() {
     let folder = folder(&[samples(&["*"], &json!({}))]);
     let output = opgate(&folder, &["manifests", "rbac", "--config", "opgate.yaml"]);
     assert_eq!(output.status.code(), Some(2));

@@ -185,7 +185,7 @@ fn reduced(case: &Case) -> Vec<Case> {
 }
 
 #[test]
-fn what_is_kept_away_breaks_no_rule() {
+fn excluded_requests_violate_no_rule() {
     let mut wrong = Vec::new();
     for policy in POLICIES {
         let targets = policy.routes.iter().map(|route| route.on);

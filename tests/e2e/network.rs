@@ -18,7 +18,7 @@ fn printed(arguments: &[&str]) -> Value {
 
 /// One rule for each port, each with somebody: a rule without `from` lets everybody in.
 #[test]
-fn nobody_is_let_in_but_who_is_named() {
+fn only_named_sources_are_admitted() {
     let api_servers = ["--api-server", "10.0.0.1/32", "--api-server", "fd00::/64"];
     let webhook = json!({
         "from": [{"ipBlock": {"cidr": "10.0.0.1/32"}}, {"ipBlock": {"cidr": "fd00::/64"}}],
@@ -71,7 +71,7 @@ fn the_servers_pods_are_named_by_arguments() {
 }
 
 #[test]
-fn wrong_usage_is_refused_with_what_to_do() {
+fn wrong_usage_is_rejected_with_a_hint() {
     let api_server = ["--api-server", "10.0.0.1/32"];
     for (arguments, says) in [
         (vec![], "--api-server <CIDR>"),

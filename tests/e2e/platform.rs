@@ -117,7 +117,7 @@ async fn controllers_are_found_where_administrators_installed_them() {
 /// Whoever may create a namespace creates what they like in it; some may create roles as well, with what they
 /// have themselves.
 #[tokio::test(flavor = "multi_thread")]
-async fn tenants_never_become_trusted() {
+async fn tenants_cannot_gain_trust() {
     let cluster = reviews::cluster();
     install_olm(&cluster, "operator-lifecycle-manager");
     cluster.install("apps", "v1", "deployments", "Deployment", Scope::Namespaced);
@@ -158,7 +158,7 @@ async fn tenants_never_become_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_no_upstream() {
+async fn unreadable_platform_resources_are_an_error() {
     for (group, plural) in
         [(CONFIG, "clusterversions"), (RBAC, "clusterrolebindings"), (RBAC, "clusterroles")]
     {
@@ -233,7 +233,7 @@ async fn server_trusts_the_olm_of_its_cluster_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn update_of_openshift_is_taken_over_and_a_refusal_loosens_nothing() {
+async fn openshift_update_is_applied_and_refused_read_keeps_trust() {
     let cluster = reviews::cluster();
     be_openshift(&cluster, "4.14.2");
     install_olm(&cluster, "openshift-operator-lifecycle-manager");
@@ -372,7 +372,7 @@ fn run(arguments: &[&str]) -> (bool, String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn config_init_fixes_what_is_found() {
+async fn config_init_pins_the_discovered_platform() {
     let cluster = reviews::cluster();
     be_openshift(&cluster, "4.17.0");
     install_olm(&cluster, "openshift-operator-lifecycle-manager");
@@ -394,7 +394,7 @@ async fn config_init_fixes_what_is_found() {
 
 /// Single objects, and none where the configuration says everything.
 #[test]
-fn manifests_permit_what_a_server_reads_of_its_cluster() {
+fn manifests_permit_the_platform_reads_of_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("opgate.yaml");
     let reads = |text: &str, more: &[&str]| -> Vec<Value> {

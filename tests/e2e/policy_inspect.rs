@@ -22,7 +22,7 @@ fn kinds(inspected: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_follows_from_a_policy_is_shown() {
+fn derived_imports_permissions_and_webhooks_are_shown() {
     let shown = inspected(&["bundle-immutability"], 0);
     assert_eq!(shown["findings"], json!([]));
     assert!(shown["size"].as_u64() > Some(10_000));
@@ -39,7 +39,7 @@ fn what_follows_from_a_policy_is_shown() {
 }
 
 #[test]
-fn no_built_in_policy_has_findings() {
+fn builtin_policies_have_no_findings() {
     let folder = folder();
     for builtin in opgate::builtin::BUILTINS {
         let done = opgate(folder.path(), &["policy", "inspect", builtin.name]);
@@ -48,7 +48,7 @@ fn no_built_in_policy_has_findings() {
 }
 
 #[test]
-fn mistakes_are_findings() {
+fn policy_mistakes_yield_findings() {
     for (policy, expected) in [
         ("misbehaves", &["no-documentation"][..]),
         ("reads-cluster", &["no-reads", "no-documentation"]),
@@ -86,7 +86,7 @@ fn settings_are_checked() {
 
 /// Files that people name by mistake.
 #[test]
-fn what_is_no_policy_gets_a_hint() {
+fn files_other_than_policies_get_a_hint() {
     let folder = folder();
     let module = |text: &str| wat::parse_str(text).unwrap();
     let wasip1 = "(module (import \"wasi_snapshot_preview1\" \"fd_write\" (func (param i32))))";

@@ -59,7 +59,7 @@ fn a_new_policy_has_all_that_its_language_needs() {
 }
 
 #[test]
-fn wrong_names_and_folders_are_refused() {
+fn invalid_names_and_directories_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let language = languages().remove(0);
     let long = "a".repeat(41);

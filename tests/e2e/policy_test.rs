@@ -104,7 +104,7 @@ fn a_case_that_fails_is_shown_with_its_place() {
 }
 
 #[test]
-fn what_no_case_covers_fails() {
+fn uncovered_rule_fails_the_test() {
     let folder = folder("rule: EVIL-1\naccept:\n- name: nothing to do\n  create: bundle\n");
     let said = run(folder.path(), &["."], 1);
     assert!(said.contains("Not covered:\n  EVIL-1: no case below reject in EVIL-1.yaml"), "{said}");
@@ -203,7 +203,7 @@ fn watching_runs_again_after_a_change() {
 }
 
 #[test]
-fn a_benchmark_says_what_a_policy_costs() {
+fn benchmark_reports_the_cost_of_a_policy() {
     let folder = folder(&CASES.replace("  message: old", "  messagePrefix: \"\""));
     let bench = |arguments: &[&str]| {
         opgate(folder.path(), &[&["policy", "bench", "--calls", "20"], arguments].concat())

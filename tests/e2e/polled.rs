@@ -119,7 +119,7 @@ fn is_watch(request: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_watched_is_polled() {
+async fn unwatchable_resource_is_polled() {
     let polled = Polled::new(cluster(&["etcd", "jaeger"])).await;
     polled.set.cluster().seen().await;
     polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd", "jaeger"]"#).await;
@@ -174,7 +174,7 @@ async fn to_poll_takes_no_permission_to_watch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_permitted_from_the_start_names_what_it_takes() {
+async fn forbidden_polled_resource_names_the_missing_permission() {
     let cluster = cluster(&[]);
     cluster.forbid(PACKAGES, "packagemanifests");
     let polled = Polled::new(cluster).await;
@@ -211,7 +211,7 @@ async fn a_server_behind_the_api_server_that_is_gone_holds_up_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_installed_has_no_objects_until_it_appears() {
+async fn missing_polled_resource_yields_empty_list_until_installed() {
     let polled = Polled::new(FakeCluster::start()).await;
     polled.set.cluster().seen().await;
     for resource in ["packagemanifests", "clusterversions", "featuregates"] {
@@ -301,7 +301,7 @@ async fn says(server: &Server, resource: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_polled_is_said_to_be() {
+async fn polled_resources_are_reported_as_polled() {
     let cluster = cluster(&["etcd", "jaeger"]);
     let server = serve(&cluster, &["--poll-interval", "1s"]);
     until("readiness", async || server.get("/readyz").await.0 == 200).await;
@@ -342,7 +342,7 @@ async fn what_is_polled_is_said_to_be() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_ready_without_what_the_api_server_cannot_serve() {
+async fn server_is_ready_without_unavailable_apis() {
     let cluster = cluster(&["etcd"]);
     cluster.install(CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster);
     cluster.reach(PACKAGES, false);

@@ -104,7 +104,7 @@ async fn rejected(server: &Server, reason: &str) -> Option<f64> {
 }
 
 #[tokio::test]
-async fn who_has_no_certificate_for_it_is_refused_and_counted() {
+async fn client_without_certificate_is_rejected_and_counted() {
     let [authority, other] = [(); 2].map(|()| Authority::create(1).unwrap());
     let bundle = Bundle::new(&authority);
     let arguments = ["--client-name", "api-server", "--client-name", "api.example.com"];
@@ -170,7 +170,7 @@ async fn another_ca_counts_from_the_next_connection_on() {
 
 /// On SIGHUP the server looks at once. Here it would look by itself a day later.
 #[tokio::test]
-async fn another_ca_counts_as_soon_as_the_server_is_told() {
+async fn changed_ca_counts_immediately_after_a_signal() {
     let [old, new] = [(); 2].map(|()| Authority::create(1).unwrap());
     let [of_old, of_new] = [&old, &new].map(|ca| ca.issue_client("api-server", 1).unwrap());
     let (bundle, certificates) = (Bundle::new(&old), Certificates::new());
@@ -236,7 +236,7 @@ async fn a_server_whose_port_is_taken_at_last_ends_with_an_error() {
 }
 
 #[test]
-fn a_server_that_asks_nobody_who_they_are_says_what_that_means() {
+fn server_without_client_ca_logs_a_warning() {
     let cluster = FakeCluster::start();
     let kubeconfig = cluster.kubeconfig();
     let live = ["--kubeconfig", kubeconfig.to_str().unwrap()];
@@ -348,7 +348,7 @@ async fn a_pair_that_is_good_again_is_logged() {
 
 /// One cause, once.
 #[test]
-fn an_error_says_once_what_went_wrong() {
+fn startup_error_names_its_cause_once() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let certificates = Certificates::new();
     for (port, other) in [("--listen", "--ops-listen"), ("--ops-listen", "--listen")] {

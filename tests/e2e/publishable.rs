@@ -50,7 +50,7 @@ fn minor(version: &str) -> &str {
 }
 
 #[test]
-fn what_is_published_has_one_version_with_the_minor_of_the_contract() {
+fn published_packages_share_a_version_with_the_contract() {
     let asked = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(top())
@@ -131,7 +131,7 @@ fn encodes_the_contract(package: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_contract_goes_to_a_registry_as_other_tools_fetch_it() {
+async fn published_contract_can_be_fetched_from_a_registry() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

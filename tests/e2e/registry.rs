@@ -92,7 +92,7 @@ fn arguments(registry: &DockerRegistry) -> [String; 4] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_goes_through_a_registry() {
+async fn policy_is_pushed_to_and_pulled_from_a_registry() {
     let Some(mut registry) = DockerRegistry::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -166,7 +166,7 @@ async fn a_policy_goes_through_a_registry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_pull_is_told_what_is_missing() {
+async fn unauthorized_pull_reports_missing_credentials() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -321,7 +321,7 @@ fn other_component(folder: &Path) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_follows_what_is_configured() {
+async fn server_follows_the_configured_reference() {
     let Some(mut registry) = DockerRegistry::start().await else { return };
     let files = tempfile::tempdir().unwrap();
     let folder = files.path();
@@ -370,7 +370,7 @@ async fn a_server_follows_what_is_configured() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn configurations_are_compared_by_what_registries_have() {
+async fn configurations_are_compared_by_registry_content() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let files = tempfile::tempdir().unwrap();
     let folder = files.path();
@@ -422,7 +422,7 @@ async fn proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_goes_through_a_proxy() {
+async fn registry_connection_uses_the_https_proxy() {
     let Some(registry) = DockerRegistry::start().await else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -447,7 +447,7 @@ async fn tls_goes_through_a_proxy() {
 }
 
 #[test]
-fn what_is_wrong_in_a_configuration_has_its_place() {
+fn invalid_module_configuration_reports_location() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(

@@ -102,7 +102,7 @@ async fn a_config_map_that_is_swapped_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_broken_keeps_the_last_good_one() {
+async fn invalid_configuration_keeps_last_good() {
     let good = configuration(&[in_mode("enforce")]);
     let mut rule = builtin();
     rule["rules"] = json!({"RPK-99": "warn"});
@@ -156,7 +156,7 @@ async fn what_is_broken_keeps_the_last_good_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_looks_at_once_at_a_file_that_was_edited() {
+async fn signal_reloads_an_edited_file_immediately() {
     let files = ConfigMap::new(&[("opgate.yaml", &configuration(&[in_mode("enforce")]))]);
     let server = serve(&files, &["--reload-interval", "1h"]);
     let before = served(&server).await;
@@ -226,7 +226,7 @@ async fn a_policy_that_is_gone_still_answers_by_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_anew_is_listed_before_it_counts() {
+async fn new_reads_are_synced_before_activation() {
     let cluster = cluster();
     cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
     let mut files = ConfigMap::new(&[("opgate.yaml", &configuration(&[builtin()]))]);
@@ -262,7 +262,7 @@ async fn what_is_read_anew_is_listed_before_it_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_both_sets_read_is_neither_listed_nor_watched_again() {
+async fn shared_reads_are_not_listed_or_watched_again() {
     let cluster = cluster();
     let mut files = ConfigMap::new(&[("opgate.yaml", &policies())]);
     let server = reading(&files, &cluster, &["--reservation-ttl", "1h"]);
@@ -432,7 +432,7 @@ async fn no_call_fails_while_the_configuration_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_says_what_became_of_a_change() {
+async fn event_reports_the_result_of_a_reload() {
     let cluster = cluster();
     cluster.install("events.k8s.io", "v1", "events", "Event", Scope::Namespaced);
     let good = configuration(&[in_mode("enforce")]);

@@ -68,7 +68,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn what_the_policies_declare_is_listed_with_the_documented_levels() {
+fn declared_rules_are_listed_with_documented_levels() {
     let folder = folder();
     let listed = out(&opgate(&folder, &["rules", "--output", "json"]));
     let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
@@ -127,7 +127,7 @@ fn a_rule_is_explained_in_full() {
 #[test]
 fn the_published_pages_are_up_to_date() {
     let folder = folder();
-    let output = opgate(&folder, &["rules", "pages", "pages"]);
+    let output = opgate(&folder, &["rules", "docs", "pages"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rules");
     let files = |folder: &Path| {
@@ -144,7 +144,7 @@ fn the_published_pages_are_up_to_date() {
     let names: Vec<_> = stale.iter().map(|(name, _)| name).collect();
     assert!(
         names.is_empty() && made.len() == published.len(),
-        "run `opgate rules pages docs/rules`: {names:?}"
+        "run `opgate rules docs docs/rules`: {names:?}"
     );
 }
 
@@ -163,7 +163,7 @@ fn ids(text: &str) -> impl Iterator<Item = &str> {
 /// What rules say that they do not decide is marked wherever rules are listed, and is in
 /// `docs/gaps.md`.
 #[test]
-fn what_rules_do_not_decide_is_listed() {
+fn documented_gaps_of_rules_are_listed() {
     let folder = folder();
     let listed = out(&opgate(&folder, &["rules", "--output", "json"]));
     let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();

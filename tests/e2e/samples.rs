@@ -149,7 +149,7 @@ async fn a_sample_has_no_more_objects_than_were_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_granted_is_not_asked_for() {
+async fn sample_without_grant_is_not_requested() {
     let sampled = Sampled::new(cluster(3, 10), &["gadgets.example.com"], json!({})).await;
     for (asked, why) in [
         (
@@ -172,7 +172,7 @@ async fn what_is_not_granted_is_not_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_api_server_refuses_is_said() {
+async fn sample_refused_by_the_api_server_reports_cause() {
     let sampled = Sampled::new(cluster(3, 10), GRANTED, json!({})).await;
     sampled.cluster.forbid(GROUP, "widgets");
     let said = sampled.says(ask("widgets.example.com/v1")).await;
@@ -317,7 +317,7 @@ async fn secrets_are_not_read_without_the_setting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_secrets_names_types_and_keys_are_kept_of_one_namespace() {
+async fn secrets_keep_names_types_and_keys_of_one_namespace() {
     let fake = cluster(0, 0);
     fake.apply("", "v1", "secrets", secret("openshift-marketplace", "here"));
     fake.apply("", "v1", "secrets", secret("elsewhere", "there"));

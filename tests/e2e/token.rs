@@ -124,7 +124,7 @@ async fn new_token_in_the_file_is_used_at_once() {
 
 /// The doctor reads it there, whatever keeps it from the ops port.
 #[tokio::test(flavor = "multi_thread")]
-async fn server_says_in_its_lease_what_is_wrong() {
+async fn server_reports_its_errors_in_its_lease() {
     let cluster = cluster();
     cluster.install("coordination.k8s.io", "v1", "leases", "Lease", Scope::Namespaced);
     cluster.forbid(OLM, "operatorgroups");

@@ -79,7 +79,7 @@ async fn managed_fields_of_any_depth_freeze_nothing() {
 
 /// What a tenant stores is bounded in memory, is the tenant's own trouble, and is over when it is deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_beyond_the_bound_fail_questions_about_them_and_no_others() {
+async fn objects_over_the_limit_fail_only_matching_queries() {
     const STORED: usize = 40;
     let cluster = reviews::cluster();
     let account = |namespace: &str, name: &str, labels: usize| {
@@ -186,7 +186,7 @@ async fn a_request_that_is_not_stored_hides_nothing_that_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_not_stored_refuses_nobody_once_that_is_known() {
+async fn unstored_request_stops_counting_after_direct_read() {
     let cluster = reviews::cluster();
     let server = serve(&cluster, &HASTY);
     ready(&server).await;
@@ -213,7 +213,7 @@ async fn a_request_that_is_not_stored_refuses_nobody_once_that_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_stored_a_moment_ago_is_there_for_who_needs_it() {
+async fn recently_stored_objects_are_visible_to_evaluations() {
     let cluster = reviews::cluster();
     let server = serve(&cluster, &[]);
     ready(&server).await;
@@ -230,7 +230,7 @@ async fn what_was_stored_a_moment_ago_is_there_for_who_needs_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_nothing_and_what_is_only_tried_is_not_reserved() {
+async fn unchanged_and_dry_run_requests_are_not_reserved() {
     let cluster = reviews::cluster();
     let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
@@ -250,7 +250,7 @@ async fn what_changes_nothing_and_what_is_only_tried_is_not_reserved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_that_nobody_knows_reserve_only_so_much() {
+async fn unauthenticated_clients_have_lower_reservation_limit() {
     let cluster = reviews::cluster();
     let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
@@ -278,7 +278,7 @@ async fn callers_that_nobody_knows_reserve_only_so_much() {
 
 /// Of requests that exclude each other one is stored, whatever asks the API server.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_that_exclude_each_other_one_is_stored() {
+async fn concurrent_conflicting_requests_admit_one() {
     for arguments in [&[][..], &["--consistent-reads"]] {
         let cluster = reviews::cluster();
         let mut all = vec!["--max-queued-calls", "100000"];
@@ -311,7 +311,7 @@ async fn of_many_that_exclude_each_other_one_is_stored() {
 
 /// Two Subscriptions for one package leave OLM without any resolution in the namespace.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_subscriptions_for_a_package_one_is_stored() {
+async fn concurrent_subscriptions_for_a_package_admit_one() {
     for arguments in [&[][..], &["--consistent-reads"]] {
         let cluster = reviews::cluster();
         for (plural, kind) in
@@ -414,7 +414,7 @@ async fn a_watch_that_fails_is_not_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_goes_backwards_is_listed_anew() {
+async fn version_that_goes_backwards_causes_a_new_list() {
     let cluster = reviews::cluster();
     store(&cluster, &group("a", "first", &["a"], ""));
     let backup = cluster.version();

@@ -51,7 +51,7 @@ fn last_lines(output: &Output) -> Vec<String> {
 }
 
 #[test]
-fn a_level_hides_what_is_below_and_counts_it() {
+fn min_effect_hides_and_counts_lower_effects() {
     let folder = folder();
     write(&folder, "x/a.yaml", tagged("a"));
     write(&folder, "x/b.yaml", tagged("b"));
@@ -103,7 +103,7 @@ fn a_level_hides_what_is_below_and_counts_it() {
 }
 
 #[test]
-fn a_pipeline_says_what_it_fails_on() {
+fn fail_on_determines_the_exit_status() {
     let folder = folder();
     write(&folder, "tagged.yaml", tagged("a"));
     let config = testkit::configuration(&[json!({"name": "bundle-immutability"})]);
@@ -165,7 +165,7 @@ fn equal_warnings_are_one_line_and_denials_are_not() {
 
 /// The folder of each kind of thing, what is wrong there, and how it is named on the command line.
 #[test]
-fn what_is_waived_is_shown_and_does_not_deny() {
+fn waived_violations_are_shown_and_do_not_deny() {
     let folder = folder();
     write(&folder, "objects/a.yaml", CLASSLESS);
     write(&folder, "objects/inner/b.yaml", CLASSLESS.replace("classless", "b"));
@@ -223,7 +223,7 @@ fn what_is_waived_is_shown_and_does_not_deny() {
 }
 
 #[test]
-fn every_form_shows_what_is_waived() {
+fn every_output_format_shows_waived_violations() {
     let folder = folder();
     let list = json!([
         {"rule": "RBF-07", "reason": "another bundle\nhas <it>", "until": "9999-12-31"},
@@ -295,7 +295,7 @@ fn waived_warnings_do_not_count() {
 }
 
 #[test]
-fn what_waivers_do_not_do_is_said() {
+fn expired_and_unused_waivers_are_reported() {
     let folder = folder();
     write(&folder, "x/a.yaml", CLASSLESS);
     let list = json!([
@@ -324,7 +324,7 @@ fn what_waivers_do_not_do_is_said() {
 
 /// A file waives what is in its folder, and in no other.
 #[test]
-fn waivers_end_at_their_folder() {
+fn waivers_apply_only_to_their_directory() {
     let folder = folder();
     let rules = BUNDLE_BROKEN;
     let denied = |arguments: &[&str]| {
@@ -408,7 +408,7 @@ fn a_file_of_waivers_changes_nothing_else() {
 /// What is wrong in it is an error, everything counts, and nothing is passed over: not even with
 /// `--no-waivers`, since other tools read the file.
 #[test]
-fn waivers_of_strangers_are_read_strictly() {
+fn invalid_waiver_files_are_errors() {
     let folder = folder();
     write(&folder, "x/a.yaml", CLASSLESS);
     let secret = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 """The SDKs as they are published, and how the package managers of the languages find them before they are.
 
-    cargo publish --dry-run ─▶ .crate ─▶ [patch.crates-io] in the configuration above all folders
+    cargo publish --dry-run ─▶ .crate ─▶ [patch.crates-io] in the configuration above all directories
     npm pack                ─▶ .tgz   ─▶ a registry for the scope @opgate, on loopback
     python -m build         ─▶ wheel  ─▶ PIP_FIND_LINKS
-    make dist               ─▶ .tar.gz ─▶ in the folder of the policy, as after a download
+    make dist               ─▶ .tar.gz ─▶ in the directory of the policy, as after a download
 
 Everything else comes from crates.io, npm and PyPI, in the versions that templates and tutorials name.
 """
@@ -34,16 +34,16 @@ def needs(path):
     return TOP / path
 
 
-def only(folder, pattern):
+def only(directory, pattern):
     """The one file that fits."""
-    found = sorted(folder.glob(pattern))
+    found = sorted(directory.glob(pattern))
     if len(found) != 1:
-        raise Failed(f"expected one {pattern} in {folder}, got {[path.name for path in found]}")
+        raise Failed(f"expected one {pattern} in {directory}, got {[path.name for path in found]}")
     return found[0]
 
 
 def crates(work, env):
-    """Packs and builds all crates that are published, and has cargo take them below this folder."""
+    """Packs and builds all published crates, and configures cargo to use them below this directory."""
     asked = run("cargo metadata", ["cargo", "metadata", "--no-deps", "--format-version", "1"], TOP, env)
     packages = json.loads(asked.stdout)["packages"]
     names = sorted(package["name"] for package in packages if package["publish"] is None)
@@ -57,14 +57,14 @@ def crates(work, env):
                 shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
     command = ["cargo", "publish", "--dry-run", "--allow-dirty", "--locked", "--target-dir", str(target)]
     run("cargo publish --dry-run", [*command, *flags], TOP, env)
-    folder = work / "crates"
-    # Policies in several folders share what they are built of.
+    directory = work / "crates"
+    # Policies in several directories share their dependencies.
     lines = ["[build]", f"build-dir = {json.dumps(str(target / 'policies'))}", "", "[patch.crates-io]"]
     version = next(package["version"] for package in packages if package["name"] == "opgate-sdk")
     for name in names:
         with tarfile.open(only(target / "package" / "tmp-crate", f"{name}-{version}.crate")) as crate:
-            crate.extractall(folder, filter="data")
-        lines.append(f"{name} = {{ path = {json.dumps(str(folder / f'{name}-{version}'))} }}")
+            crate.extractall(directory, filter="data")
+        lines.append(f"{name} = {{ path = {json.dumps(str(directory / f'{name}-{version}'))} }}")
     configuration = work / ".cargo" / "config.toml"
     configuration.parent.mkdir(exist_ok=True)
     configuration.write_text("\n".join(lines) + "\n")
@@ -90,12 +90,12 @@ class Registry(http.server.BaseHTTPRequestHandler):
 def npm(work, env):
     """Packs the SDK for JavaScript, and serves it."""
     source = needs("guest/javascript/package.json").parent
-    folder = work / "npm"
-    folder.mkdir(exist_ok=True)
+    directory = work / "npm"
+    directory.mkdir(exist_ok=True)
     if (source / "package-lock.json").exists():
         run("npm ci", ["npm", "ci", "--no-audit", "--no-fund"], source, env)
-    run("npm pack", ["npm", "pack", "--pack-destination", str(folder)], source, env)
-    tarball = only(folder, "*.tgz")
+    run("npm pack", ["npm", "pack", "--pack-destination", str(directory)], source, env)
+    tarball = only(directory, "*.tgz")
     content = tarball.read_bytes()
     with tarfile.open(tarball) as packed:
         manifest = json.load(packed.extractfile("package/package.json"))
@@ -121,14 +121,14 @@ def npm(work, env):
 def wheels(work, env):
     """Packs the SDK for Python, as source and as wheel."""
     source = needs("guest/python/pyproject.toml").parent
-    tools, folder = work / "python-tools", work / "wheels"
+    tools, directory = work / "python-tools", work / "wheels"
     run("venv", [sys.executable, "-m", "venv", str(tools)], work, env)
     python = str(tools / "bin" / "python")
     run(f"pip install {BUILD}", [python, "-m", "pip", "install", "--quiet", BUILD], work, env)
-    run("python -m build", [python, "-m", "build", "--outdir", str(folder), str(source)], work, env)
-    only(folder, "*.tar.gz"), only(folder, "*.whl")
+    run("python -m build", [python, "-m", "build", "--outdir", str(directory), str(source)], work, env)
+    only(directory, "*.tar.gz"), only(directory, "*.whl")
     known = env.get("PIP_FIND_LINKS", "")
-    return {"PIP_FIND_LINKS": f"{folder} {known}".strip(), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return {"PIP_FIND_LINKS": f"{directory} {known}".strip(), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def tarball(work, env):
@@ -136,7 +136,7 @@ def tarball(work, env):
     source = needs("guest/c/Makefile").parent
     run("make dist", ["make", "dist"], source, env)
     packed = only(source, "**/opgate-policy-c-*.tar.gz")
-    folder = work / "c"
-    folder.mkdir(exist_ok=True)
-    shutil.move(packed, folder / packed.name)
+    directory = work / "c"
+    directory.mkdir(exist_ok=True)
+    shutil.move(packed, directory / packed.name)
     return {}

@@ -1,5 +1,5 @@
-"""Reviews that languages could judge differently, and the objects of the cluster for them. They are JSON as text,
-because some of what they try is lost in a parser: members that stand twice, numbers, escapes."""
+"""Reviews that languages could evaluate differently, and the cluster objects for them. They are JSON as text, because a
+parser loses some of their details: duplicate members, numbers, escapes."""
 
 import json
 
@@ -10,7 +10,7 @@ KIND = {
 
 
 class Text(str):
-    """JSON that is written as it is."""
+    """JSON that is written unchanged."""
 
 
 def pod(*images, init=None, **more):
@@ -42,7 +42,7 @@ USUAL = pod(
     volumes=[{"name": f"v{n}", "configMap": {"name": f"config-{n}"}} for n in range(15)],
 )
 
-# Name, new object, old object, and what the request says besides.
+# Name, new object, old object, and further members of the request.
 CASES = [
     ("a digest", pod(HOUSE), None, {}),
     ("the registry of the team", pod(TEAM), None, {}),
@@ -50,9 +50,9 @@ CASES = [
     ("a usual Pod", USUAL, None, {}),
     ("an update of a usual Pod", USUAL, pod(TAG), {}),
     ("init containers come first", pod(TAG, HOUSE, init=["init", "quay.io/team-a/init:1"]), None, {}),
-    ("three hundred findings", pod(*(f"quay.io/house/a{n}:v1" for n in range(300))), None, {}),
+    ("three hundred violations", pod(*(f"quay.io/house/a{n}:v1" for n in range(300))), None, {}),
     ("more than a verdict has room for", pod(*(f"a{n}" for n in range(1000)), init=["x"] * 300), None, {}),
-    ("three hundred without a finding", pod(*([TEAM] * 300)), None, {}),
+    ("three hundred without a violation", pod(*([TEAM] * 300)), None, {}),
     ("a long image", pod("x" * 5_000), None, {}),
     ("a long image of letters of two bytes", pod("é" * 3_000), None, {}),
     ("letters of other languages", pod("quay.io/häuser/лавка:最新🛒", "quay.io/häuser/a@sha256:00"), None, {}),
@@ -141,9 +141,9 @@ REGISTRIES = {
 }
 
 
-def write(folder):
+def write(directory):
     """Writes the reviews and the clusters."""
-    (folder / "reviews.jsonl").write_text("\n".join(REVIEWS) + "\n")
+    (directory / "reviews.jsonl").write_text("\n".join(REVIEWS) + "\n")
     objects = []
     for name, registry in REGISTRIES.items():
         annotations = {"other.example": "x"}
@@ -152,6 +152,6 @@ def write(folder):
         metadata = {"name": name, "annotations": annotations}
         objects.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     documents = "\n---\n".join(json.dumps(one, ensure_ascii=False) for one in objects)
-    (folder / "cluster.yaml").write_text(documents + "\n")
+    (directory / "cluster.yaml").write_text(documents + "\n")
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "y"}}
-    (folder / "empty.yaml").write_text(json.dumps(other) + "\n")
+    (directory / "empty.yaml").write_text(json.dumps(other) + "\n")

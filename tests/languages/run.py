@@ -3,7 +3,7 @@
     for each language: pack its SDK ─▶ test the SDK ─▶ follow its tutorial ─▶ template ─▶ build ─▶ cases
                        ─▶ verdicts as those of Rust ─▶ serve and deny ─▶ mistakes ─▶ examples
 
-`.ci/languages` calls it. Which language, which step, what was expected and what came instead: a failure says so.
+`.ci/languages` calls it. A failure reports the language, the step, the expected and the actual result.
 """
 
 import argparse
@@ -27,18 +27,18 @@ NAME = "house-images"
 
 
 class Language:
-    """What differs from language to language."""
+    """The differences between languages."""
 
     def __init__(
         self, name, pack, source, tests, install, builds, page=None, files="", marker=None, native=()
     ):
         self.name, self.pack, self.source, self.tests = name, pack, source, tests
-        # The file that tells policies of the gallery in it, and the commands of their own tests. Those in Rust are
-        # tested with the workspace.
+        # The file that identifies examples in this language, and the commands of their tests. Tests of the workspace
+        # cover those in Rust.
         self.marker, self.native = marker, list(native)
-        # In the folder of a policy: commands before the first build, and of each build.
+        # In the directory of a policy: commands before the first build, and of each build.
         self.install, self.builds = install, builds
-        # Its tutorial, and what a reader has in the folder at its beginning.
+        # Its tutorial, and the files in the directory at its beginning.
         self.page, self.files = page, files
 
 
@@ -98,7 +98,7 @@ LANGUAGES = [
     ),
 ]
 
-# The source of the template, in the folder of the policy.
+# The source of the template, in the directory of the policy.
 SOURCES = {
     "rust": "src/lib.rs",
     "typescript": "src/policy.ts",
@@ -109,7 +109,7 @@ SOURCES = {
 
 
 class Run:
-    """One run: the folder for it, the binary, and the environment of all commands."""
+    """One run: its directory, the binary, and the environment of all commands."""
 
     def __init__(self, work, opgate):
         self.work, self.packed = work, {}
@@ -119,7 +119,7 @@ class Run:
         kept = {
             key: value
             for key, value in os.environ.items()
-            # Nothing of the build that runs this, and of no cluster.
+            # No variables of the build that runs this, and of no cluster.
             if not key.startswith(("CARGO_TARGET", "CARGO_BUILD", "CARGO_MANIFEST", "OPGATE", "KUBE", "VIRTUAL_ENV"))
         }
         self.env = {
@@ -130,7 +130,7 @@ class Run:
             "NO_COLOR": "1",
             "CI": "true",
         }
-        # The toolchain of this repository, also in folders outside of it.
+        # The toolchain of this repository, also in directories outside of it.
         channel = re.search(r'channel = "(.*)"', (TOP / "rust-toolchain.toml").read_text())
         self.env["RUSTUP_TOOLCHAIN"] = channel[1]
 
@@ -140,10 +140,10 @@ class Run:
             self.packed[language.pack] = language.pack(self.work, self.env)
         self.env.update(self.packed[language.pack])
 
-    def with_python(self, folder):
+    def with_python(self, directory):
         """The environment with an own `python`, as after `. .venv/bin/activate`."""
-        run("venv", [sys.executable, "-m", "venv", str(folder)], self.work, self.env)
-        return {**self.env, "PATH": f"{folder / 'bin'}:{self.env['PATH']}", "VIRTUAL_ENV": str(folder)}
+        run("venv", [sys.executable, "-m", "venv", str(directory)], self.work, self.env)
+        return {**self.env, "PATH": f"{directory / 'bin'}:{self.env['PATH']}", "VIRTUAL_ENV": str(directory)}
 
     def environment(self, language, what):
         """The environment of commands of a language."""
@@ -161,36 +161,36 @@ class Run:
         if language is RUST:
             pages.append(packages.needs("docs/write-a-policy.md"))
         for page in pages:
-            folder = self.work / f"tutorial-{page.stem}"
-            folder.mkdir()
-            self.bring(language, folder)
-            tutorial.follow(page, folder, self.env)
+            directory = self.work / f"tutorial-{page.stem}"
+            directory.mkdir()
+            self.bring(language, directory)
+            tutorial.follow(page, directory, self.env)
 
-    def bring(self, language, folder):
-        """Copies what is downloaded by hand."""
+    def bring(self, language, directory):
+        """Copies the files that users download."""
         for path in self.work.glob(language.files) if language.files else []:
-            shutil.copy(path, folder)
+            shutil.copy(path, directory)
 
     def template(self, language):
-        """A policy of the template: built, and its cases. Gives the folder and its component."""
-        folder = self.work / language.name / NAME
-        if folder.exists():
-            return folder, self.component(folder)
+        """A policy of the template: built, and its cases. Returns its directory and its component."""
+        directory = self.work / language.name / NAME
+        if directory.exists():
+            return directory, self.component(directory)
         packages.needs(f"host/opgate/templates/{language.name}")
-        folder.parent.mkdir(exist_ok=True)
+        directory.parent.mkdir(exist_ok=True)
         new = [self.opgate, "policy", "new", NAME, "--lang", language.name]
-        run("opgate policy new", new, folder.parent, self.env)
-        self.bring(language, folder)
+        run("opgate policy new", new, directory.parent, self.env)
+        self.bring(language, directory)
         env = self.environment(language, "template")
         for command in language.install + language.builds:
-            run(" ".join(command), command, folder, env)
-        run("opgate policy test", [self.opgate, "policy", "test", "."], folder, env)
-        return folder, self.component(folder)
+            run(" ".join(command), command, directory, env)
+        run("opgate policy test", [self.opgate, "policy", "test", "."], directory, env)
+        return directory, self.component(directory)
 
-    def component(self, folder):
+    def component(self, directory):
         """The file that `module` names."""
-        module = re.search(r"(?m)^ *(?:- )?module: *(\S+)", (folder / "opgate.yaml").read_text())
-        component = folder / module[1] if module else folder
+        module = re.search(r"(?m)^ *(?:- )?module: *(\S+)", (directory / "opgate.yaml").read_text())
+        component = directory / module[1] if module else directory
         if not component.is_file():
             raise Failed(f"template: the build makes no {component}, as opgate.yaml says")
         return component
@@ -200,8 +200,8 @@ class Run:
         out = self.work / "verdicts" / language.name / "out"
         if out.exists():
             return out
-        folder, component = self.template(language)
-        text = (folder / "opgate.yaml").read_text()
+        directory, component = self.template(language)
+        text = (directory / "opgate.yaml").read_text()
         return verdicts.collect(self.opgate, component, text, out.parent, self.env)
 
     def verdicts(self, language):
@@ -212,30 +212,30 @@ class Run:
 
     def serve(self, language):
         """Enforced."""
-        folder, _ = self.template(language)
-        serve.enforced(self.opgate, folder, "opgate.yaml", self.env)
+        directory, _ = self.template(language)
+        serve.enforced(self.opgate, directory, "opgate.yaml", self.env)
 
     def mistakes(self, language):
         """Errors in the source that no compiler sees."""
-        folder, _ = self.template(language)
+        directory, _ = self.template(language)
         env = self.environment(language, "template")
-        mistakes.check_mistakes(self.opgate, folder, folder / SOURCES[language.name], language.builds, env)
+        mistakes.check_mistakes(self.opgate, directory, directory / SOURCES[language.name], language.builds, env)
 
     def examples(self, language):
         """The policies of the gallery in this language, from its packages: own tests, and cases of the component."""
         for source in sorted((TOP / "examples").iterdir()):
             if not (source / language.marker).is_file():
                 continue
-            folder = self.work / "examples" / source.name
-            shutil.copytree(source, folder, ignore=shutil.ignore_patterns("node_modules", "dist", ".venv"))
-            self.bring(language, folder)
+            directory = self.work / "examples" / source.name
+            shutil.copytree(source, directory, ignore=shutil.ignore_patterns("node_modules", "dist", ".venv"))
+            self.bring(language, directory)
             env = self.environment(language, source.name)
             if language.name == "c":
-                env = {**env, "OPGATE_SDK": next(folder.glob("opgate-policy-c-*.tar.gz")).name.removesuffix(".tar.gz")}
+                env = {**env, "OPGATE_SDK": next(directory.glob("opgate-policy-c-*.tar.gz")).name.removesuffix(".tar.gz")}
             for command in language.install + language.native + language.builds:
-                run(f"{source.name}: {' '.join(command)}", command, folder, env)
+                run(f"{source.name}: {' '.join(command)}", command, directory, env)
             test = [self.opgate, "policy", "test", "--no-build", "."]
-            run(f"{source.name}: opgate policy test", test, folder, env)
+            run(f"{source.name}: opgate policy test", test, directory, env)
 
     def language(self, language):
         """All steps of one language."""
@@ -262,7 +262,7 @@ def main():
     parser.add_argument("--allow-missing", action="store_true", help="parts that are not there fail nothing")
     parser.add_argument("--opgate", type=Path, required=True, help="the binary")
     arguments = parser.parse_args()
-    # Outside of the repository: the folders in it are those of a newcomer, and of no workspace.
+    # Outside of the repository, so that its directories belong to no workspace.
     work = Path(tempfile.mkdtemp(prefix="opgate-languages-")).resolve()
     this = Run(work, arguments.opgate.resolve())
     passed, failed, skipped = 0, 0, 0

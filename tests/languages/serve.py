@@ -1,4 +1,4 @@
-"""Enforces a policy: a server with certificates of its own denies a request over TLS, and allows another one."""
+"""Enforces a policy: a server with its own certificates denies a request over TLS, and allows another one."""
 
 import http.client
 import json
@@ -33,15 +33,15 @@ def pod(image):
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-def enforced(opgate, folder, configuration, env):
-    """Serves the configuration and asks twice."""
-    run("certificates", [opgate, "certs", "issue", "--out", "tls", "--name", "localhost"], folder, env)
-    log = folder / "serve.log"
+def enforced(opgate, directory, configuration, env):
+    """Serves the configuration and sends two reviews."""
+    run("certificates", [opgate, "certs", "issue", "--out", "tls", "--name", "localhost"], directory, env)
+    log = directory / "serve.log"
     serve = ["--tls-dir", "tls", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"]
     with open(log, "w") as out, group() as groups:
         server = subprocess.Popen(
             [opgate, "serve", "--config", configuration, *serve],
-            cwd=folder,
+            cwd=directory,
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -58,7 +58,7 @@ def enforced(opgate, folder, configuration, env):
                 raise Failed(f"serve: it does not serve:\n{shown(log.read_text(errors='replace'))}")
             else:
                 time.sleep(0.05)
-        trusted = ssl.create_default_context(cafile=folder / "tls" / "ca.crt")
+        trusted = ssl.create_default_context(cafile=directory / "tls" / "ca.crt")
         for image, allowed, message in [
             ("quay.io/house/shop:v1", False, "quay.io/house/shop:v1 has no digest"),
             ("quay.io/house/shop@sha256:00", True, None),

@@ -1,5 +1,4 @@
-"""Commands and checks that fail with a text that says which language, which step, what was expected and what
-came instead."""
+"""Commands and checks. A failure reports the language, the step, the expected and the actual result."""
 
 import contextlib
 import os
@@ -10,11 +9,11 @@ import time
 # Bytes of the output of a command that a failure shows: its end.
 SHOWN = 6_000
 # Seconds that one command may take. The longest compile a component, or install packages.
-LONGEST = 600
+MAX_SECONDS = 600
 
 
 class Failed(Exception):
-    """A step that failed; the text says why."""
+    """A step that failed; the text is the reason."""
 
 
 class Missing(Failed):
@@ -28,33 +27,33 @@ def shown(text):
     return "\n".join("    " + line for line in text.splitlines())
 
 
-def run(what, command, folder, env, *, status=0):
-    """Runs a command in a folder. Gives its stdout and stderr. `status` is the exit status that it must have,
-    None for any."""
+def run(what, command, directory, env, *, status=0):
+    """Runs a command in a directory. Returns its stdout and stderr. `status` is the expected exit status, None for
+    any."""
     began = time.monotonic()
     try:
         done = subprocess.run(
             command,
-            cwd=folder,
+            cwd=directory,
             env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=LONGEST,
+            timeout=MAX_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"{what}: not done within {LONGEST} s: {' '.join(command)}") from None
+        raise Failed(f"{what}: not done within {MAX_SECONDS} s: {' '.join(command)}") from None
     except FileNotFoundError as error:
         raise Failed(f"{what}: {error}") from None
-    took = time.monotonic() - began
-    if took > 5:
-        print(f"   {what}: {took:.0f} s", flush=True)
+    duration = time.monotonic() - began
+    if duration > 5:
+        print(f"   {what}: {duration:.0f} s", flush=True)
     if status is not None and done.returncode != status:
         raise Failed(
             f"{what}: expected exit status {status}, got {done.returncode}\n"
-            f"  command: {' '.join(map(str, command))}\n  in: {folder}\n"
+            f"  command: {' '.join(map(str, command))}\n  in: {directory}\n"
             f"{shown(done.stdout)}\n{shown(done.stderr)}"
         )
     return done

@@ -1,11 +1,11 @@
 """Follows a tutorial as a reader would: writes its files, runs its commands, compares what they print.
 
-    docs/policies/LANGUAGE.md ─▶ blocks with a comment before them ─▶ one folder, in order
+    docs/policies/LANGUAGE.md ─▶ blocks with a comment before them ─▶ one directory, in order
 
 The comments: `<!-- run -->` commands, `<!-- status: 1 -->` before commands that fail so, `<!-- file: PATH -->`
 content of a file, `<!-- output -->` lines that the last commands have printed, in this order (`…` stands for
-anything). A block without a comment is only read. Folder and environment are kept from block to block, and what
-runs in the background ends with the tutorial.
+anything). A block without a comment is only read. Directory and environment are kept from block to block, and
+background processes end with the tutorial.
 """
 
 import os
@@ -14,14 +14,14 @@ import socket
 import subprocess
 from pathlib import Path
 
-from step import LONGEST, Failed, group, shown
+from step import MAX_SECONDS, Failed, group, shown
 
 COMMENT = re.compile(r"<!--\s*(run|output|file|status)\s*(?::\s*(.*?))?\s*-->$")
 INDENT = "    "
 
 
 class Block:
-    """One block of a tutorial, with what its comment says."""
+    """One block of a tutorial, with its comment."""
 
     def __init__(self, kind, argument, status, place):
         self.kind, self.argument, self.status, self.place = kind, argument, status, place
@@ -74,7 +74,7 @@ def compare(block, printed):
 
 
 def free(text, name):
-    """The ports that a page names must be free: a reader would not ask the server of somebody else."""
+    """The ports in a page must be free: otherwise the tutorial reaches another server."""
     for port in sorted(set(re.findall(r"127\.0\.0\.1:(\d+)", text))):
         with socket.socket() as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -84,14 +84,14 @@ def free(text, name):
                 raise Failed(f"{name}: it serves on port {port}, which is not free: {error}") from None
 
 
-def follow(page, folder, env):
-    """Follows one page in a folder."""
+def follow(page, directory, env):
+    """Follows one page in a directory."""
     name = page.name
     free(page.read_text(), name)
-    state, log = folder.parent / f"{folder.name}.env", folder.parent / f"{folder.name}.out"
-    # What a block leaves behind: its folder and what it exports.
+    state, log = directory.parent / f"{directory.name}.env", directory.parent / f"{directory.name}.out"
+    # The state after a block: its directory and its exported variables.
     after = f"trap 'code=$?; {{ declare -px; printf \"cd %q\\n\" \"$PWD\"; }} > {state}; exit $code' EXIT\n"
-    here, printed, ran = folder, "", 0
+    here, printed, ran = directory, "", 0
     with group() as groups:
         for block in blocks(page.read_text(), name):
             if block.kind == "file":
@@ -114,9 +114,9 @@ def follow(page, folder, env):
                     )
                     groups.append(process.pid)
                     try:
-                        code = process.wait(LONGEST)
+                        code = process.wait(MAX_SECONDS)
                     except subprocess.TimeoutExpired:
-                        code = f"nothing within {LONGEST} s"
+                        code = f"nothing within {MAX_SECONDS} s"
                 printed = log.read_text(errors="replace")
                 ran += 1
                 if code != block.status:

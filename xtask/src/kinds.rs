@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_other_forms_are_refused() {
+    fn lines_in_other_formats_are_rejected() {
         for (text, error) in [
             (" a string", "neither a kind"),
             ("kind v1 A", "neither a kind"),

@@ -129,7 +129,7 @@ fn judge(copy: &Path, policy: &str) -> Result<Became> {
     if !test(copy, policy, &["--no-run"])? {
         return Ok(Became::Broken);
     }
-    let cases = ["--test", "rules", "every_case_is_judged_as_it_says"];
+    let cases = ["--test", "rules", "every_case_has_its_expected_result"];
     let survives = test(copy, policy, &cases)? && test(copy, policy, &[])?;
     Ok(if survives { Became::Survivor } else { Became::Killed })
 }

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_changes_nothing() {
+    fn invalid_arguments_change_nothing() {
         let root = copy("plain-bundle");
         let folder = root.path().join("guest/policies/plain-bundle");
         let before = fs::read_to_string(folder.join("src/objects.rs")).unwrap();

@@ -200,14 +200,14 @@ mod tests {}
 ";
 
     #[test]
-    fn rules_are_found_with_what_they_look_at() {
+    fn rules_are_found_with_their_targets() {
         let found = declared(MODULE);
         let found: Vec<_> = found.iter().map(|r| (r.name.as_str(), r.on.as_str())).collect();
         assert_eq!(found, [("A_01", "X: Create"), ("A_03", "X: Create | Update, Y: Delete")]);
     }
 
     #[test]
-    fn a_section_goes_before_the_tests() {
+    fn section_is_inserted_before_the_tests() {
         let found = with_section(MODULE, "rule! { A_02 }\n");
         assert!(found.ends_with("fn judge() {}\n\nrule! { A_02 }\n\n#[cfg(test)]\nmod tests {}\n"));
         assert_eq!(

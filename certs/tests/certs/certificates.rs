@@ -1,4 +1,4 @@
-//! Certificates that servers get: issued here or elsewhere, in every form, whole or broken.
+//! Tests of serving certificates: issued here or elsewhere, in every encoding, valid or broken.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,7 +25,7 @@ fn source(folder: &TempDir) -> Source {
 }
 
 #[test]
-fn what_is_issued_is_what_an_api_server_accepts() {
+fn issued_certificate_verifies_for_its_names_only() {
     let authority = Authority::create(10).unwrap();
     let mut names = service_names("opgate-system", "opgate");
     names.extend(["*.example.com", "10.0.0.1", "::1"].map(str::to_owned));
@@ -99,7 +99,7 @@ fn inner(pkcs8: &[u8]) -> Vec<u8> {
 
 /// PKCS#8, SEC1 and PKCS#1; ECDSA, Ed25519 and RSA; a chain behind the certificate.
 #[test]
-fn keys_of_every_form_are_read_and_chains_are_kept() {
+fn keys_in_every_format_are_read_and_chains_are_kept() {
     let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
     let p256 = KeyPair::generate().unwrap();
     let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
@@ -131,7 +131,7 @@ fn keys_of_every_form_are_read_and_chains_are_kept() {
 }
 
 #[test]
-fn what_is_wrong_with_files_is_said() {
+fn invalid_key_pair_files_report_file_and_cause() {
     let authority = Authority::create(1).unwrap();
     let one = authority.issue(&name("a.test"), 1).unwrap();
     let two = authority.issue(&name("a.test"), 1).unwrap();

@@ -1,4 +1,4 @@
-//! Who may connect to a server that asks for certificates: real handshakes, in memory.
+//! Tests of client authentication: real handshakes, in memory.
 
 use std::fs;
 use std::path::Path;
@@ -99,7 +99,7 @@ impl Server {
         Arc::new(config)
     }
 
-    /// What the server finds in a handshake.
+    /// Returns the result of a handshake on the server.
     fn handshake(&self, connector: &Arc<ClientConfig>) -> Result<HandshakeKind, rustls::Error> {
         let mut server = ServerConnection::new(self.config.clone()).unwrap();
         let name = ServerName::try_from(HOST).unwrap();
@@ -182,7 +182,7 @@ fn a_client_needs_a_certificate_that_is_for_it() {
 
 /// Same subject and key identifier as the CA, another key.
 #[test]
-fn a_ca_that_looks_the_same_is_another_one() {
+fn ca_with_same_subject_and_other_key_is_untrusted() {
     let authority = Authority::create(5).unwrap();
     let server = Server::new(authority.certificate(), &[]);
     let twin = KeyPair::generate().unwrap();
@@ -228,7 +228,7 @@ fn a_name_is_the_common_name_or_a_dns_name() {
     ] {
         assert_eq!(server.judges(Some(&pair)), expected, "{what}");
     }
-    // Who has the right name of another CA has nothing.
+    // A client with the right name of another CA is rejected.
     let other = Authority::create(5).unwrap();
     assert_eq!(server.judges(Some(&client(&other, |_| {}))), Err(Refusal::Untrusted));
 }
@@ -279,7 +279,7 @@ fn a_new_bundle_counts_at_once_and_a_broken_one_not_at_all() {
 
 /// A session that went on would let a client in without its certificate.
 #[test]
-fn who_was_let_in_once_is_judged_again() {
+fn returning_client_is_verified_on_every_handshake() {
     let [old, new] = [(); 2].map(|()| Authority::create(5).unwrap());
     let pair = client(&old, |_| {});
     let server = Server::new(old.certificate(), &[]);

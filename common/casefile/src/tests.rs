@@ -21,7 +21,7 @@ const SHARED: (&str, &str) =
     ("objects.yaml", "pod: {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b}}\n");
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn invalid_case_files_report_line() {
     for (name, text, expected) in [
         ("A-1.yaml", "rule: A-1\naccept: [\n", "A-1.yaml:2: unclosed bracket"),
         ("A-1.yaml", "rule: A-2\naccept: []\n", "A-1.yaml:1: `rule` is \"A-2\""),
@@ -146,7 +146,7 @@ fn an_answer_is_written_into_its_case_only() {
 }
 
 #[test]
-fn a_field_of_a_folder_is_named_by_its_file() {
+fn fields_of_a_directory_are_mapped_to_files() {
     let paths = ["a.yaml".to_owned(), "b.yaml".to_owned()];
     for (field, place) in [
         ("spec.files[1].documents[0].kind", "b.yaml#documents[0].kind"),
@@ -160,7 +160,7 @@ fn a_field_of_a_folder_is_named_by_its_file() {
 }
 
 #[test]
-fn repaired_case_is_the_rejected_one_with_changes() {
+fn derived_case_is_the_rejected_one_with_changes() {
     let text = "\
 rule: A-1
 accept:

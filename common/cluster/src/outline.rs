@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn outline_of_either_matches_what_one_of_them_matches() {
+    fn union_of_outlines_matches_values_of_either() {
         let (few, none) = (outline(3), outline(0));
         let either = few.either(&none).unwrap();
         for (matches, expected) in [

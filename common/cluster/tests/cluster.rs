@@ -65,7 +65,7 @@ fn only_declared_fields_are_kept() {
 }
 
 #[test]
-fn what_is_no_pointer_is_refused() {
+fn invalid_pointer_is_rejected() {
     for pointer in ["", "spec", &"/x".repeat(33)] {
         assert!(Declaration::new(&owned(&[pointer]), &[], &[]).is_err(), "{pointer}");
         let index = index("i", pointer, "");
@@ -74,7 +74,7 @@ fn what_is_no_pointer_is_refused() {
 }
 
 #[test]
-fn what_has_no_name_is_no_object() {
+fn object_without_name_is_unreadable() {
     let declaration = Declaration::new(&[], &[], &[]).unwrap();
     for json in ["{}", r#"{"metadata":{"name":1}}"#, "[]", "null"] {
         let found = declaration.project(Document::parse(json).unwrap().root());
@@ -83,7 +83,7 @@ fn what_has_no_name_is_no_object() {
 }
 
 #[test]
-fn indexes_find_by_texts_lists_and_separated_texts() {
+fn indexes_match_texts_lists_and_separated_texts() {
     let indexes = [
         index("provided", "/metadata/annotations/olm.providedAPIs", ","),
         index("targets", "/status/namespaces/*", ""),
@@ -151,7 +151,7 @@ proptest! {
     /// Whatever was inserted, replaced and removed before, a query gives what looking at every object
     /// gives, in order, page by page.
     #[test]
-    fn a_query_gives_what_looking_at_everything_gives(
+    fn query_equals_a_scan_of_all_objects(
         inserted in proptest::collection::vec((small(), any::<bool>()), 0..24),
         namespace in proptest::option::of(0..3u8),
         label in proptest::option::of(0..2u8),
@@ -213,7 +213,7 @@ proptest! {
 }
 
 #[test]
-fn what_nobody_declared_may_nest_as_deep_as_it_likes() {
+fn undeclared_fields_may_nest_without_limit() {
     let deep = |levels: usize| format!("{}1{}", "{\"a\":[".repeat(levels), "]}".repeat(levels));
     let declaration = Declaration::new(&owned(&["/spec/kept"]), &[], &[]).unwrap();
     let object = |managed: usize, kept: usize| {
@@ -308,7 +308,7 @@ fn a_version_alone_makes_no_difference() {
 
 /// A server that makes up its objects gives them no uid, and need not give them names of their own.
 #[test]
-fn objects_of_one_name_are_all_kept_unless_an_api_server_stores_them() {
+fn objects_with_equal_names_and_no_uid_are_all_kept() {
     let index = index("spec", "/spec", "");
     let declaration = Declaration::new(&owned(&["/spec"]), &[], &[index]).unwrap();
     let object = |name: &str, uid: &str, spec: &str| {
@@ -495,7 +495,7 @@ fn allowed_reads_answer_as_the_whole_object() {
 }
 
 #[test]
-fn errors_of_reads_say_what_to_declare() {
+fn read_errors_name_the_missing_declaration() {
     let declaration =
         Declaration::new(&owned(&["/spec/list/*/name", "/spec/a~1b"]), &owned(&["/data"]), &[]);
     let declaration = declaration.unwrap();

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_hold_as_upstream_says() {
+    fn constraint_parts_evaluate_as_upstream() {
         let fuz = r#"{"package":{"packageName":"fuz","versionRange":">=1.0.0"}}"#;
         let old = r#"{"package":{"packageName":"fuz","versionRange":"<1.0.0"}}"#;
         let gvk = r#"{"gvk":{"group":"a.b","version":"v1","kind":"K"}}"#;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_which_part_fails() {
+    fn failing_part_of_a_constraint_is_marked() {
         let json = r#"{"failureMessage":"both","all":{"constraints":[
             {"package":{"packageName":"fuz","versionRange":">=2.0.0"}},
             {"gvk":{"group":"a.b","version":"v1","kind":"K"}}]}}"#;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_why_an_expression_does_not_hold() {
+    fn false_expression_reports_its_cause() {
         for (rule, why) in [
             ("true", r#"yes: cel "true" is true"#),
             ("true && 1 > 2", r#"no: cel "true && 1 > 2" is false because "1 > 2" is"#),

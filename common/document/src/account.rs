@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_gives_what_it_has_and_takes_it_back() {
+    fn account_grants_up_to_its_limit_and_takes_bytes_back() {
         let account = Account::new(100);
         let charge = Charge::on(&account);
         assert!(charge.grow(60));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_takes_is_taken_from_its_parent() {
+    fn child_account_is_charged_to_its_parent() {
         let step = size(STEP);
         let parent = Account::new(3 * step);
         let (one, other) = (Account::below(&parent, usize::MAX), Account::below(&parent, step));

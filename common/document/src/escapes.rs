@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_read_as_what_they_stand_for() {
+    fn escapes_are_decoded() {
         for (json, expected) in [
             (r#""""#, ""),
             (r#""a\n\t\r\b\f\/\\\"z""#, "a\n\t\r\u{8}\u{c}/\\\"z"),

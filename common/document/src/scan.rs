@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_not_taken_for_it() {
+    fn invalid_json_yields_no_ranges() {
         for json in [
             "{",
             "]",

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_find_their_partners() {
+    fn brackets_are_matched_to_their_closing_ones() {
         let text = Text::new(r#"{"a]":[{}, "\"]"], "b": {}}"#.to_owned()).unwrap();
         for (open, close) in [(0, 26), (6, 16), (7, 8), (24, 25)] {
             assert_eq!(text.closing(open, &mut None), Some(close));

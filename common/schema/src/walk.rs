@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_of_crds_are_looked_into() {
+    fn schemas_inside_crds_are_checked() {
         let json = r#"{"spec":{"versions":[{"schema":{"openAPIV3Schema":{
             "properties":{"a":{"typ":"string"},"b":{"items":[{"typo":1},{"type":"string"}],"default":{"typ":1},"x-kubernetes-preserve-unknown-fields":true}},
             "additionalProperties":{"formt":"x"},"allOf":[{"additionalProperties":false}]
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_other_types_are_told_as_go_tells_them() {
+    fn values_of_wrong_types_are_reported_as_in_go() {
         let spec = |rest: &str| {
             format!(r#"{{"spec":{{"install":{{"spec":{{"deployments":[{{"spec":{rest}}}]}}}}}}}}"#)
         };

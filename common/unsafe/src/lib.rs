@@ -308,7 +308,7 @@ mod tests {
     /// Pieces of all sizes and alignments, some of which grow, in the place where they are or elsewhere:
     /// none of them loses a byte, and what is fresh is zero.
     #[test]
-    fn what_is_given_out_is_fresh_aligned_and_ones_own() {
+    fn allocations_are_zeroed_aligned_and_disjoint() {
         let bump = Bump::new(Arena::new(40));
         let mut pieces: Vec<Piece> = Vec::new();
         let mut state = 7_u32;
@@ -346,7 +346,7 @@ mod tests {
 
     /// At the end there is nothing, and less is still there.
     #[test]
-    fn what_is_not_there_is_refused() {
+    fn allocation_beyond_the_arena_returns_null() {
         let bump = Bump::new(Arena::new(3));
         let of = |size: usize, align: usize| Layout::from_size_align(size, align).unwrap();
         // SAFETY: no size is 0, and what grows was given out with its layout.

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn catalogs_beside_olm_are_global_outside_of_openshift() {
+    fn catalogs_next_to_olm_are_global_except_on_openshift() {
         assert!(!has_global_catalogs("openshift-operator-lifecycle-manager"));
         assert!(has_global_catalogs("olm") && has_global_catalogs("my-olm"));
     }

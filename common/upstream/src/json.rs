@@ -804,7 +804,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_counts_only_where_it_is_asked_for() {
+    fn trailing_data_is_accepted_if_enabled() {
         let lenient = Reading { trailing: true, ..Reading::WHOLE };
         assert!(Tree::parse(b"{} garbage", lenient).is_ok());
         assert!(Tree::parse(b"1 garbage", lenient).is_ok());
@@ -852,7 +852,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_others_read(value in any_json()) {
+        fn tree_equals_the_serde_json_value(value in any_json()) {
             for json in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
                 let tree = tree(&json);
                 prop_assert_eq!(&read(&tree, 0), &value);
@@ -864,7 +864,7 @@ mod tests {
         }
 
         #[test]
-        fn it_refuses_what_others_refuse(json in r#"[\[\]{}",:0-9.eEtrufalsn\\ -]{0,24}"#) {
+        fn invalid_json_is_rejected_like_in_serde_json(json in r#"[\[\]{}",:0-9.eEtrufalsn\\ -]{0,24}"#) {
             // The other parser has an opinion on the range of numbers, and of surrogates, as well.
             let tree = Tree::parse(json.as_bytes(), Reading::WHOLE);
             match serde_json::from_str::<&serde_json::value::RawValue>(&json) {
@@ -876,7 +876,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_bring_it_down(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = Tree::parse(&bytes, Reading::WHOLE);
             let _ = each_child(&bytes, |_| {});
             let _ = text(&bytes);

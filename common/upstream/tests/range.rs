@@ -36,7 +36,7 @@ fn ranges_fail_with_upstreams_texts() {
 }
 
 #[test]
-fn ranges_contain_what_upstream_says() {
+fn range_contains_the_same_versions_as_upstream() {
     for (range, inside, outside) in [
         (">=1.0.0", vec!["1.0.0", "9.0.0"], vec!["0.9.9", "1.0.0-a"]),
         ("> 1.0.0 !1.2.1", vec!["1.0.1", "1.2.2"], vec!["1.0.0", "1.2.1"]),
@@ -144,7 +144,7 @@ fn model() -> impl Strategy<Value = Model> {
 
 proptest! {
     #[test]
-    fn ranges_mean_what_a_simple_model_says(
+    fn ranges_match_a_simple_model(
         model in model(),
         version in prop::array::uniform3(0..3_u64),
         spaces in 1..3_usize,
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn no_range_brings_it_down(text in "([<>=!|x. 0-9v^~-]|é|\t|\\|\\|){0,24}") {
+    fn any_range_is_parsed_without_panic(text in "([<>=!|x. 0-9v^~-]|é|\t|\\|\\|){0,24}") {
         let _ = Range::parse(&text).map(|range| (range.is_narrow(), range.has_minimum()));
     }
 }

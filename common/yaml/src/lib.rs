@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_become_json() {
+    fn documents_are_converted_to_json() {
         for (yaml, expected) in [
             ("a: 1\nb: [x, 'y\"', ~]\n", r#"{"a":1,"b":["x","y\"",null]}"#),
             ("a: |\n  {\"b\": 1}\n  c\n", r#"{"a":"{\"b\": 1}\nc\n"}"#),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_yaml_reports_cause() {
         for (yaml, why) in [
             ("a: 1\nb: c: d\n", "yaml: line 2: mapping values are not allowed in this context"),
             ("{", "yaml: line 1: did not find expected node content"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_too_much_is_said_to_be() {
+    fn yaml_bomb_is_reported_as_too_large() {
         let mut bomb = "a0: &a0 [olm.constraint, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let all = vec![format!("*a{}", level - 1); 9].join(", ");
@@ -273,7 +273,7 @@ mod tests {
     /// go-yaml counts what it decodes, and what of it aliases stand for: up to 99 % of it, and less in
     /// what is large.
     #[test]
-    fn what_is_nearly_all_aliases_is_refused_as_upstream_refuses_it() {
+    fn excessive_aliasing_is_rejected_like_upstream() {
         let text = |aliases: usize| {
             let all = vec!["*a"; aliases].join(", ");
             format!("a: &a [{}]\nb: [{all}]\n", vec!["x"; 100].join(", "))
@@ -297,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_brings_it_down(yaml in "([a'\"|:&*<\\[\\]{}\\\\ é\n,-]|a: |<<: |&a |\\*a){0,60}") {
+        fn any_text_yields_valid_json_or_an_error(yaml in "([a'\"|:&*<\\[\\]{}\\\\ é\n,-]|a: |<<: |&a |\\*a){0,60}") {
             if let Some(Document::Json(json)) = read(&yaml, 10_000) {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok());
                 let strict = strict(&yaml, 10_000);

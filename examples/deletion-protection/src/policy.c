@@ -139,12 +139,12 @@ static void evaluate(opgate_review *review, opgate_report *report, const char *k
   if (review->operation == OPGATE_DELETE) {
     opgate_text name = name_of(review, review->old);
     opgate_add(report, &DEL_1, field(found, key),
-               opgate_format("%s \"%.*s\" is protected: let somebody who may do so remove the %s %.*s first", kind,
+               opgate_format("%s \"%.*s\" is protected: ask an authorized user to remove the %s %.*s first", kind,
                              OPGATE_ARG(name), found->one, OPGATE_ARG(key)));
   } else if (review->operation == OPGATE_UPDATE && opgate_exists(review->object) &&
              protection_of(review->object, key) == NULL && !may_unprotect(review)) {
     opgate_add(report, &DEL_3, field(found, key),
-               opgate_format("the %s %.*s protects the %s, and you may not remove it: ask those who may", found->one,
+               opgate_format("the %s %.*s protects the %s, and you cannot remove it: ask an authorized user", found->one,
                              OPGATE_ARG(key), kind));
   }
 }

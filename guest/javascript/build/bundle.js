@@ -32,8 +32,8 @@ async function run(options) {
 }
 
 /** The declaration of a policy, for the build. */
-export async function declared(folder, entry, sdk) {
-  const { outputFiles } = await run({ absWorkingDir: folder, alias: aliasOf(sdk), entryPoints: [join(folder, entry)], outfile: 'policy.js' });
+export async function declared(directory, entry, sdk) {
+  const { outputFiles } = await run({ absWorkingDir: directory, alias: aliasOf(sdk), entryPoints: [join(directory, entry)], outfile: 'policy.js' });
   const code = Buffer.from(outputFiles[0].contents).toString('base64');
   let module;
   try {
@@ -49,24 +49,24 @@ export async function declared(folder, entry, sdk) {
 }
 
 /** Files for `node --test`: node does not read TypeScript. Packages are imported, not bundled. */
-export async function tests(folder, entry) {
-  const output = join(folder, 'dist', 'test');
+export async function tests(directory, entry) {
+  const output = join(directory, 'dist', 'test');
   await rm(output, { recursive: true, force: true });
   await mkdir(output, { recursive: true });
   const sources = [];
-  if (existsSync(join(folder, 'cases'))) {
+  if (existsSync(join(directory, 'cases'))) {
     const contents = `import { cases } from '@opgate/policy/testing';\nimport policy from ${JSON.stringify(`./${entry}`)};\ncases(policy, 'cases');\n`;
-    sources.push(['cases.test.mjs', { stdin: { contents, resolveDir: folder, sourcefile: 'cases.test.js' } }]);
+    sources.push(['cases.test.mjs', { stdin: { contents, resolveDir: directory, sourcefile: 'cases.test.js' } }]);
   }
-  const own = existsSync(join(folder, 'test')) ? readdirSync(join(folder, 'test')) : [];
+  const own = existsSync(join(directory, 'test')) ? readdirSync(join(directory, 'test')) : [];
   for (const name of own.filter((it) => /\.test\.[jt]s$/.test(it))) {
-    sources.push([name.replace(/[jt]s$/, 'mjs'), { entryPoints: [join(folder, 'test', name)] }]);
+    sources.push([name.replace(/[jt]s$/, 'mjs'), { entryPoints: [join(directory, 'test', name)] }]);
   }
   if (sources.length === 0) throw new Failure('there are no tests: write cases/<RULE>.yaml, or test/<NAME>.test.js');
   const files = [];
   for (const [name, options] of sources) {
     const path = join(output, name);
-    const { outputFiles } = await run({ ...options, absWorkingDir: folder, outfile: path, platform: 'node', packages: 'external', sourcemap: 'inline' });
+    const { outputFiles } = await run({ ...options, absWorkingDir: directory, outfile: path, platform: 'node', packages: 'external', sourcemap: 'inline' });
     await writeFile(path, outputFiles[0].contents);
     files.push(path);
   }
@@ -74,7 +74,7 @@ export async function tests(folder, entry) {
 }
 
 /** The bundle, and whether the policy reads the cluster. */
-export async function bundled({ folder, entry, policy, version, sdk }) {
+export async function bundled({ directory, entry, policy, version, sdk }) {
   const isCluster = needsCluster(policy);
   const source = (name) => JSON.stringify(join(sdk, 'src', name));
   const contents = `${isCluster ? `import ${source('component-cluster.js')};` : ''}
@@ -83,23 +83,23 @@ import policy from ${JSON.stringify(`./${entry}`)};
 export const { describe, validateSettings, validate } = component(policy, ${JSON.stringify(version)});
 `;
   const { outputFiles } = await run({
-    absWorkingDir: folder,
-    stdin: { contents, resolveDir: folder, sourcefile: join(sdk, 'src', 'entry.js') },
-    outfile: join(folder, 'policy.js'),
+    absWorkingDir: directory,
+    stdin: { contents, resolveDir: directory, sourcefile: join(sdk, 'src', 'entry.js') },
+    outfile: join(directory, 'policy.js'),
     external: ['opgate:policy/*'],
     alias: aliasOf(sdk),
     sourcemap: 'external',
     sourcesContent: false,
   });
   const of = (end) => outputFiles.find(({ path }) => path.endsWith(end)).text;
-  return { code: `${of('.js')}\n${sourceMap(JSON.parse(of('.map')), folder, sdk)}\n`, isCluster };
+  return { code: `${of('.js')}\n${sourceMap(JSON.parse(of('.map')), directory, sdk)}\n`, isCluster };
 }
 
 /** The source map as a statement. Files of the SDK have no name, so that the position of an error is in the policy. */
-function sourceMap({ sources, mappings }, folder, sdk) {
+function sourceMap({ sources, mappings }, directory, sdk) {
   const names = sources.map((source) => {
-    const path = resolve(folder, source);
-    return path.startsWith(join(sdk, 'src')) ? '' : relative(folder, path);
+    const path = resolve(directory, source);
+    return path.startsWith(join(sdk, 'src')) ? '' : relative(directory, path);
   });
   return `globalThis.opgateSourceMap = ${JSON.stringify({ sources: names, mappings })};`;
 }

@@ -29,13 +29,13 @@ test:  Check the types, and run the cases in the directory cases and the files t
 /** All features of componentize-js are disabled, so that the component imports only opgate:policy. */
 const NO_FEATURES = ['stdio', 'random', 'clocks', 'http', 'fetch-event'];
 
-async function build(folder) {
-  const about = JSON.parse(await text(join(folder, 'package.json')));
-  const entry = entryOf(folder, about);
-  checkTypes(folder);
-  const policy = await declared(folder, entry, PACKAGE);
-  const output = await outputOf(folder, policy.name);
-  const { code, isCluster } = await bundled({ folder, entry, policy, version: about.version ?? '0.0.0', sdk: PACKAGE });
+async function build(directory) {
+  const about = JSON.parse(await text(join(directory, 'package.json')));
+  const entry = entryOf(directory, about);
+  checkTypes(directory);
+  const policy = await declared(directory, entry, PACKAGE);
+  const output = await outputOf(directory, policy.name);
+  const { code, isCluster } = await bundled({ directory, entry, policy, version: about.version ?? '0.0.0', sdk: PACKAGE });
   const bundle = `${output.replace(/\.wasm$/, '')}.js`;
   await mkdir(dirname(output), { recursive: true });
   await writeFile(bundle, code);
@@ -49,43 +49,43 @@ async function build(folder) {
   console.log(`${relative(process.cwd(), output)}: ${policy.name}, ${policy.rules.length} rule${policy.rules.length === 1 ? '' : 's'}, ${(component.length / 2 ** 20).toFixed(1)} MiB`);
 }
 
-async function test(folder) {
-  const entry = entryOf(folder, JSON.parse(await text(join(folder, 'package.json'))));
-  checkTypes(folder);
-  const files = await tests(folder, entry);
-  const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', ...files], { cwd: folder, stdio: 'inherit' });
+async function test(directory) {
+  const entry = entryOf(directory, JSON.parse(await text(join(directory, 'package.json'))));
+  checkTypes(directory);
+  const files = await tests(directory, entry);
+  const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', ...files], { cwd: directory, stdio: 'inherit' });
   process.exitCode = status ?? 1;
 }
 
-function entryOf(folder, { main }) {
-  const entry = [main, 'src/policy.ts', 'src/policy.js'].find((name) => name !== undefined && existsSync(join(folder, name)));
-  if (entry === undefined) throw new Failure(`${join(folder, main ?? 'src/policy.ts')}: there is no such file; "main" of package.json names the source of the policy`);
+function entryOf(directory, { main }) {
+  const entry = [main, 'src/policy.ts', 'src/policy.js'].find((name) => name !== undefined && existsSync(join(directory, name)));
+  if (entry === undefined) throw new Failure(`${join(directory, main ?? 'src/policy.ts')}: there is no such file; "main" of package.json names the source of the policy`);
   return entry;
 }
 
 /** Checks types first: a mistake is a line of the source, not of the bundle. */
-function checkTypes(folder) {
-  if (!existsSync(join(folder, 'tsconfig.json'))) return;
+function checkTypes(directory) {
+  if (!existsSync(join(directory, 'tsconfig.json'))) return;
   let tsc;
   try {
-    const about = createRequire(join(folder, 'package.json')).resolve('typescript/package.json');
+    const about = createRequire(join(directory, 'package.json')).resolve('typescript/package.json');
     tsc = join(dirname(about), 'bin', 'tsc');
   } catch {
     throw new Failure('typescript is not installed: add it to devDependencies, or remove tsconfig.json');
   }
-  const { status } = spawnSync(process.execPath, [tsc, '--noEmit', '-p', folder], { stdio: 'inherit' });
+  const { status } = spawnSync(process.execPath, [tsc, '--noEmit', '-p', directory], { stdio: 'inherit' });
   if (status !== 0) throw new Failure('the types do not fit');
 }
 
 /** The path of the component in opgate.yaml. */
-async function outputOf(folder, name) {
-  const path = join(folder, 'opgate.yaml');
-  if (!existsSync(path)) return join(folder, 'dist', `${name}.wasm`);
+async function outputOf(directory, name) {
+  const path = join(directory, 'opgate.yaml');
+  if (!existsSync(path)) return join(directory, 'dist', `${name}.wasm`);
   const { policies } = parse(await text(path)) ?? {};
   const module = policies?.find((it) => it.name === name)?.module;
   if (module === undefined) throw new Failure(`${path}: no policy ${name} with a module; the build puts the component there`);
   if (/^[a-z]+:\/\//.test(module)) throw new Failure(`${path}: module of ${name} is ${module}; the build needs a path`);
-  return resolve(folder, module);
+  return resolve(directory, module);
 }
 
 /** The contract: in the package a copy, in the repository the one file. */
@@ -102,14 +102,14 @@ async function text(path) {
   }
 }
 
-const [command, folder = '.', ...rest] = process.argv.slice(2);
+const [command, directory = '.', ...rest] = process.argv.slice(2);
 const run = { build, test }[command];
-if (run === undefined || folder.startsWith('-') || rest.length > 0) {
+if (run === undefined || directory.startsWith('-') || rest.length > 0) {
   console.error(USAGE);
   process.exit(command === '--help' || command === '-h' ? 0 : 2);
 }
 try {
-  await run(resolve(folder));
+  await run(resolve(directory));
 } catch (error) {
   console.error(`error: ${error instanceof Failure ? error.message : (error?.stack ?? error)}`);
   process.exit(1);

@@ -92,7 +92,7 @@ export default policy({ name: 'a', title: 'a', rules: [], routes: [], checkSetti
     writeFileSync(join(to, 'src/policy.ts'), source);
   });
   const policy = await declared(path, 'src/policy.ts', SDK);
-  const { code, isCluster } = await bundled({ folder: path, entry: 'src/policy.ts', policy, version: '1.0.0', sdk: SDK });
+  const { code, isCluster } = await bundled({ directory: path, entry: 'src/policy.ts', policy, version: '1.0.0', sdk: SDK });
   assert.equal(isCluster, false);
   const map = JSON.parse(code.match(/opgateSourceMap = (.*);/)[1]);
   assert.deepEqual(map.sources.filter((it) => it !== ''), ['src/policy.ts']);
@@ -113,7 +113,7 @@ export default policy({ name: 'a', title: 'a', rules: [one], routes: [{ on, eval
 `;
   const path = directory(context, (to) => writeFileSync(join(to, 'policy.js'), source));
   const policy = await declared(path, 'policy.js', SDK);
-  const { code } = await bundled({ folder: path, entry: 'policy.js', policy, version: '1.0.0', sdk: SDK });
+  const { code } = await bundled({ directory: path, entry: 'policy.js', policy, version: '1.0.0', sdk: SDK });
   // The imports of the component. Nothing calls them before the snapshot.
   const none = 'data:text/javascript,export class Document {} export const log = () => {};';
   writeFileSync(join(path, 'built.mjs'), code.replaceAll(/"opgate:policy\/[a-z]+@[0-9.]+"/g, JSON.stringify(none)));

@@ -1,4 +1,4 @@
-"""What the SDK derives and reports: the same as the SDK for Rust. `python -m pytest`, with the package on the path."""
+"""The descriptor and the verdicts of the SDK: the same as in Rust. `python -m pytest`, with the package on the path."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from opgate_policy import (
     DENY,
     UPDATE,
     WARN,
-    Absent,
     ClusterRead,
     Index,
-    Match,
+    IndexMatch,
+    NoCluster,
     Policy,
     Rule,
     Target,
     Unavailable,
     log,
 )
-from opgate_policy.build import BuildError, contract, docs, named, place, section
+from opgate_policy.build import BuildError, component_path, contract, docs, named, section
 from opgate_policy.declared import UndeclaredRead
-from opgate_policy.document import parsed
-from opgate_policy.testing import Cluster, document, judge
+from opgate_policy.testing import Cluster, document, evaluate
 from opgate_policy.testing.store import during
+from opgate_policy.values import parsed
 
 THING = Target(groups=["a.io"], versions=["v1"], resources=["things"], kind="Thing")
 MAPS = ClusterRead(version="v1", resource="configmaps", fields=["/data/a"], indexes=[Index("b", "/data/b", ",")])
 
 
-def rule(name: str, **more: object) -> Rule:
-    return Rule(name, f"title of {name}\n\ntext", **{"level": DENY, "on": {THING: [CREATE, UPDATE]}, **more})  # type: ignore[arg-type]
+def rule(id: str, **more: object) -> Rule:
+    return Rule(id, f"title of {id}\n\ntext", **{"level": DENY, "on": {THING: [CREATE, UPDATE]}, **more})  # type: ignore[arg-type]
 
 
 def policy(*rules: Rule, **more: object) -> Policy:
     made = Policy(name="p", version="1.0.0", title="t", rules=rules, **more)  # type: ignore[arg-type]
-    made.judge(THING)(lambda review, report: JUDGE[-1](review, report))
+    made.evaluate(THING)(lambda review, report: EVALUATE[-1](review, report))
     return made
 
 
-JUDGE: list = [lambda review, report: None]
+EVALUATE: list = [lambda review, report: None]
 OBJECT = {"apiVersion": "a.io/v1", "kind": "Thing", "metadata": {"name": "a"}}
 
 
 def verdict(made: Policy, function: object, **more: object):  # type: ignore[no-untyped-def]
-    JUDGE.append(function)
+    EVALUATE.append(function)
     try:
-        return judge(made, OBJECT, **more)  # type: ignore[arg-type]
+        return evaluate(made, OBJECT, **more)  # type: ignore[arg-type]
     finally:
-        JUDGE.pop()
+        EVALUATE.pop()
 
 
 def test_rules_are_in_the_order_of_their_numbers() -> None:
@@ -67,13 +67,23 @@ def test_operations_of_the_same_rules_are_one_match() -> None:
     assert found == [(["CREATE", "UPDATE"], ["A-1", "A-2"], 0), (["DELETE"], ["A-2"], 0)]
 
 
+def test_rules_have_names_and_sources() -> None:
+    made = policy(rule("A-1", name="one-rule", sources=["here", "there"]))
+    assert [(r.name, r.sources) for r in made.describe().rules] == [("one-rule", ["here", "there"])]
+    for more in ({"name": "One rule"}, {"name": "a" * 51}, {"sources": ["a"] * 17}):
+        with pytest.raises(ValueError):
+            rule("A-1", **more)
+    with pytest.raises(ValueError, match="two rules have the name a"):
+        policy(rule("A-1", name="a"), rule("A-2", name="a"))
+
+
 def test_common_settings_follow_from_the_rules() -> None:
-    schema = json.loads(policy(rule("A-1", exempts=False, reads=[MAPS]), settings={"x": {}}).describe().settings_schema)
-    assert list(schema["properties"]) == ["ratcheting", "exempt", "messages", "context", "rules", "x"]
+    schema = json.loads(policy(rule("A-1", no_exemptions=True, reads=[MAPS]), settings={"x": {}}).describe().settings_schema)
+    assert list(schema["properties"]) == ["ratcheting", "exempt", "messages", "rules", "x"]
     assert "no rule but A-1 applies" in schema["properties"]["exempt"]["description"]
 
 
-def test_findings_share_the_room_of_a_verdict() -> None:
+def test_violations_share_the_limit_of_a_verdict() -> None:
     one, other = rule("A-1"), rule("A-2")
 
     def many(review: object, report) -> None:  # type: ignore[no-untyped-def]
@@ -143,8 +153,8 @@ def test_the_cluster_shows_what_is_declared() -> None:
         assert found.text("/data/a") == "1"
         with pytest.raises(UndeclaredRead, match="add \"/data/b\" to `fields`"):
             found.has("/data/b")
-        assert MAPS.names(matches=[Match("b", ["q"])]) == [("n", "w"), ("n", "x")]
-        assert [o.text("/metadata/name") for o in MAPS.each(matches=[Match("b", ["p"])])] == ["x"]
+        assert MAPS.names(matches=[IndexMatch("b", ["q"])]) == [("n", "w"), ("n", "x")]
+        assert [o.text("/metadata/name") for o in MAPS.each(matches=[IndexMatch("b", ["p"])])] == ["x"]
         report.add(one, "", "asked")
 
     assert len(verdict(policy(one), ask, cluster=objects).violations) == 1
@@ -157,10 +167,10 @@ def test_rules_without_an_answer_are_skipped() -> None:
         def ask() -> None:
             raise error("why")
 
-        return lambda _, r: r.answer([one], "ConfigMaps", ask)
+        return lambda _, r: r.or_skip([one], "ConfigMaps", ask)
 
     warns = {"messages": {"skippedRules": "warn"}}
-    for error, reason in ((Absent, ""), (Unavailable, ": why")):
+    for error, reason in ((NoCluster, ""), (Unavailable, ": why")):
         found = verdict(policy(one), asks(error), settings=warns)
         assert [s.reason for s in found.skipped] == [f"the cluster's ConfigMaps are not available{reason}"]
         assert found.violations[0].message == f"A-1 was not evaluated: the cluster's ConfigMaps are not available{reason}"
@@ -168,8 +178,8 @@ def test_rules_without_an_answer_are_skipped() -> None:
 
 def test_lines_of_the_log_are_kept() -> None:
     log.taken()
-    log.warn("look at this")
-    assert log.taken() == ["WARN look at this"]
+    log.warn("a warning")
+    assert log.taken() == ["WARN a warning"]
 
 
 def test_types_are_those_of_the_contract() -> None:
@@ -183,12 +193,12 @@ def test_types_are_those_of_the_contract() -> None:
         assert re.findall(r"^ {8}([a-z_]+):", of[1], re.M) == [field.replace("-", "_") for field in fields], name
 
 
-def test_the_folder_says_what_is_built(tmp_path: Path) -> None:
+def test_the_directory_names_policy_and_component(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="pyproject.toml"):
         named(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[tool.opgate]\npolicy = "a:P"\n')
     (tmp_path / "opgate.yaml").write_text("policies:\n  - name: a\n  - module: 'dist/a.wasm' # here\n  - {module: x}\n")
-    assert named(tmp_path) == "a:P" and place(tmp_path) == tmp_path / "dist/a.wasm"
+    assert named(tmp_path) == "a:P" and component_path(tmp_path) == tmp_path / "dist/a.wasm"
     page = docs(policy(rule("A-1")))
     assert page == b"## A-1\ntext\n\n" and section(page).endswith(page)
 

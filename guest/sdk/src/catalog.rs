@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_belong_to_what_opm_would_name() {
+    fn field_has_the_logical_location_of_opm() {
         let document = Document::parse(CATALOG).unwrap();
         let cases: [(&str, &[&str]); 18] = [
             ("spec.blobs[0].value", &[]),

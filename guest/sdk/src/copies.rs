@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loses_or_changes_a_mark_counts_as_new() {
+    fn lost_or_changed_mark_counts_as_new() {
         let all = [PLAIN, LABEL, EMPTY, REASON, ELSEWHERE, NOWHERE, BOTH];
         for old in all {
             for new in all {

@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn the_level_is_that_of_the_configuration_then_of_settings_then_of_the_rule() {
+    fn level_prefers_configuration_then_settings_then_rule() {
         use Level::{Deny, Warn};
         for (settings, expected) in [
             ("{}", &[("T-1", Deny), ("T-2", Warn)][..]),
@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_findings_are_shared_and_counted() {
+    fn violations_over_the_limit_are_shared_and_counted() {
         let verdict = report("{}", |report| {
             for n in 0..1_000 {
                 report.add(&T_2, format!("f{n}"), "é".repeat(3_000));
@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn more_findings_than_fit_are_counted_by_those_with_texts() {
+    fn violations_over_the_limit_are_counted_without_texts() {
         let verdict = report("{}", |report| {
             let mut things = 0..1_000;
             for n in things.by_ref().take(Report::MAX_VIOLATIONS) {
@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_made_for_what_fits() {
+    fn texts_are_created_only_for_reported_violations() {
         let mut made = 0;
         let verdict = report("{}", |report| {
             report.add_each(&T_1, 0..1_000, |n| {
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_without_texts_are_counted() {
+    fn counted_violations_add_to_the_total() {
         let fill = |report: &mut Report<'_>| {
             for _ in 0..2 {
                 report.add(&T_1, "", "no");
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_looked_at_is_said() {
+    fn skipped_rules_are_reported() {
         let fill = |report: &mut Report<'_>| {
             report.skip_part(&T_2, "spec", "half is missing");
             report.skip(&T_1, "", "all is missing");
@@ -722,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_listed_is_named_once() {
+    fn unlisted_user_is_reported_once() {
         let settings = Document::parse("{}").unwrap();
         let mut parts = crate::Parts::default();
         parts.user.username = "mallory".to_owned();

@@ -86,7 +86,7 @@ fn shapes_compare_as_go_compares_decoded_values() {
 }
 
 #[test]
-fn an_update_is_judged_by_what_it_changes() {
+fn update_is_evaluated_by_its_changes() {
     let object = document(r#"{"a":1,"metadata":{"deletionTimestamp":null}}"#);
     let leaving = document(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}"#);
     let (none, lax) = (document("{}"), document(r#"{"ratcheting":false}"#));

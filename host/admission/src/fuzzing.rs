@@ -1,4 +1,4 @@
-//! The parts of modules that are not public for the fuzz targets (`fuzz/`). Nothing else uses it.
+//! Parts of private modules for the fuzz targets (`fuzz/`). Nothing else uses them.
 //!
 //! ```text
 //! pages, lines of a watch ─▶ View: the objects that a policy would see
@@ -9,8 +9,8 @@ use opgate_cluster::{Declaration, Key, Resource, Selector};
 use crate::cluster::wire::{self, Event, Page, PageText};
 use crate::cluster::{Cluster, Kind, Listing, Options, Reading, Source, World};
 
-/// What an API server has reported about one resource, without the connection. The field `spec.a`
-/// of objects is stored.
+/// The objects of one resource as an API server has reported them, without the connection. The
+/// field `spec.a` of objects is stored.
 #[derive(Debug)]
 pub struct View {
     cluster: Cluster,
@@ -49,11 +49,10 @@ impl View {
         kind.map(|kind| &**kind).ok_or_else(|| "no resource is read".to_owned())
     }
 
-    /// Reads a page of a list: the number of its objects, and the token to continue. After the last
-    /// page, the list replaces the view.
+    /// Reads a page of a list: the number of its objects, and the token to continue. After the
+    /// last page, the list replaces all objects.
     ///
-    /// # Errors
-    /// If it is not a page.
+    /// # Errors If it is not a page.
     pub fn page(&mut self, json: &[u8]) -> Result<(usize, String), String> {
         let mut listing = std::mem::take(&mut self.listing);
         let (mut text, mut rest) = (PageText::default(), json);
@@ -104,8 +103,7 @@ impl View {
 
     /// One object.
     ///
-    /// # Errors
-    /// If there is no answer.
+    /// # Errors If there is no result.
     pub fn object(&self, namespace: &str, name: &str) -> Result<Option<Seen>, String> {
         let got = self.kind()?.get(&Key::new(namespace, name), None, World::Stored);
         let seen = got.map_err(|why| format!("{why:?}"))?.object.map(|object| Seen {

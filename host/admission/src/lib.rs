@@ -1,16 +1,16 @@
-//! Decides about reviews.
+//! Decides reviews.
 //!
 //! ```text
 //! bytes ─▶ review::Review ─▶ policy::Set::decide ─┬▶ a policy's code (opgate_engine) ─▶ verdict
 //!                                 │               └▶ one call per matching policy
-//!                                 │ once for each way the cluster may be: cluster::decide
+//!                                 │ once for each possible state: cluster::decide
 //!                                 ▼
 //!                          policy::Decision ─▶ policy::response, or a report of the command line
 //! ```
 //!
 //! * [`review`]: AdmissionReviews as they arrive.
-//! * [`cluster`]: what policies can read of other objects of the cluster.
-//! * [`policy`]: policies, their configuration, the set that serves, decisions and answers.
+//! * [`cluster`]: objects of the cluster that policies can read.
+//! * [`policy`]: policies, their configuration, the active policy set, decisions and responses.
 
 // For the feature that chooses a version of Kubernetes.
 use k8s_openapi as _;

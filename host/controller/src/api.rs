@@ -43,7 +43,7 @@ pub enum Kind {
     Secret,
     /// In the namespace of the installation.
     Event,
-    /// Of the cluster.
+    /// Cluster-scoped.
     ValidatingWebhookConfiguration,
 }
 
@@ -102,7 +102,7 @@ pub enum Trouble {
     /// There is an object of that name.
     #[error("{0}")]
     AlreadyExists(String),
-    /// Somebody else has changed the object.
+    /// Another client has changed the object.
     #[error("{0}")]
     Conflict(String),
     /// The API server does not know who asks: no permission helps.
@@ -122,13 +122,13 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Whether somebody else was faster. It is no failure: the next round sees what they did.
+    /// Reports whether another client wrote first. This is no error: the next round reads its change.
     #[must_use]
     pub fn is_race(&self) -> bool {
         matches!(self, Self::AlreadyExists(_) | Self::Conflict(_))
     }
 
-    /// The error that an answer with this code, and a `Status` or another text, is about.
+    /// Creates the error for a response with this code, and a `Status` or another body.
     fn of(code: u16, body: &[u8], about: &str) -> Self {
         let status: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |name: &str| status.get(name).and_then(Value::as_str);
@@ -154,8 +154,8 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Trouble>>;
 
 /// An API server. Every request ends within [`REQUEST`].
 pub trait Api: Send + Sync {
-    /// What the calendar of the API server said in its last answer. It is the one that counts for
-    /// certificates: an API server judges them.
+    /// Returns the time of the API server from its last response. It is decisive for certificates: API
+    /// servers verify them.
     fn date(&self) -> Option<SystemTime>;
 
     /// One object.
@@ -226,7 +226,7 @@ impl std::fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// That of a connection, with its credentials.
+    /// Creates a client for a connection, with its credentials.
     #[must_use]
     pub fn of(connection: &Connection) -> Self {
         Self { client: connection.client(), date: Arc::default() }

@@ -14,7 +14,7 @@ pub trait Clock: Debug + Send + Sync {
     /// Time since some moment; it never goes back.
     fn elapsed(&self) -> Duration;
 
-    /// What the calendar of this machine says.
+    /// Returns the time of this machine's calendar.
     fn calendar(&self) -> SystemTime;
 }
 

@@ -1,8 +1,8 @@
-//! Events about this server, for people who look at the cluster and not at its log.
+//! Events for this server, for users who read events of the cluster rather than its log.
 //!
-//! An event is a courtesy: it is never waited for, and a failure to write one is one line of the log. The same
-//! trouble is told once, until something else was told of the same reason; and no more than `A_MINUTE` events
-//! a minute, so that a server in trouble is no burden for the API server.
+//! Events are best effort: the server never waits for them, and a failed write is one line of the log. A
+//! repeated event is dropped until the server reports another one with the same reason; and a server writes
+//! no more than `A_MINUTE` events per minute, to limit the load on the API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ struct State {
     last: Option<(&'static str, String)>,
     /// When the last events were written.
     written: Vec<Instant>,
-    /// Whether the last one could not be written, which is told once.
+    /// Whether the last write failed, which is logged once.
     fails: bool,
 }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_told_once_until_something_else_was() {
+    fn repeated_event_is_written_once_until_it_changes() {
         let server = Fake::default();
         let events = events(&server);
         let kept = |note: &str| {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_matters_to_nobody() {
+    fn forbidden_events_are_ignored() {
         let server = Fake::default();
         server.forbid(Kind::Event, true);
         let events = events(&server);

@@ -31,7 +31,7 @@ impl Moved {
         now.1 += time;
     }
 
-    /// Somebody sets the calendar.
+    /// Sets the calendar, as a user would.
     pub(crate) fn set(&self, calendar: Duration) {
         self.0.lock().1 = calendar;
     }
@@ -49,7 +49,7 @@ impl Clock for Moved {
 
 type Key = (Kind, String, String);
 
-/// What becomes of the requests of a client.
+/// Outcome of a client's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Line {
     /// They are answered.
@@ -71,7 +71,8 @@ struct Store {
     /// A kind of which nothing may be created.
     uncreatable: Option<Kind>,
     writes: Vec<(String, Kind, String)>,
-    /// After so many more writes that are not about leases, this becomes of the requests of who made the last.
+    /// After this number of writes that are not for leases, this is the outcome of requests of the last
+    /// writer.
     fuse: Option<(usize, Line)>,
 }
 
@@ -93,12 +94,12 @@ impl Fake {
         FakeClient { server: self.clone(), name: name.to_owned() }
     }
 
-    /// What becomes of a client's requests from now on.
+    /// Sets the outcome of a client's future requests.
     pub(crate) fn line(&self, client: &str, line: Line) {
         self.0.lock().lines.insert(client.to_owned(), line);
     }
 
-    /// What its calendar says from now on.
+    /// Sets the calendar.
     pub(crate) fn date(&self, date: SystemTime) {
         self.0.lock().date = Some(date);
     }
@@ -117,24 +118,24 @@ impl Fake {
         self.0.lock().uncreatable = Some(kind);
     }
 
-    /// An object as it is stored.
+    /// Returns a stored object.
     #[must_use]
     pub(crate) fn stored(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
         self.0.lock().objects.get(&key(kind, namespace, name)).cloned()
     }
 
-    /// Stores an object, as somebody does who asks for no version.
+    /// Stores an object without a precondition on its version.
     pub(crate) fn put(&self, kind: Kind, namespace: &str, object: Value) {
         let name = text(&object, "/metadata/name").to_owned();
         self.0.lock().store(kind, namespace, &name, object);
     }
 
-    /// Removes an object, as somebody does who asks for no version.
+    /// Removes an object without a precondition on its version.
     pub(crate) fn remove(&self, kind: Kind, namespace: &str, name: &str) -> bool {
         self.0.lock().objects.remove(&key(kind, namespace, name)).is_some()
     }
 
-    /// After so many more writes that are not about leases, the last writer is cut off like this.
+    /// Cuts off the last writer after this number of writes that are not for leases.
     pub(crate) fn fuse(&self, writes: usize, line: Line) {
         self.0.lock().fuse = Some((writes, line));
     }
@@ -144,7 +145,7 @@ impl Fake {
         self.0.lock().fuse.is_some()
     }
 
-    /// Who has changed what, so far: client, kind, name.
+    /// Returns all writes so far: client, kind, name.
     #[must_use]
     pub(crate) fn writes(&self) -> Vec<(String, Kind, String)> {
         self.0.lock().writes.clone()

@@ -1,4 +1,4 @@
-//! Which replica is the leader: the only one that writes what all share.
+//! Leader election: the leader is the only replica that writes shared objects.
 //!
 //! ```text
 //! Lease opgate-leader ◀─ renewed every 2 s by its holder; taken over when it has not changed for 15 s
@@ -38,10 +38,10 @@ pub const TERM: Duration = Duration::from_secs(10);
 /// How long the lease must not have changed before another replica takes it.
 pub const EXPIRY: Duration = Duration::from_secs(15);
 
-/// What a lease of another version may say instead, at the most.
+/// Maximum duration of a lease of another version.
 const LONGEST_EXPIRY: Duration = Duration::from_secs(60);
 
-/// How often the lease is looked at, or renewed.
+/// Interval at which the lease is read or renewed.
 pub const RETRY: Duration = Duration::from_secs(2);
 
 /// Whether this replica is the leader. Clones are the same.
@@ -118,7 +118,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// A replica that has not asked yet. `unique` tells processes of the same name apart.
+    /// Creates a replica that has not read the lease yet. `unique` distinguishes processes of the same name.
     #[must_use]
     pub fn new(installation: &Installation, unique: &str, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -130,16 +130,16 @@ impl Election {
         }
     }
 
-    /// What others ask.
+    /// Returns a handle that reports whether this replica is the leader.
     #[must_use]
     pub fn leader(&self) -> Leader {
         self.leader.clone()
     }
 
-    /// Renews the lease, or takes it if nobody else holds it.
+    /// Renews the lease, or acquires it if no other replica holds it.
     ///
     /// # Errors
-    /// Where the API server does not answer as expected. The term goes on until its end.
+    /// Fails if the API server does not respond as expected. The term continues until its end.
     pub async fn round(&mut self, api: &dyn Api) -> Result<(), Trouble> {
         let asked = self.clock.elapsed();
         let result = self.attempt(api, asked).await;
@@ -196,7 +196,7 @@ impl Election {
         } else {
             self.spec(transitions.saturating_add(1), None)
         };
-        // What others may have added to the lease stays.
+        // Members that other clients added to the lease stay.
         merge(&mut lease, spec);
         // A term begins when it is asked for. Here that was before the lease was read.
         let renewed = api.replace(Kind::Lease, &self.namespace, lease).await?;
@@ -248,7 +248,7 @@ impl Election {
             if was != is {
                 tracing::info!(leader = is, "leader");
             }
-            // The end of a term that was not renewed is told when it comes.
+            // The end of a term that was not renewed is reported when it is reached.
             let left = self.leader.left();
             let wait = if left.is_zero() { RETRY } else { RETRY.min(left) };
             tokio::time::sleep(wait).await;
@@ -275,8 +275,8 @@ fn number(object: &Value, pointer: &str) -> u64 {
     object.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// How long to wait for the holder of a lease: what it says, but no less than what this version says and no
-/// longer than a minute, whoever wrote it.
+/// Returns the time to wait for the holder of a lease: its duration, but at least that of this version and at
+/// most a minute, for every writer.
 fn expiry(lease: &Value) -> Duration {
     Duration::from_secs(number(lease, "/spec/leaseDurationSeconds")).clamp(EXPIRY, LONGEST_EXPIRY)
 }
@@ -286,8 +286,8 @@ fn expiry(lease: &Value) -> Duration {
 pub fn unique() -> String {
     let mut bytes = [0_u8; 8];
     if aws_lc_rs::rand::fill(&mut bytes).is_err() {
-        // Without random numbers there is no TLS either. The number of the process tells those of a machine
-        // apart.
+        // Without random numbers there is no TLS either. The process id distinguishes the replicas of a
+        // machine.
         return format!("{}", std::process::id());
     }
     format!("{:016x}", u64::from_be_bytes(bytes))
@@ -313,7 +313,7 @@ mod tests {
     fn one_of_two_leads_until_it_gives_up_or_stops_to_renew() {
         let fake = Fake::default();
         let (a_line, b_line) = (fake.client("a"), fake.client("b"));
-        // The calendars are years apart.
+        // The calendars differ by years.
         let clocks = [Moved::at(SECOND * 1_000_000_000), Moved::at(SECOND)];
         let (mut a, mut b) = (replica("a", &clocks[0]), replica("b", &clocks[1]));
         let pass = |time: Duration| clocks.iter().for_each(|clock| clock.pass(time));
@@ -353,8 +353,8 @@ mod tests {
         assert_eq!(number(&lease, "/spec/leaseTransitions"), 2);
     }
 
-    /// Whatever is lost, and however far the calendars are apart: no two lead, and a write that begins in a term
-    /// ends before the next one begins.
+    /// Checks that there are never two leaders, with any lost message and any difference of the calendars,
+    /// and that a write that begins in a term ends before the next term begins.
     #[test]
     fn there_are_never_two() {
         for seed in 1..=40_u64 {
@@ -381,7 +381,7 @@ mod tests {
                 }
                 if random(200) == 0 {
                     fake.remove(Kind::Lease, "opgate-system", NAME);
-                    // Somebody has deleted the lease: that is the one thing against which only versions help.
+                    // The lease is deleted: only versions protect against this case.
                     last = None;
                     for replica in &replicas {
                         replica.leader.lead(Duration::ZERO);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_says_anything_is_taken_in_the_end() {
+    fn invalid_lease_is_eventually_acquired() {
         for spec in [
             json!(null),
             json!({}),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_is_told_of_the_beginning_and_of_the_end() {
+    async fn election_reports_start_and_end_of_leadership() {
         let fake = Fake::default();
         let clock: Arc<dyn Clock> = Arc::new(crate::clock::System::default());
         let installation = Installation {

@@ -1,7 +1,7 @@
-//! What opgate writes to its own cluster. Everything else of opgate only reads.
+//! Writes of opgate to its cluster. All other parts of opgate only read.
 //!
-//! All that it writes belongs to one installation: a namespace, and a Service in it. Objects with the name of
-//! somebody else's are left alone: [`OWNER`] says whose an object is.
+//! All written objects belong to one installation: a namespace, and a Service in it. Objects of other owners
+//! with the same names stay unchanged: [`OWNER`] identifies the owner of an object.
 //!
 //! ```text
 //! Connection ─▶ api ◀─┬─ lease: who is the leader ─────┐

@@ -10,8 +10,9 @@
 //! what it belongs to. Until then the old one stays. Its paths name policies that new replicas may not have;
 //! they know the names from [`Look`].
 //!
-//! **Nobody makes the object but an administrator, and nobody makes it again.** Who deletes it ends the
-//! registration, and takes down the rest at leisure. So the right to write ends at one name.
+//! **Only an administrator creates the object, and opgate never recreates it.** An administrator who deletes
+//! it ends the registration and can then remove the other objects at any time. The permission to write is
+//! therefore limited to one name.
 //!
 //! **What protects is not deleted.** A configuration that needs no webhook at all leaves the last ones.
 //!
@@ -48,26 +49,26 @@ pub const FORMER: &str = "opgate.dev/former-policies";
 /// The port of a Service.
 const HTTPS: u64 = 443;
 
-/// So many times somebody else may change the registration in [`SOME_TIME`]; from then on it is healed once in
+/// Number of changes by other clients in [`SOME_TIME`] after which the registration is restored only once in
 /// [`PATIENCE`].
 const OFTEN: usize = 5;
 const SOME_TIME: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The registration, beside what a replica serves.
+/// The registration, compared with the policy set of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It belongs to what the replica serves.
     Current,
     /// It differs: how, in a few words each.
     Stale(Vec<String>),
-    /// There is none: nobody has made the object, or somebody has deleted it.
+    /// There is none: the object was not created, or it was deleted.
     Absent,
-    /// There is an object of the name, and it is somebody else's.
+    /// There is an object of this name, and it belongs to another owner.
     NotOurs,
 }
 
-/// What was found.
+/// Result of a check.
 #[derive(Debug, Clone)]
 pub struct Look {
     /// How it is.
@@ -79,11 +80,11 @@ pub struct Look {
     object: Value,
 }
 
-/// What the leader knows besides.
+/// Additional state of the leader.
 pub struct Circumstances<'c> {
     /// The replicas that are alive.
     pub live: &'c [Report],
-    /// Whether this replica is ready, so that somebody answers what is registered.
+    /// Whether this replica is ready, so that a server responds to the registered webhooks.
     pub ready: bool,
     /// CAs, PEM, that trust the certificate of this replica, if they are known.
     pub bundle: Option<&'c [u8]>,
@@ -97,14 +98,14 @@ impl std::fmt::Debug for Circumstances<'_> {
     }
 }
 
-/// What the leader did.
+/// Result of the leader's actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It wrote the registration.
     Applied {
-        /// What was different, in a few words each.
+        /// The differences, in a few words each.
         changes: Vec<String>,
-        /// Whether somebody else had changed what a leader wrote.
+        /// Whether another client changed the fields that a leader wrote.
         by_hand: bool,
     },
     /// It did not, because of this.
@@ -116,7 +117,7 @@ pub enum Outcome {
 pub struct Follower {
     installation: Installation,
     clock: Arc<dyn Clock>,
-    /// When what somebody else changed was healed.
+    /// Times at which changes of other clients were reverted.
     healed: Vec<Duration>,
 }
 
@@ -183,8 +184,8 @@ impl Follower {
     /// Makes the registration what is wanted, if that is safe. Only for the leader.
     ///
     /// # Errors
-    /// Where the API server does not answer as expected. [`Trouble::is_race`] is none: the next look sees what
-    /// somebody else did.
+    /// Fails if the API server does not respond as expected. [`Trouble::is_race`] is no error: the next check
+    /// reads the change of the other client.
     pub async fn follow(
         &mut self,
         api: &dyn Api,
@@ -245,8 +246,8 @@ impl Follower {
         })
     }
 
-    /// Whether what somebody else changed is healed now. Who writes against another writer for ever is a burden
-    /// for API servers.
+    /// Reports whether a change of another client may be reverted now. Two writers that overwrite each other
+    /// forever would be a load for API servers.
     fn may_heal(&mut self) -> bool {
         let now = self.clock.elapsed();
         self.healed.retain(|at| now.saturating_sub(*at) < SOME_TIME);
@@ -282,7 +283,7 @@ impl Follower {
             list.push(webhook);
         }
         set(&mut object, "webhooks", Value::Array(list));
-        // What is restored is no change: names of the one before are still called.
+        // A restored registration is no change: API servers still call the names of the previous one.
         let is_restored = annotation(&look.object, DIGEST) == wanted.digest();
         let before = if is_restored { &look.known } else { &look.policies };
         let former: Vec<_> = before.difference(wanted.policies()).cloned().collect();

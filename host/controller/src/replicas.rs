@@ -1,11 +1,12 @@
-//! What each replica serves, so that the leader never runs ahead of the slowest.
+//! The policy sets of the replicas, so that the leader never gets ahead of the slowest one.
 //!
 //! ```text
 //! replica ─▶ Report ─▶ Lease opgate-replica-POD, every 10 s ─▶ Replicas::live ─▶ the leader, doctor
 //! ```
 //!
-//! A replica is alive as long as its lease has changed within [`EXPIRY`], measured as for the leader's lease: by
-//! the clock of who looks, from when the change was seen. Who has just begun to look takes all for alive.
+//! A replica is alive while its lease has changed within [`EXPIRY`], measured as for the leader's lease: with
+//! the clock of the observer, from the moment when it read the change. A new observer treats all replicas as
+//! alive.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ const FORGET: Duration = Duration::from_secs(120);
 /// Maximum bytes of an annotation that is believed.
 const LONGEST: usize = 256;
 
-/// What a replica says of itself.
+/// The status of a replica.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Its name: that of its pod.
@@ -54,7 +55,7 @@ pub struct Report {
     pub ca: String,
     /// `sha256:…` of the CA that issued the certificate that it serves.
     pub issuer: String,
-    /// What is wrong with its cluster cache, as JSON; empty if nothing is. For the doctor.
+    /// Errors of its cluster cache, as JSON; empty if there are none. For the doctor.
     pub state: String,
 }
 
@@ -79,7 +80,7 @@ impl Report {
         ]
     }
 
-    /// What a lease says; an annotation that is far too long says nothing.
+    /// Parses a lease; ignores an annotation that is too long.
     #[must_use]
     pub fn of(lease: &Value) -> Option<Self> {
         let replica = text(lease, "/metadata/name").strip_prefix(PREFIX)?.to_owned();
@@ -108,12 +109,12 @@ pub struct Publisher {
     /// UID of the pod, if it is known: Kubernetes deletes the lease with it.
     pod: Option<String>,
     clock: Arc<dyn Clock>,
-    /// When the lease was renewed, in seconds since 1970.
+    /// Time at which the lease was renewed (Unix time).
     renewed: Gauge,
 }
 
 impl Publisher {
-    /// That of this replica. `pod` is the UID of its pod, where it is known.
+    /// Creates the lease of this replica. `pod` is the UID of its pod, if it is known.
     #[must_use]
     pub fn new(installation: &Installation, pod: Option<String>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -192,8 +193,8 @@ impl Publisher {
         written
     }
 
-    /// Says it at an interval and whenever it changes, and, on the leader, forgets who has gone, until it is
-    /// dropped. The first error of a row is logged.
+    /// Writes the status at an interval and on each change and, on the leader, removes replicas that are
+    /// gone, until it is dropped. Only the first of consecutive errors is logged.
     pub async fn run(
         &self,
         api: &dyn Api,
@@ -245,7 +246,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Those of an installation.
+    /// Creates it for an installation.
     #[must_use]
     pub fn new(installation: &Installation, clock: Arc<dyn Clock>) -> Self {
         Self { namespace: installation.namespace.clone(), clock, observed: HashMap::new() }
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lease_says_is_not_believed_without_a_bound() {
+    fn lease_annotations_are_bounded() {
         let lease = |name: &str, value: &str| json!({"metadata": {"name": name, "annotations": {VERSION: value, CA: ["no text"]}}});
         assert_eq!(Report::of(&lease("other", "1")), None);
         let report = Report::of(&lease("opgate-replica-x", &"1".repeat(300))).unwrap();

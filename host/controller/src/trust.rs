@@ -1,8 +1,8 @@
 //! The `caBundle` of our webhooks: whom API servers trust when they call us.
 //!
-//! Whose a webhook is, is decided here and nowhere else. A configuration is ours if its label names our namespace
-//! *and* its annotation names our Service; in it, only webhooks that call our Service are ours. Nothing else of a
-//! configuration is ever changed.
+//! Ownership of webhooks is determined only here. A configuration is ours if its label names our namespace
+//! *and* its annotation names our Service; in it, only webhooks that call our Service are ours. opgate never
+//! changes other parts of a configuration.
 
 use std::collections::BTreeSet;
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_is_touched() {
+    fn only_owned_configurations_are_changed() {
         let ours = || service("opgate-system", "opgate");
         let owner = "opgate-system/opgate";
         let url = json!({"url": "https://opgate.example.com"});

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_anybody_reads_is_left_out() {
+    fn oversized_documentation_is_truncated_or_omitted() {
         let line = "x".repeat(10_000);
         let page = &docs(&component(format!("## A\n{line}\n").as_bytes()))["A"];
         assert!(page.len() <= MAX_LINE && page.ends_with('…'), "{}", page.len());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_of_strangers_are_made_fit_to_print() {
+    fn sections_of_components_are_sanitized() {
         let component = component(b"## X_1\n a\x1b[31mb\n\n # Why\n c \n## Y\n");
         let pages = docs(&component);
         assert_eq!(pages["X-1"], "a [31mb\n\n# Why\nc");

@@ -1,5 +1,5 @@
-//! A folder as a `RegistryBundle` or a `PlainBundle`, one document with every file in it, or as an
-//! `OperatorProject`, with the file that makes it one and the charts that it names.
+//! A directory as a `RegistryBundle` or a `PlainBundle`, one document with every file in it, or as an
+//! `OperatorProject`, with its project file and the charts that it names.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use super::unique;
 use opgate_document::Text;
 use opgate_input::read::{At, Reader};
 
-/// The format of the folder.
+/// The format of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BundleKind {
     /// `registry+v1`: manifests and metadata.
@@ -39,8 +39,8 @@ impl BundleKind {
         }
     }
 
-    /// Which files are read as YAML or JSON. A registry reads all files directly in `manifests/` and
-    /// `metadata/`, whatever their names; other files, such as a `Dockerfile`, are text.
+    /// Returns the files that are read as YAML or JSON. A registry reads all files directly in `manifests/`
+    /// and `metadata/`, whatever their names; other files, such as a `Dockerfile`, are text.
     fn expect(self, path: &str) -> Expect {
         match (self, path.split_once('/')) {
             (Self::Registry, Some(("manifests" | "metadata", name))) if !name.contains('/') => {
@@ -95,7 +95,7 @@ fn marked(text: &str) -> String {
 /// Maximum number of charts that are looked for. A project has a few; more of them count as there.
 const MAX_CHARTS: usize = 1_024;
 
-/// The charts that entries of a `watches.yaml` name and that are in the folder, as they are written.
+/// Returns the charts that entries of a `watches.yaml` name and that are in the directory, as written.
 fn charts(folder: &Path, watches: &File) -> Vec<String> {
     let document = watches.documents().and_then(|documents| documents.documents().next());
     let mut named = BTreeSet::new();
@@ -108,7 +108,7 @@ fn charts(folder: &Path, watches: &File) -> Vec<String> {
     }
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(root) = here.canonicalize() else { return Vec::new() };
-    // Nothing outside of the folder is told, whether by the path or by a link.
+    // No path outside the directory is revealed, neither by the path nor through a link.
     let is_inside = |chart: &String| {
         let found = root.join(chart).canonicalize();
         found.is_ok_and(|found| found.starts_with(&root))
@@ -119,9 +119,9 @@ fn charts(folder: &Path, watches: &File) -> Vec<String> {
 /// Longest name of a variable.
 const MAX_NAME: usize = 256;
 
-/// Whether the first document of a YAML text is empty, as a registry splits it: a document ends before a line
-/// `---`, unless that is the first line. So a comment above `---` is a document of its own, and the only one
-/// that a registry reads.
+/// Reports whether the first document of a YAML text is empty, as a registry splits it: a document ends
+/// before a line `---`, unless that is the first line. A comment above `---` is therefore a separate
+/// document, and the only one that a registry reads.
 fn starts_empty(text: &str) -> bool {
     for (number, line) in text.lines().enumerate() {
         let is_blank = |text: &str| text.is_empty() || text.starts_with('#');
@@ -144,7 +144,7 @@ pub struct Bundle {
     kind: BundleKind,
     pub(super) name: String,
     pub(super) files: Vec<Arc<File>>,
-    /// Of a project, the charts that are there.
+    /// The existing charts of a project.
     pub(super) directories: Vec<String>,
     links: Vec<String>,
     /// The size as OLM unpacks it; only for `registry+v1`, and if every file can be read.
@@ -180,7 +180,7 @@ impl Bundle {
         })
     }
 
-    /// A project, by its folder or by its `watches.yaml`. Other files of a project are left out: they
+    /// Reads a project, by its directory or by its `watches.yaml`. Other files of a project are skipped: they
     /// are code, templates, and parts that kustomize combines.
     pub(super) fn project(root: &Path, reader: &Reader) -> anyhow::Result<Self> {
         let (name, file) = if root.is_dir() {

@@ -1,4 +1,4 @@
-//! A file-based catalog: blobs from all files of a folder, one document for each package.
+//! A file-based catalog: blobs from all files of a directory, one document for each package.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -177,7 +177,7 @@ fn with_heads(file: File, reader: &Reader) -> Read {
 fn as_upstream(file: File, reader: &Reader) -> File {
     let file = unique::tolerated(file, reader);
     let text = file.broken().and_then(|broken| broken.text.as_deref());
-    // Of another file the error is that of its own format already.
+    // The error of another file already matches its format.
     let text = text.filter(|_| file.path.to_ascii_lowercase().ends_with(".json"));
     match text.and_then(|text| Documents::tolerant(text, reader)) {
         Some(documents) => File { content: Content::Documents(documents), ..file },

@@ -150,7 +150,7 @@ fn coded_size(bytes: &[u8]) -> u64 {
 /// Bytes of a deflated file; none once they are enough together with `made`, the bytes of all files
 /// so far.
 fn deflated(opened: Opened, length: u64, made: &AtomicU64) -> io::Result<Option<u64>> {
-    // If a file grows in the meantime, its original size counts.
+    // If a file grows while it is read, its original size counts.
     let mut file = opened.file.take(length);
     let flags = create_comp_flags_from_zip_params(LEVEL, RAW, DEFAULT_STRATEGY);
     let mut compressor = CompressorOxide::new(flags);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_too_large_is_not_compressed_to_its_end() {
+    fn oversized_bundle_stops_compression_early() {
         // Seven million bytes are nine in base64, in one file or in several.
         let noise = noise(7_000_000);
         assert_eq!(size(&[("manifests/a", &noise)]), Some(Size::MoreThan(ENOUGH)));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_has_no_size() {
+    fn unreadable_bundle_has_no_size() {
         let folder = Temporary::empty();
         folder.write("manifests/a", noise(1 << 20));
         folder.write("manifests/gone", "");

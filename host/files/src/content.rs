@@ -32,11 +32,11 @@ pub struct File {
     /// A name that stands twice in a map, in a file that is read nonetheless ([`super::unique`]).
     pub twice: Option<Broken>,
     pub(super) lines: OnceLock<Lines>,
-    /// What of a file this is.
+    /// The part of a file.
     pub(crate) origin: Origin,
 }
 
-/// What of a file was read.
+/// The part of a file that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Origin {
     /// All of it.
@@ -171,10 +171,10 @@ impl Documents {
     }
 }
 
-/// Which files are JSON or YAML.
+/// Files that are JSON or YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Those with such names.
+    /// Selected by name.
     ByName,
     /// All files.
     Documents,
@@ -398,8 +398,8 @@ fn broken_yaml(file: &str, start: usize, error: &YamlError) -> Broken {
 /// with each other.
 const PARALLEL: usize = 4 << 20;
 
-/// The starts of the documents: a line that starts with `---` is never inside a document.
-/// Directives, which hardly anybody writes, are before such a line.
+/// Returns the starts of the documents: a line that starts with `---` is never inside a document. Directives,
+/// which are rare, precede such a line.
 fn chunks(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let is_marker = |at: usize| {
@@ -498,7 +498,7 @@ fn head_documents(head: &[u8]) -> Option<&str> {
     text.get(..last)
 }
 
-/// What the complete documents of a text are: JSON values up to the first error, or YAML.
+/// Classifies the complete documents of a text: JSON values up to the first error, or YAML.
 fn look_into<T>(text: &str, look: &mut impl FnMut(&str) -> Option<T>) -> Option<T> {
     if text.trim_start().starts_with('{') {
         let values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_has_a_place() {
+    fn invalid_content_reports_line_and_column() {
         assert_eq!(broken("a.json", "{\"a\": 1,\n \"b\" 2}").0, 2);
         assert_eq!(broken("a.json", "{}x").0, 1);
         let (line, _, why) = broken("a.yaml", "a:\n\tb: 1\n");

@@ -1,4 +1,4 @@
-//! Detects what there is to check at a path, or in a folder below it.
+//! Detects the subjects of a check at a path, or in a directory below it.
 //!
 //! ```text
 //! file ───▶ its first document that says what it is
@@ -7,7 +7,7 @@
 //!         └▶ otherwise the catalogs in it, and each file of manifests               ┴▶ [`super::repository`]
 //! ```
 //!
-//! A folder can be any repository: what is not checked is passed over, with the reason.
+//! A directory can be any repository: files that are not checked are skipped, with the reason.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ pub fn detect(path: &Path, reader: &Reader) -> anyhow::Result<Detection> {
     Ok(detection)
 }
 
-/// What a file is.
+/// Detects the type of a file.
 fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
     let shown = path.display();
     if dump::is_list(path) {
@@ -91,14 +91,14 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
     )))
 }
 
-/// The files of a folder of manifests, each to be checked by itself.
+/// Returns the files of a directory of manifests, each to be checked separately.
 ///
 /// # Errors
-/// If the folder cannot be read, or has no such file.
+/// Fails if the directory is unreadable or has no such file.
 pub fn manifests(root: &Path) -> anyhow::Result<Vec<Found>> {
     let folder = folder::walk_up_to(root, MAX_SEARCHED)?;
     let is_empty = folder.files.is_empty() && folder.directories.is_empty();
-    // This is probably the wrong folder.
+    // Probably the wrong directory.
     anyhow::ensure!(!is_empty, "{}: there is nothing in it", root.display());
     // An entry that could contain files is reported, whatever its name.
     let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_files_say_what_they_are() {
+    fn input_type_of_directories_and_files_is_detected() {
         for (name, expected) in [
             ("bundle-valid", As::Bundle),
             ("bundle-broken", As::Bundle),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_looked_for_is_said() {
+    fn undetected_input_reports_expected_types() {
         let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n")]);
         let error = |name: &str| {
             detect(&folder.path().join(name), &Reader::default()).unwrap_err().to_string()
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn repository_without_bundles_has_its_manifests_checked_and_the_rest_passed_over() {
+    fn repository_without_bundles_yields_its_manifests() {
         const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
         let exported = OBJECT.replace("{name: x}", "{name: x, uid: a, resourceVersion: b}");
         let folder = Temporary::new(&[
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(found(&files), [" project", "bundle plain bundle", "catalog catalog"]);
         let files = [("a/watches.yaml", ONE), ("b/c/watches.yaml", ONE), (".d/watches.yaml", ONE)];
         assert_eq!(found(&files), ["a project", "b/c project"]);
-        // Another program's, beside manifests, and another list.
+        // A file of another program next to manifests, and a list of another kind.
         assert_eq!(
             found(&[("watches.yaml", "- path: /\n"), ("a.yaml", OBJECT)]),
             ["a.yaml manifests"]

@@ -1,8 +1,9 @@
-//! Which lines of files are shown below a violation.
+//! Selection of the lines of files to show below a violation.
 //!
-//! Reports go to terminals, and to logs that more people read than the file. A line is shown only if nothing on it is a part of a
-//! Secret, or of another object than the one that the violation is about: [`is_in_secret`] looks at the objects around the place,
-//! [`is_shown`] at the line. Whatever cannot be told apart is not shown. File, line and column always are.
+//! Reports go to terminals, and to logs with more readers than the file. A line is shown only if no part of
+//! it belongs to a Secret, or to another object than that of the violation: [`is_in_secret`] checks the
+//! objects around the location, [`is_shown`] the line. If they cannot be distinguished, the line is not
+//! shown. File, line and column are always shown.
 
 use opgate_document::{Kind, Value};
 
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_secret_is_found() {
+    fn pointers_into_secrets_are_detected() {
         let json = r#"{"kind": "List", "items": [{"kind": "Pod", "a": {"b": 1}}, {"kind": "Secret", "a": {"b": 1}}]}"#;
         let document = Document::parse(json).unwrap();
         for (pointer, expected) in [

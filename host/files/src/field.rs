@@ -30,7 +30,7 @@ pub(crate) fn tokens(field: &str) -> Vec<String> {
 /// The target of the first tokens of a field.
 pub(super) struct Step<'f, 't> {
     pub(super) file: &'f Arc<File>,
-    /// The document in it, if the field is about one.
+    /// The document in it, if the field refers to one.
     pub(super) document: Option<usize>,
     /// The rest.
     pub(super) tokens: &'t [String],

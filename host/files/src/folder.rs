@@ -1,4 +1,4 @@
-//! The content of a folder: files and folders, each in byte order of its path.
+//! The content of a directory: files and directories, each in byte order of its path.
 //!
 //! ```text
 //! folder ─▶ entries ─┬▶ file, folder
@@ -19,9 +19,9 @@ use super::content::{Broken, Content, Expect, File, Origin};
 use super::waivers;
 use opgate_input::read::{self, At, Reader, Root};
 
-/// Maximum number of files, folders and links together, of a bundle or a catalog.
+/// Maximum number of files, directories and links together, of a bundle or a catalog.
 pub const MAX_ENTRIES: usize = 100_000;
-/// The same for a folder in which bundles, catalogs and manifests are looked for. Their names take 150
+/// The maximum for a directory that is searched for bundles, catalogs and manifests. Their names take 150
 /// bytes each.
 pub const MAX_SEARCHED: usize = 1_000_000;
 
@@ -29,7 +29,7 @@ pub const MAX_SEARCHED: usize = 1_000_000;
 /// are small.
 const MAX_LINKED: u64 = 1 << 30;
 
-/// The name of a folder, also for `.`.
+/// Returns the name of a directory, also for `.`.
 pub(super) fn name(root: &Path) -> anyhow::Result<String> {
     let full = root.canonicalize().with_context(|| root.display().to_string())?;
     Ok(full.file_name().unwrap_or_default().to_string_lossy().into_owned())
@@ -40,10 +40,10 @@ pub(super) fn shown(root: &Path, path: &str) -> String {
     root.join(path).display().to_string()
 }
 
-/// The content of a folder.
+/// The content of a directory.
 #[derive(Debug)]
 pub struct Folder {
-    /// The folder from which the files are opened.
+    /// The directory from which the files are opened.
     pub root: Root,
     /// Regular files, and refused entries.
     pub files: Vec<Entry>,
@@ -56,9 +56,9 @@ pub struct Folder {
 /// A regular file, or a refused entry.
 #[derive(Debug)]
 pub struct Entry {
-    /// Relative to the folder, with `/`.
+    /// Relative to the directory, with `/`.
     pub path: String,
-    /// The path to open it from the folder, if it is not `path`: the target of a link.
+    /// The path to open it from the directory, if it is not `path`: the target of a link.
     pub place: Option<PathBuf>,
     /// The reason why it is refused, if it is.
     pub refused: Option<Refused>,
@@ -71,7 +71,7 @@ pub struct Refused {
     pub why: String,
     /// Whether there could be files in it.
     pub is_folder: bool,
-    /// Whether it is a link to what is in the folder anyway.
+    /// Whether it is a link to a target inside the directory.
     pub is_inside: bool,
 }
 
@@ -111,11 +111,11 @@ impl Entry {
     }
 }
 
-/// Lists a folder. An entry that is not a file, a folder or a link (a pipe, a device) is refused.
-/// `.git`, the waivers of the folder and the folders behind the links of a mounted volume are left out.
+/// Lists a directory. An entry that is not a file, a directory or a link (a pipe, a device) is refused.
+/// `.git`, the waivers of the directory and the directories behind the links of a mounted volume are skipped.
 ///
 /// # Errors
-/// If the folder itself cannot be read, or has too much content.
+/// Fails if the directory itself is unreadable, or has too many entries.
 pub fn walk(root: &Path) -> anyhow::Result<Folder> {
     walk_up_to(root, MAX_ENTRIES)
 }
@@ -156,8 +156,8 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
             if name == ".git" {
                 continue;
             }
-            // What is said about the folder is no part of it. A folder of this name is refused there,
-            // and looked into here.
+            // The waivers of the directory are not part of it. A directory of this name is refused there, and
+            // searched here.
             let is_root = path.is_empty();
             if is_root && name == waivers::NAME && !entry.file_type().is_ok_and(|t| t.is_dir()) {
                 continue;
@@ -168,12 +168,12 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
                     folder.files.push(Entry::refused(path, Refused::unreadable(&error)));
                 }
                 Ok(found) if found.is_file() => {
-                    // A name that is not UTF-8 is opened as it is.
+                    // A name that is not UTF-8 is opened unchanged.
                     let place = full.strip_prefix(root).unwrap_or(&full);
                     let place = (place != Path::new(&path)).then(|| place.to_path_buf());
                     folder.files.push(Entry { path, place, refused: None });
                 }
-                // `..data`, and its target folder.
+                // `..data`, and its target directory.
                 Ok(_) if name.as_encoded_bytes().starts_with(b"..") => {}
                 Ok(found) if found.is_symlink() => links.push((path, full)),
                 Ok(found) if found.is_dir() => todo.push((full, path)),
@@ -199,11 +199,11 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
     Ok(folder)
 }
 
-/// One entry directly in a folder, as [`walk`] finds it, with the folder that it is opened from. None
-/// if there is no file of this name.
+/// Returns one entry directly in a directory, as [`walk`] finds it, with the directory that it is opened
+/// from. None if there is no file of this name.
 ///
 /// # Errors
-/// If the folder itself cannot be read.
+/// Fails if the directory itself is unreadable.
 pub fn single(root: &Path, name: &str) -> anyhow::Result<Option<(Folder, Entry)>> {
     let opened =
         Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
@@ -215,15 +215,15 @@ pub fn single(root: &Path, name: &str) -> anyhow::Result<Option<(Folder, Entry)>
         Err(error) => folder.files.push(Entry::refused(path, Refused::unreadable(&error))),
         Ok(found) if found.is_dir() => {}
         Ok(found) if found.is_symlink() => follow(root, vec![(path, full)], &mut folder)?,
-        // What is no regular file is an error when it is opened.
+        // An entry that is no regular file is an error when it is opened.
         Ok(_) => folder.files.push(Entry { path, place: None, refused: None }),
     }
     let entry = folder.files.pop();
     Ok(entry.map(|entry| (folder, entry)))
 }
 
-/// Adds the targets of links. Links to folders are not followed: they could form a circle, and a
-/// folder inside the folder is listed already.
+/// Adds the targets of links. Links to directories are not followed: they could be circular, and a directory
+/// inside the directory is listed already.
 fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> anyhow::Result<()> {
     if links.is_empty() {
         return Ok(());
@@ -243,7 +243,7 @@ fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> an
     Ok(())
 }
 
-/// The target of a link in the folder. `left` is the remaining size of such targets. The target is
+/// Returns the target of a link in the directory. `left` is the remaining size of such targets. The target is
 /// opened without following links.
 fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refused> {
     let found = link.canonicalize().and_then(|target| Ok((fs::metadata(&target)?, target)));
@@ -296,7 +296,7 @@ mod tests {
 
     /// Only as a file at the top: anything else with the name could hide what others read.
     #[test]
-    fn waivers_are_no_part_of_the_folder() {
+    fn waiver_file_is_not_content_of_the_directory() {
         let folder = Temporary::new(&[(".opgate.yaml", ""), ("a/.opgate.yaml", ""), ("b", "")]);
         let paths = |folder: &Temporary| {
             let walked = walk(folder.path()).unwrap();
@@ -342,9 +342,9 @@ mod tests {
         }
     }
 
-    /// As they are found among others, and without a look at those.
+    /// Checks that a single entry equals the listed one, without reading other entries.
     #[test]
-    fn a_single_entry_is_what_it_is_among_others() {
+    fn single_entry_equals_the_one_of_a_walk() {
         let outside = Temporary::new(&[("secret", "hunter2")]);
         let folder = Temporary::new(&[("file.yaml", "a: 1\n"), ("folder/x", "")]);
         let secret = outside.path().join("secret");
@@ -364,7 +364,7 @@ mod tests {
         assert!(single(&folder.path().join("missing"), "a").is_err());
     }
 
-    /// A ConfigMap as it is mounted in a pod.
+    /// A ConfigMap mounted in a pod.
     #[test]
     fn a_mounted_volume_has_each_file_once() {
         let folder = Temporary::new(&[("..2024_11_20/a.yaml", "a: 1\n")]);
@@ -388,9 +388,9 @@ mod tests {
         assert_eq!(walk(folder.path()).unwrap().links, ["c"]);
     }
 
-    /// Nobody can read a path that is too long, unlike one without permission.
+    /// A path that is too long is unreadable for every user, unlike one without permission.
     #[test]
-    fn folders_that_cannot_be_read_are_told() {
+    fn unreadable_directories_are_reported() {
         let folder = Temporary::new(&[("file", "")]);
         folder.deep("deep");
         let walked = walk(folder.path()).unwrap();

@@ -1,10 +1,9 @@
-//! `.indexignore`: the files of a folder that do not belong to the catalog, in the syntax of
-//! `.gitignore`.
+//! `.indexignore`: the files of a directory that do not belong to the catalog, in the syntax of `.gitignore`.
 //!
-//! Each folder can have such a file. Its patterns apply below the folder. The last pattern that
-//! matches decides; those of inner folders come after those of outer ones. The content of an
-//! ignored folder is ignored. The crate `ignore` matches. This module adds what git supports and
-//! the crate does not: names of classes, and literal braces.
+//! Each directory can have such a file. Its patterns apply below the directory. The last pattern that matches
+//! decides; those of inner directories come after those of outer ones. The content of an ignored directory is
+//! ignored. The crate `ignore` matches. This module adds features of git that the crate lacks: names of
+//! classes, and literal braces.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -22,17 +21,17 @@ pub const NAME: &str = ".indexignore";
 /// takes time.
 const MAX_PATTERNS: u64 = 64 << 10;
 
-/// Patterns of all folders.
+/// Patterns of all directories.
 #[derive(Debug, Default)]
 pub struct Ignore {
-    /// By their folders, which are empty or end in `/`.
+    /// By their directories, which are empty or end in `/`.
     patterns: BTreeMap<String, Gitignore>,
     /// Folders that were queried, and whether they are ignored.
     folders: RefCell<HashMap<String, bool>>,
 }
 
 impl Ignore {
-    /// The patterns of a folder and of those in it.
+    /// Reads the patterns of a directory and of its subdirectories.
     ///
     /// # Errors
     /// If a file of patterns cannot be read, or is too large: its path, and the reason.
@@ -57,7 +56,7 @@ impl Ignore {
         Ok(ignore)
     }
 
-    /// Adds the patterns of a folder (empty, or ending in `/`).
+    /// Adds the patterns of a directory (empty, or ending in `/`).
     pub fn add(&mut self, base: &str, text: &str) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut builder = GitignoreBuilder::new("");
@@ -77,7 +76,7 @@ impl Ignore {
         folder.is_some_and(|folder| self.ignores_folder(folder)) || self.decides(path, false)
     }
 
-    /// Whether a folder, or one around it, is ignored. The outer ones are checked first.
+    /// Reports whether a directory, or one around it, is ignored. The outer ones are checked first.
     fn ignores_folder(&self, path: &str) -> bool {
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         for folder in ends.filter_map(|end| path.get(..end)) {
@@ -94,13 +93,13 @@ impl Ignore {
         false
     }
 
-    /// Whether an entry of a folder is ignored. A refused entry can be a folder.
+    /// Reports whether an entry of a directory is ignored. A refused entry can be a directory.
     pub fn ignores_entry(&self, entry: &Entry) -> bool {
         let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
         self.ignores(&entry.path) || is_folder && self.decides(&entry.path, true)
     }
 
-    /// The decision of the innermost folder that has one.
+    /// Returns the decision of the innermost directory that has one.
     fn decides(&self, path: &str, is_folder: bool) -> bool {
         let ends = path.rmatch_indices('/').map(|(slash, _)| slash + 1).chain([0]);
         for end in ends {
@@ -115,7 +114,7 @@ impl Ignore {
     }
 }
 
-/// The folder of a file of patterns, if it is one.
+/// Returns the directory of a pattern file, if it is one.
 pub(super) fn base(path: &str) -> Option<&str> {
     path.strip_suffix(NAME).filter(|base| base.is_empty() || base.ends_with('/'))
 }
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_folders_decide_after_outer_ones() {
+    fn inner_ignore_files_override_outer_ones() {
         let mut ignore = Ignore::default();
         ignore.add("a/", "!x.md\n/only.yaml");
         ignore.add("", "*.md");

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use opgate_document::{Document, Text, Value};
 
-/// What files are read as.
+/// Input type of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum As {
-    /// A folder with manifests and metadata (registry+v1)
+    /// A directory with manifests and metadata (registry+v1)
     Bundle,
-    /// A folder with manifests (plain+v0)
+    /// A directory with manifests (plain+v0)
     Plain,
-    /// A file-based catalog: a folder or one file
+    /// A file-based catalog: a directory or one file
     Catalog,
     /// The watches.yaml of an Ansible or Helm Operator: its project, or the file
     Project,
-    /// Kubernetes objects: a file or a folder of files
+    /// Kubernetes objects: a file or a directory of files
     Manifest,
     /// Objects that a cluster holds, as `kubectl get -A -o yaml` prints them
     Cluster,
@@ -43,21 +43,21 @@ pub struct Found {
     pub path: PathBuf,
     /// Its kind.
     pub kind: As,
-    /// The folder in which it was found, if it is a file: links lead no further.
+    /// The directory in which it was found, if it is a file: links cannot lead out of it.
     pub folder: Option<PathBuf>,
     /// Why its objects are not evaluated, if they are not.
     pub not_evaluated: Option<String>,
 }
 
 impl Found {
-    /// Of a kind.
+    /// Creates it with a kind.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, kind: As) -> Self {
         Self { path: path.into(), kind, folder: None, not_evaluated: None }
     }
 }
 
-/// What a folder or a file has to check, and what it has besides.
+/// The subjects of a check in a directory or a file, and the other files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Detection {
     /// To be checked.
@@ -82,13 +82,13 @@ pub enum Reason {
     NotObjects,
     /// It is neither JSON nor YAML, and does not look like an object: the error.
     Unreadable(String),
-    /// A template of the Helm chart in this folder.
+    /// A template of the Helm chart in this directory.
     HelmTemplate(PathBuf),
     /// A template that another program renders.
     Template,
     /// A template from which opm makes a catalog.
     CatalogTemplate,
-    /// A manifest beside bundles or in a project.
+    /// A manifest next to bundles or in a project.
     BesideBundles,
 }
 
@@ -109,8 +109,9 @@ impl Reason {
     }
 }
 
-/// Whether an API server has stored the first object of a list: nothing else gives it a version and an
-/// identity. One exported object is not a cluster: other files say nothing about what is beside it.
+/// Reports whether the first object of a list comes from an API server: only stored objects have a version
+/// and an identity. One exported object is no cluster state: the other files do not show the objects next to
+/// it.
 fn is_stored(document: &Document) -> bool {
     let is_first = |pointer: &str| {
         let text = |name: &str| document.get(&format!("{pointer}/metadata/{name}"));
@@ -138,7 +139,7 @@ pub(super) enum What {
     CatalogTemplate,
     /// An object with placeholders where an object has its identity.
     Template,
-    /// What kustomize reads.
+    /// Input of kustomize.
     Kustomization,
 }
 
@@ -171,7 +172,7 @@ pub(super) fn what(json: &str) -> Option<What> {
     is_project.then_some(What::Checked(As::Project))
 }
 
-/// What a document that is checked is.
+/// Returns the input type of a document that is checked.
 pub(super) fn checked(json: &str) -> Option<As> {
     match what(json) {
         Some(What::Checked(kind)) => Some(kind),
@@ -188,7 +189,7 @@ pub(super) fn is_catalog_template(schema: &str) -> bool {
 /// Entries of a list that are searched.
 const WATCHES: usize = 100;
 
-/// Whether an element of a list says what an Operator runs for which kind.
+/// Reports whether an element of a list maps a kind to the code of an Operator.
 fn is_watch(entry: Value<'_>) -> bool {
     let has = |pointer: &&str| entry.get(pointer).is_some_and(|value| value.text().is_some());
     ["/version", "/kind"].iter().all(has) && ["/role", "/playbook", "/chart"].iter().any(has)

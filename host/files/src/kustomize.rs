@@ -31,7 +31,7 @@ pub(super) fn is_kustomization(path: &str) -> bool {
 }
 
 impl Patches {
-    /// Those of all kustomizations in a folder.
+    /// Returns the files of all kustomizations in a directory.
     pub(super) fn of(folder: &Folder, reader: &Reader) -> Self {
         let mut patches = Self::default();
         let root = folder.root.path();
@@ -44,7 +44,7 @@ impl Patches {
         patches
     }
 
-    /// Those of the kustomizations beside a file and in the folders above it.
+    /// Returns the files of the kustomizations next to a file and in the directories above it.
     pub(super) fn beside(path: &Path, reader: &Reader) -> Self {
         let mut patches = Self::default();
         for folder in path.ancestors().skip(1).take(MAX_ABOVE) {

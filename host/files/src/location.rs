@@ -23,12 +23,11 @@ pub struct Location {
     pub line: u64,
     /// From 1, in characters.
     pub column: u64,
-    /// The line, unless it is very long, or not to be shown (`excerpt.rs` says which).
+    /// The line, unless it is very long, or not to be shown (see `excerpt.rs`).
     pub excerpt: String,
 }
 
-/// Maximum bytes of a line that is shown: nobody reads a longer one, and whole files are on one
-/// line.
+/// Maximum bytes of a line that is shown: longer lines are not readable, and some files have only one line.
 const MAX_LINE: usize = 4_096;
 
 impl Location {
@@ -63,7 +62,7 @@ fn written(file: &File, line: u64) -> Option<&str> {
     file.lines().line(text, file.lines().start(text, index), MAX_LINE)
 }
 
-/// What is shown of a line.
+/// Returns the part of a line that is shown.
 fn excerpt(line: Option<&str>) -> String {
     line.filter(|line| is_shown(line)).unwrap_or_default().to_owned()
 }
@@ -73,7 +72,7 @@ fn excerpt(line: Option<&str>) -> String {
 fn pointer<'t>(root: Value<'_>, tokens: &'t [String]) -> (String, &'t [String]) {
     let (mut at, mut pointer, mut tokens) = (root, String::new(), tokens);
     while !tokens.is_empty() {
-        // The name, or the longest one that several of the tokens form: it can have points.
+        // The name, or the longest name that the tokens combine to: it can contain points.
         let longest = if at.kind() == Kind::Object { tokens.len() } else { 1 };
         let found = std::iter::once(1).chain((2..=longest).rev()).find_map(|count| {
             let name = tokens.get(..count)?.join(".");
@@ -169,7 +168,7 @@ fn in_quotes(source: &str, start: usize, offset: usize) -> Option<usize> {
     start.checked_add(1)?.checked_add(at)
 }
 
-/// A document of a file, prepared for finding places without parsing it again.
+/// A document of a file, prepared for finding locations without parsing it again.
 #[derive(Debug)]
 pub(crate) struct Locator {
     document: Document,

@@ -1,8 +1,8 @@
-//! Documents that are given to be judged by mistake, and what to do with them.
+//! Documents that are no subjects of a check, and hints for their use.
 
 use opgate_document::{Kind, Value};
 
-/// What a document is that nobody can judge; none if it is not one of these.
+/// Returns the type of a document that no policy can evaluate; none for all others.
 #[must_use]
 pub fn mistaken(document: Value<'_>) -> Option<&'static str> {
     let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
@@ -29,7 +29,7 @@ pub fn mistaken(document: Value<'_>) -> Option<&'static str> {
     }
 }
 
-/// Whether a document configures opgate or kubectl: beside manifests it is left out.
+/// Reports whether a document configures opgate or kubectl: next to manifests it is skipped.
 pub(crate) fn is_configuration(document: Value<'_>) -> bool {
     let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
     let has = |pointer: &str| document.get(pointer).is_some();

@@ -1,4 +1,4 @@
-//! What a catalog offers: its packages as objects that policies read, like those of a cluster.
+//! The packages of a catalog as objects that policies read, like those of a cluster.
 //!
 //! ```text
 //! blobs, by package ─┬ olm.channel ─▶ channels: name, and names of the entries
@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 use super::catalog::{self, Package};
 use super::json::{GROUP, VERSION};
 
-/// The packages of the catalog at a path: a folder or a file.
+/// Returns the packages of the catalog at a path: a directory or a file.
 ///
 /// # Errors
 /// Everything that cannot be read, one line each.
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn unreadable_catalog_file_is_reported() {
         let folder = Temporary::new(&[("a.yaml", "schema: olm.package\nname: a\n---\na: [\n")]);
         let error = offered(folder.path(), &Reader::default()).unwrap_err().to_string();
         assert!(error.contains("a.yaml:"), "{error}");

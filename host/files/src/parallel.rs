@@ -1,4 +1,4 @@
-//! The same work on many items, on all CPUs.
+//! Parallel processing of many items, on all CPUs.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;

@@ -1,8 +1,8 @@
-//! AdmissionReviews among the files of a check: they are judged as they were sent.
+//! AdmissionReviews among the files of a check: they are evaluated unchanged.
 
 use opgate_document::Value;
 
-/// What an API server has sent.
+/// A request from an API server.
 #[derive(Debug)]
 pub struct Recorded {
     /// The review.
@@ -17,7 +17,7 @@ pub struct Recorded {
 pub(crate) const GROUP: &str = "admission.k8s.io";
 
 impl Recorded {
-    /// What was sent.
+    /// Reads the request.
     pub(crate) fn of(review: Value<'_>) -> Self {
         let text = |pointer: &str| {
             review.get(pointer).and_then(|value| value.text()).unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! The bundles, projects, catalogs and manifests in a folder with other content, such as a repository.
+//! The bundles, projects, catalogs and manifests in a directory with other content, such as a repository.
 //!
 //! ```text
 //! folders ─▶ manifests/ in it, *.package.yaml in it ─▶ bundles, the outer ones
@@ -8,9 +8,9 @@
 //!                  └▶ passed over, each with the reason
 //! ```
 //!
-//! A catalog should have a folder for each package. If a folder contains nothing but such folders,
-//! of different packages, it is the catalog. Hidden entries are left out. A file that cannot be read and looks
-//! like an object is one, so that its error is reported.
+//! A catalog should have a directory for each package. If a directory contains nothing but such directories,
+//! of different packages, it is the catalog. Hidden entries are skipped. An unreadable file that seems to be
+//! an object counts as one, so that its error is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -27,10 +27,10 @@ use super::kustomize::{Patches, is_kustomization};
 use super::{parallel, template, unique};
 use opgate_input::read::Reader;
 
-/// Files of a folder `manifests/` in which objects are looked for.
+/// Maximum number of files of a directory `manifests/` that are searched for objects.
 const LOOKS: usize = 1_000;
 
-/// The bundles in a folder, by their own folders; the name of the folder itself is empty.
+/// The bundles in a directory, by their directories; the name of the directory itself is empty.
 pub(super) struct Bundles(Vec<(String, As)>);
 
 impl Bundles {
@@ -43,7 +43,7 @@ impl Bundles {
                 found.extend(kind.map(|kind| (parent.to_owned(), kind)));
             }
         }
-        // A link instead of the folder: a rule reports it.
+        // A link instead of the directory: a rule reports it.
         for entry in folder.files.iter().filter(|entry| entry.refused.is_some()) {
             let (parent, name) = entry.path.rsplit_once('/').unwrap_or(("", &entry.path));
             if name == "manifests" && has_annotations(folder, parent) {
@@ -56,7 +56,7 @@ impl Bundles {
         });
         found.extend(packages.map(|file| (parent(&file.path).to_owned(), As::Bundle)));
         found.retain(|(path, _)| !is_hidden(path));
-        // The more specific result for a folder counts.
+        // The more specific result for a directory counts.
         found.sort_by_cached_key(|(path, kind)| (format!("{path}/"), *kind == As::Plain));
         found.dedup_by(|(path, _), (outer, _)| is_within(path, outer));
         Self(found)
@@ -66,7 +66,7 @@ impl Bundles {
         self.0.iter().find(|(path, _)| path == folder).map(|(_, kind)| *kind)
     }
 
-    /// The folders of projects, which can be around bundles and beside them, but not in them.
+    /// Returns the directories of projects, which can be around bundles and next to them, but not in them.
     fn projects(&self, folder: &Folder, reader: &Reader) -> Vec<String> {
         let is_watches = |file: &&Entry| {
             let name = file.path.rsplit_once('/').map_or(&*file.path, |(_, name)| name);
@@ -86,9 +86,9 @@ impl Bundles {
     }
 }
 
-/// What the folder around `manifests/` is: a registry+v1 bundle has annotations, or a ClusterServiceVersion
-/// among its manifests; a plain+v0 bundle has nothing but manifests and what builds its image. Any other
-/// folder of this name has manifests like every folder.
+/// Returns the type of the directory around `manifests/`: a registry+v1 bundle has annotations, or a
+/// ClusterServiceVersion among its manifests; a plain+v0 bundle has nothing but manifests and the build files
+/// of its image. Any other directory of this name has manifests like every directory.
 fn bundle_kind(folder: &Folder, parent: &str, manifests: &str, reader: &Reader) -> Option<As> {
     if has_annotations(folder, parent) {
         return Some(As::Bundle);
@@ -110,7 +110,7 @@ fn bundle_kind(folder: &Folder, parent: &str, manifests: &str, reader: &Reader) 
         return Some(As::Bundle);
     }
     let is_alone = is_alone(folder, parent, manifests);
-    // A folder that was named is meant, even if it has no object.
+    // A named directory counts, even if it has no object.
     let is_plain =
         is_alone && (parent.is_empty() || has(&|json| checked(json) == Some(As::Manifest)));
     is_plain.then_some(As::Plain)
@@ -124,7 +124,7 @@ fn is_version(json: &str) -> bool {
     document.get("/kind").and_then(|kind| kind.text()) == Some("ClusterServiceVersion")
 }
 
-/// Whether a folder has nothing but `manifests/` and what builds an image of it.
+/// Reports whether a directory has nothing but `manifests/` and the build files of its image.
 fn is_alone(folder: &Folder, parent: &str, manifests: &str) -> bool {
     let is_inside = |path: &&str| parent.is_empty() || is_within(path, parent) && *path != parent;
     let files = folder.files.iter().map(|file| file.path.as_str()).filter(is_inside);
@@ -137,7 +137,7 @@ fn is_alone(folder: &Folder, parent: &str, manifests: &str) -> bool {
     })
 }
 
-/// The files directly in a folder.
+/// Iterates over the files directly in a directory.
 fn folder_files<'f>(folder: &'f Folder, path: &'f str) -> impl Iterator<Item = &'f Entry> {
     let first = folder.files.partition_point(|file| file.path.as_str() < path);
     let inside =
@@ -149,7 +149,7 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// The folders around a path, without the folder itself.
+/// Iterates over the directories around a path, without the directory itself.
 fn around(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').filter_map(|(end, _)| path.get(..end))
 }
@@ -189,7 +189,7 @@ fn is_project(folder: &Folder, watches: &Entry, reader: &Reader) -> bool {
         || watches.refused.is_none() && looks()
 }
 
-/// The folders of Helm charts.
+/// Returns the directories of Helm charts.
 fn charts(folder: &Folder) -> Vec<&str> {
     let is_chart = |file: &&Entry| file.path.rsplit('/').next() == Some("Chart.yaml");
     folder.files.iter().filter(is_chart).map(|file| parent(&file.path)).collect()
@@ -219,7 +219,7 @@ enum Look {
     Other(Reason),
 }
 
-/// The search for what there is to check in a folder.
+/// The search for subjects in a directory.
 pub(super) struct Search<'f> {
     folder: &'f Folder,
     bundles: Bundles,
@@ -360,7 +360,7 @@ impl<'f> Search<'f> {
         (!is_object).then(|| Reason::Unreadable(place(why()).trim_start_matches(':').to_owned()))
     }
 
-    /// Reports a file beside bundles that could belong to a catalog.
+    /// Reports a file next to bundles that could belong to a catalog.
     fn warn_left(&self, file: &Entry) {
         let read = unique::checked(file.read(self.folder, Expect::Documents, &self.reader.fresh()));
         if let Some(line) = template::complaint(&read) {
@@ -368,7 +368,7 @@ impl<'f> Search<'f> {
         }
     }
 
-    /// The catalogs: folders, or files if a folder contains a bundle as well.
+    /// Returns the catalogs: directories, or files if a directory contains a bundle as well.
     fn catalogs(&self, files: &[&Entry], looks: &[Look]) -> Vec<String> {
         let Self { folder, bundles, reader, .. } = self;
         // If it cannot be read, reading the catalog reports that.
@@ -379,7 +379,7 @@ impl<'f> Search<'f> {
         } else {
             [""].into_iter().chain(bundles.0.iter().flat_map(|(path, _)| around(path))).collect()
         };
-        // By folder or by file, the package of the first blob; folders with any other content.
+        // By directory or by file, the package of the first blob; directories with any other content.
         let mut blobs: BTreeMap<String, String> = BTreeMap::new();
         let mut others: HashSet<&str> = shared.clone();
         for (file, look) in files.iter().zip(looks) {
@@ -394,7 +394,7 @@ impl<'f> Search<'f> {
                 }
                 // A file that cannot be read can be one of the catalog.
                 Look::Broken => {}
-                // What opm reads is beside its catalog.
+                // The input of opm is in the directory of its catalog.
                 Look::Other(_) if file.path.rsplit('/').next() == Some(ignore::NAME) => {}
                 Look::Other(_) | Look::Objects(_) => {
                     others.extend(around(&file.path));
@@ -402,7 +402,7 @@ impl<'f> Search<'f> {
                 }
             }
         }
-        // A list of what opm ignores at the top says that all of the folder is a catalog.
+        // An ignore file of opm at the top marks the whole directory as a catalog.
         let is_object = |look: &Look| matches!(look, Look::Objects(_));
         let is_listed = folder.files.iter().any(|file| file.path == ignore::NAME);
         let is_whole = bundles.0.is_empty() && is_listed && !looks.iter().any(is_object);
@@ -438,7 +438,7 @@ fn package(json: &str) -> Blob {
     Blob { name, is_blob: schema.starts_with("olm.") }
 }
 
-/// Replaces folders by the one around them, if each of them is another package.
+/// Replaces directories by the one around them, if each of them is another package.
 fn with_packages(catalogs: &[(&str, &str)], others: &HashSet<&str>) -> Vec<String> {
     let mut packages: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (path, package) in catalogs {
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn bundles_are_found_in_their_folders() {
+    fn bundles_are_found_in_their_directories() {
         let files = [
             ("bundle/0.1.0/manifests/a.yaml", OBJECT),
             ("bundle/0.1.0/metadata/annotations.yaml", ANNOTATIONS),
@@ -515,17 +515,17 @@ mod tests {
         assert_eq!(found(&files), expected);
     }
 
-    /// Files beside a bundle, and the catalogs among them.
+    /// Files next to a bundle, and the catalogs among them.
     type Case<'c> = (&'c [(&'c str, &'c str)], &'c [&'c str]);
 
     #[test]
-    fn catalogs_are_found_beside_bundles() {
+    fn catalogs_are_found_next_to_bundles() {
         let bundle = [("bundle/manifests/a.yaml", OBJECT)];
         let cases: [Case<'_>; 9] = [
             (&[("catalog/catalog.yaml", A), ("catalog/more/b.yaml", B)], &["catalog"]),
             (&[("catalog/a/catalog.yaml", A), ("catalog/b/catalog.yaml", B)], &["catalog"]),
             (&[("catalog/a/c.yaml", A), ("catalog/b/c.json", "{")], &["catalog"]),
-            // The same package twice gives two catalogs, and other files belong to none.
+            // A repeated package gives two catalogs, and other files belong to none.
             (&[("x/v1/c.yaml", A), ("x/v2/c.yaml", A)], &["x/v1", "x/v2"]),
             (&[("x/v1/a/c.yaml", A), ("x/v2/a/c.yaml", A)], &["x/v1", "x/v2"]),
             (&[("x/a/c.yaml", A), ("x/Dockerfile", "FROM x")], &["x/a"]),

@@ -1,4 +1,4 @@
-//! The subjects of a check: documents with their form as a review, and the places of their parts.
+//! The subjects of a check: documents with their reviews, and the locations of their parts.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ const MAX_TITLE: usize = 256;
 /// A bundle, a catalog's package or a manifest.
 #[derive(Debug)]
 pub struct Subject {
-    /// The origin: a folder, a file, `file#2`.
+    /// The origin: a directory, a file, `file#2`.
     pub source: String,
     /// Kind of the document or object.
     pub kind: String,
@@ -52,8 +52,8 @@ impl Subject {
         }
     }
 
-    /// The title of a package in a tree of findings; empty for blobs without a package, none if
-    /// this is not a catalog.
+    /// Returns the title of a package in a tree of denials; empty for blobs without a package, none if this
+    /// is not a catalog.
     pub fn package(&self) -> Option<String> {
         let is_catalog = self.requests.iter().any(|r| matches!(r.object, Layout::Package(_)));
         let title = || {
@@ -68,7 +68,7 @@ impl Subject {
 }
 
 impl Subject {
-    /// What it was taken for, as `--input-type` names it; `review` for an AdmissionReview.
+    /// Returns the detected type, as `--input-type` names it; `review` for an AdmissionReview.
     pub fn taken_for(&self) -> &'static str {
         let Some(request) = self.requests.first() else { return "" };
         match (&request.object, self.kind.as_str()) {
@@ -82,7 +82,7 @@ impl Subject {
         }
     }
 
-    /// A line that says what it was taken for: of an AdmissionReview, and with `all` of anything.
+    /// Returns a line with the detected type: for an AdmissionReview, and with `all` for every subject.
     pub fn said(&self, all: bool) -> Option<String> {
         let request = self.requests.first()?;
         let source = &self.source;
@@ -125,7 +125,7 @@ pub struct Request {
     pub old: Option<Layout>,
     /// Path of the object in the document of its bundle, a prefix for the fields of violations.
     pub prefix: String,
-    /// Whether it is an object that an API server has stored, whoever wrote it.
+    /// Whether it is an object that an API server has stored, written by any user.
     pub is_stored: bool,
     /// The review, if the file has one instead of an object.
     pub recorded: Option<Recorded>,
@@ -134,7 +134,7 @@ pub struct Request {
 /// A document, and its parts.
 #[derive(Debug, Clone)]
 pub enum Layout {
-    /// A folder with all its files.
+    /// A directory with all its files.
     Bundle(Arc<Bundle>),
     /// The blobs of a package.
     Package(Arc<Package>),
@@ -151,14 +151,14 @@ pub struct Object {
     pub index: usize,
     /// JSON pointer of the object in the document.
     pub pointer: String,
-    /// The document, prepared for finding places once for all objects in it.
+    /// The document, prepared once for finding the locations of all objects in it.
     pub(crate) located: Arc<OnceLock<Locator>>,
-    /// The object, if it is sent in another form than it has there.
+    /// The object as written, if the request contains a different representation.
     pub written: Option<Arc<str>>,
 }
 
 impl Request {
-    /// Whether it is about a document that represents files, not about an object of a cluster.
+    /// Reports whether it is a document that represents files, not an object of a cluster.
     pub fn stands_for_files(&self) -> bool {
         !matches!(self.object, Layout::Object(_))
     }
@@ -170,7 +170,7 @@ impl Request {
         one_line(&format!("{kind} {namespace}{slash}{name}"), 512)
     }
 
-    /// Calls `visit` with the object and its namespace, if it is one that is about to be created or changed.
+    /// Calls `visit` with the object and its namespace, if the request creates or changes it.
     pub fn each_new(&self, visit: &mut impl FnMut(Value<'_>, &str)) {
         let Layout::Object(object) = &self.object else { return };
         if !self.prefix.is_empty() || self.is_stored || self.recorded.is_some() {
@@ -283,7 +283,7 @@ impl<'l> Resolver<'l> {
         Self { layout, ready: HashMap::new() }
     }
 
-    /// The place of a field; none if it is about the folder as a whole.
+    /// Returns the location of a field; none for the directory as a whole.
     pub fn place(&mut self, field: &str) -> Option<Location> {
         let tokens = tokens(field);
         let (step, base) = match self.layout {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder that is removed at the end.
+/// A temporary directory that is removed at the end.
 pub(crate) struct Temporary(PathBuf);
 
 impl Temporary {
@@ -33,8 +33,7 @@ impl Temporary {
         std::fs::write(path, content).unwrap();
     }
 
-    /// Creates nested folders until the path of the innermost ones exceeds the maximum length of a
-    /// path.
+    /// Creates nested directories until the path of the innermost ones exceeds the maximum length of a path.
     pub(crate) fn deep(&self, name: &str) {
         let names: Vec<_> = (0..12).map(|_| "d".repeat(200)).collect();
         let (outer, inner) = (self.0.join(name), self.0.join("inner"));
@@ -51,7 +50,7 @@ impl Drop for Temporary {
     }
 }
 
-/// A folder of `tests/fixtures`.
+/// Returns a directory of `tests/fixtures`.
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
 }

@@ -51,7 +51,7 @@ fn twice(file: &File) -> Option<Broken> {
 
 /// The value of a quoted text.
 fn said(quoted: &str) -> String {
-    // Half of a surrogate pair has no other form than the one in the text.
+    // Half of a surrogate pair has no other representation than the text.
     serde_json::from_str(quoted).unwrap_or_else(|_| quoted.trim_matches('"').to_owned())
 }
 

@@ -4,9 +4,9 @@
 //! folder under check ─▶ .opgate.yaml, a regular file of at most 64 KiB ─▶ YAML with places ─▶ Waivers
 //! ```
 //!
-//! The file arrives with the files that it is about, often in a pull request. So it can do this one
-//! thing: it names rules, reasons and days. Nothing in it is a path, a pattern or a setting, and what
-//! is wrong in it is an error with its place, never a waiver.
+//! The file arrives together with the checked files, often in a pull request. Its effect is therefore
+//! limited: it lists rules, reasons and days. It contains no path, pattern or setting, and an invalid entry
+//! is an error with its location, never a waiver.
 
 use std::path::Path;
 
@@ -46,17 +46,17 @@ pub struct Waiver {
     pub column: u64,
 }
 
-/// The waivers of a folder.
+/// The waivers of a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Waivers {
     /// The file in messages.
     pub file: String,
-    /// In the order of the file. No two are about the same rule.
+    /// In the order of the file. Each rule has at most one.
     pub list: Vec<Waiver>,
 }
 
-/// Reads the waivers of a folder, if it has any. `unknown` says what is wrong with the id of a rule
-/// that does not exist: a hint, possibly empty.
+/// Reads the waivers of a directory, if it has any. `unknown` returns a hint for the id of a rule that does
+/// not exist, possibly empty.
 ///
 /// # Errors
 /// One line for each error, with its place.
@@ -67,7 +67,7 @@ pub fn read(
 ) -> Result<Option<Waivers>, String> {
     let file = folder.join(NAME).display().to_string();
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    // What cannot be listed has no waivers. Whoever reads its files reports it.
+    // An unreadable directory has no waivers. The reader of its files reports it.
     let Ok(root) = Root::open(here) else { return Ok(None) };
     let fail = |why: &dyn std::fmt::Display| format!("{file}: {why}");
     let opened = match root.below(Path::new(NAME)) {
@@ -111,7 +111,7 @@ fn parse(
     errors.or(file, waivers)
 }
 
-/// What is wrong in a file, by place.
+/// The errors of a file, by location.
 struct Errors<'l> {
     located: &'l Located,
     found: Vec<((u64, u64), String)>,
@@ -221,7 +221,7 @@ impl<'l> Errors<'l> {
         members: &'m Map<String, Value>,
         name: &str,
     ) -> Option<&'m str> {
-        // There are many characters that nobody sees.
+        // Many characters are invisible.
         let is_seen = |c: char| c.is_alphanumeric() || c.is_ascii_punctuation();
         let why = match members.get(name) {
             None => "is missing",

@@ -41,7 +41,7 @@ impl Found<'_, '_> {
 pub struct Wrong {
     /// JSON pointer of the part.
     pub pointer: String,
-    /// What is wrong with it.
+    /// The error.
     pub why: String,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// What the elements of a list are that do not say it.
+/// Type of list elements that do not declare it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Typed {
     /// The `apiVersion`.
@@ -61,8 +61,8 @@ pub struct Typed {
 }
 
 impl Typed {
-    /// What the elements of a list of this kind are: `OperatorGroupList` has groups. None if that is not
-    /// the kind of a list.
+    /// Returns the type of the elements of a list of this kind: an `OperatorGroupList` contains groups. None
+    /// if the kind is not that of a list.
     #[must_use]
     pub fn of_list(api_version: &str, kind: &str) -> Option<Self> {
         let kind = kind.strip_suffix("List")?.to_owned();
@@ -99,7 +99,7 @@ fn below<'d>(
         (Some(typed), Some((items, Kind::List))) => {
             elements(items, "/items", pointer, Some(&typed), visit);
         }
-        // Go writes an empty list in this form.
+        // Go writes an empty list as null.
         (Some(_), Some((_, Kind::Null))) => {}
         (Some(_), Some(_)) => wrong("/items is not a list".to_owned(), pointer, visit),
         (None, _) | (_, None) => visit(Ok(Found { pointer, value, api_version, kind })),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_what_is_in_them() {
+    fn lists_are_expanded_to_their_items() {
         for (json, expected) in [
             (r#"{"apiVersion":"v1","kind":"Pod"}"#, &[" v1 Pod"][..]),
             (r#"{"apiVersion":"v1","kind":"List","items":null}"#, &[]),

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! * Only regular files are read. A pipe, a device or a socket is an error, and nothing waits for it.
-//! * A file below a folder is opened name by name from the folder on, so that no link leads out of
-//!   it, not even one that appears in the meantime.
+//! * A file below a directory is opened name by name, starting at the directory, so that no link leads out of
+//!   it, not even one that is created at the same time.
 //! * A file whose size exceeds the rest of the [`Reader`]'s budget is not read. Bytes are taken
 //!   from the budget block by block. A text has no byte 0: holes are not read.
 
@@ -260,7 +260,7 @@ fn is_regular(found: &rustix::fs::Stat) -> io::Result<()> {
     Err(io::Error::other(format!("not a regular file, but {what}")))
 }
 
-/// A folder that the user named.
+/// A directory that the user named.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
@@ -268,7 +268,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a folder. It can be a link.
+    /// Opens a directory. It can be a link.
     ///
     /// # Errors
     /// If there is none.
@@ -282,7 +282,7 @@ impl Root {
         &self.path
     }
 
-    /// Opens a file below the folder. No part of the path can be a link.
+    /// Opens a file below the directory. No part of the path can be a link.
     ///
     /// # Errors
     /// If there is none, or it is not a regular file.
@@ -312,7 +312,7 @@ impl Root {
 pub enum At<'p> {
     /// A path that the user named.
     Named(&'p Path),
-    /// Below a folder.
+    /// Below a directory.
     Below(&'p Root, &'p Path),
 }
 
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_below_the_folder_are_opened() {
+    fn only_regular_files_inside_the_directory_are_opened() {
         let (outside, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         write(outside.path(), "secret", "x");
         write(folder.path(), "a/b.yaml", "b");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_counts_what_files_say_and_keeps_what_was_read() {
+    fn input_budget_counts_file_sizes_and_kept_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let reader = Reader::new(3_000_000);
         let hole = hole(folder.path(), "hole", "a: 1\n", 2_000_000);

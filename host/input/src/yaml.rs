@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_is_refused_with_its_place() {
+    fn invalid_yaml_reports_line() {
         let error = Located::read("a: 1\nb: [1\n").unwrap_err();
         assert!(error.line >= 2, "{error:?}");
         let error = Located::read("a: 1\na: 2\n").unwrap_err();

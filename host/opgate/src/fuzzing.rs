@@ -1,4 +1,4 @@
-//! What the fuzz targets (`fuzz/`) try. Nothing else uses it.
+//! Entry points of the fuzz targets (`fuzz/`). They have no other users.
 //!
 //! ```text
 //! PATH ─▶ files::load ─▶ reviews ─▶ documents, for the native policies
@@ -16,7 +16,7 @@ use opgate_input::read::Reader;
 #[derive(Debug)]
 pub struct Question(Request);
 
-/// What is asked about each package of a catalog, as `opgate check` does.
+/// Returns the requests for each package of a catalog, as in `opgate check`.
 ///
 /// # Errors
 /// Where it is no catalog or cannot be read.
@@ -59,7 +59,7 @@ pub fn located(yaml: &str, pointers: &[String]) -> Option<Vec<(u64, u64)>> {
     Some(pointers.iter().map(|pointer| located.place(pointer)).collect())
 }
 
-/// Whether patterns of `.indexignore` in the outermost folder ignore each of these files.
+/// Reports for each file whether patterns of `.indexignore` in the outermost directory ignore it.
 pub fn ignores(patterns: &str, paths: &[&str]) -> Vec<bool> {
     let mut ignore = files::ignore::Ignore::default();
     ignore.add("", patterns);

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_is_not_used() {
+    fn modified_cache_entries_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::open(&folder.path().join("oci")).unwrap();
         let digest = Digest::of(b"component");

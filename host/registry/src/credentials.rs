@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opgate_cannot_use_is_said_without_what_is_in_it() {
+    fn unusable_credentials_error_hides_their_content() {
         for (config, why) in [
             (r#"{"credHelpers": {"a.io": "ecr-login"}}"#, "credHelpers"),
             (r#"{"credsStore": "desktop", "auths": {"a.io": {}}}"#, "credsStore \"desktop\""),

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_manifest_reads_back_equal() {
         let (config, manifest) = write(b"wasm", &[], &["validate".to_owned()]);
         assert_eq!(
             (config.clone(), manifest.clone()),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_two_things_is_refused() {
+    fn contradictory_manifest_is_rejected() {
         let both = json!({"schemaVersion": 2, "layers": [], "manifests": []});
         for (text, content_type, why) in [
             (both, None, "at once"),

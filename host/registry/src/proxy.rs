@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_proxy_is_known() {
+    fn invalid_proxy_urls_are_detected() {
         for (text, expected) in [
             ("http://proxy.example.com:3128", true),
             ("proxy.example.com:3128", true),

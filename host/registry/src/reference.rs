@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_says_why() {
+    fn invalid_reference_reports_cause() {
         let sha512 = format!("oci://ghcr.io/a@sha512:{}", "ab".repeat(64));
         for (text, why) in [
             ("ghcr.io/a:v1", "write oci://HOST/REPOSITORY"),

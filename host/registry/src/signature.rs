@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_public_key_is_not_shown() {
+    fn invalid_public_key_error_hides_its_content() {
         for (text, why) in [
             ("", "no public key"),
             ("hush", "no public key"),

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_comes_back_with_time() {
+    fn spent_tokens_are_refilled_over_time() {
         let bucket = Bucket::new(10, 2);
         let start = Instant::now();
         let at = |milliseconds: u64| start + Duration::from_millis(milliseconds);

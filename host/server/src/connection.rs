@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_without_a_pause_on_the_ops_port_is_answered_with_pauses() {
+    async fn pipelined_requests_on_the_ops_port_are_delayed() {
         let (mut client, server) = tokio::io::duplex(1 << 20);
         let router = Router::new().route("/", get(async || "ok"));
         let started = Instant::now();

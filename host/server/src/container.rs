@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_beside_the_process_and_its_requests() {
+    fn remaining_memory_excludes_process_and_requests() {
         let folder = tempfile::tempdir().unwrap();
         let status = "Name: x\nVmRSS: 90000 kB\nRssAnon:\t   40960 kB\nRssShmem:\t 1024 kB\n";
         fs::create_dir_all(folder.path().join("proc/self")).unwrap();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_get_is_a_part_of_the_limit() {
+    fn default_limits_are_fractions_of_container_memory() {
         let within = |mib: usize| {
             let Room { requests, connections, cluster, children, .. } =
                 Room::within(Some(mib << 20));

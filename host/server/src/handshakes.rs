@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn strangers_have_their_share_of_the_processor_and_no_more() {
+    async fn unknown_sources_get_a_limited_share_of_cpu_time() {
         let handshakes = Arc::new(Handshakes::new(2));
         let flood = flood(&handshakes, 10, 50);
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_had_less_goes_first() {
+    async fn source_with_less_usage_goes_first() {
         let handshakes = Arc::new(Handshakes::new(1));
         let flood = flood(&handshakes, 1, 200);
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_known_waits_for_no_stranger() {
+    async fn known_source_does_not_wait_for_unknown_ones() {
         let handshakes = Arc::new(Handshakes::new(1));
         handshakes.know(source(9));
         let flood = flood(&handshakes, 5, 50);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_goes_away_holds_nobody_up() {
+    async fn cancelled_handshake_does_not_block_others() {
         let handshakes = Arc::new(Handshakes::new(1));
         let first = handshakes.turn(source(0)).await;
         let mut waiting: Vec<_> =

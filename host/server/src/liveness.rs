@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_port_that_nobody_serves_is_no_life() {
+    async fn unserved_port_fails_the_liveness_check() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let liveness = |supervisor: &Supervisor| {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_who_ask_share_one_check() {
+    async fn concurrent_probes_share_one_check() {
         let last = Arc::new(Last::new(Duration::MAX));
         let (runs, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let ask = || {

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_after_a_pause_began_before_it() {
+    fn request_read_after_a_pause_is_dated_before_it() {
         let start = Instant::now();
         let at = |milliseconds: u64| start + Duration::from_millis(milliseconds);
         let beats = Beats::new(start);

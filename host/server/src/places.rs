@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_is_let_in_and_who_matters_least_goes() {
+    fn new_connection_evicts_the_least_important_one() {
         let places = places(Bounds { share: 8, ..BOUNDS });
         let quiet = |verified, source| {
             let place = greeted(&places, source, verified);
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn handshakes_of_who_has_most_of_them_make_room_for_others() {
+    fn source_with_most_handshakes_is_evicted_first() {
         let places = places(BOUNDS);
         let flood = [places.take(from(1)), places.take(from(1))];
         let mut others = vec![places.take(from(2))];
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_too_long_goes() {
+    fn overdue_connections_are_evicted() {
         let places = places(BOUNDS);
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_anybody_can_cause_is_written_seldom() {
+    fn repeated_log_line_is_rate_limited() {
         let (seldom, start) = (Seldom::default(), Instant::now());
         let told = [0, 1, 59, 60, 61].map(|s| seldom.tell_at(start + Duration::from_secs(s)));
         assert_eq!(told, [Some(0), None, None, Some(2), None]);

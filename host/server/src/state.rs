@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_what_is_short_of_number_and_bytes() {
+    fn usage_is_the_larger_share_of_count_and_bytes() {
         for (count, bytes, expected) in
             [(0, 0, 0), (25, 100, 50), (25, 900, 90), (50, 0, 100), (60, 0, 120)]
         {

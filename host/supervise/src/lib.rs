@@ -87,7 +87,7 @@ pub struct Supervisor {
 #[derive(Debug)]
 #[must_use = "the task ends when this is dropped"]
 pub struct Supervised {
-    /// Of one.
+    /// Tasks of one supervisor.
     tasks: JoinSet<()>,
 }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_fails_is_started_anew_and_counted() {
+    async fn failed_task_is_restarted_and_counted() {
         let supervisor = Supervisor::with(Duration::MAX, 4);
         let (told, mut lives) = mpsc::unbounded_channel();
         let life = AtomicU32::new(0);
@@ -245,7 +245,7 @@ mod tests {
 
     /// Also a task that fails before it waits, or at the end.
     #[tokio::test]
-    async fn what_cannot_even_be_made_is_given_up() {
+    async fn task_that_panics_at_once_is_given_up() {
         let supervisor = Supervisor::impatient();
         let make = || -> std::future::Ready<()> { std::panic::panic_any(7) };
         supervisor.spawn("ops", make).ended().await;
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_lived_long_enough_has_not_failed_in_a_row() {
+    async fn long_running_task_resets_the_failure_count() {
         let supervisor = Supervisor::with(Duration::ZERO, 2);
         let (told, mut lives) = mpsc::channel(1);
         let task = supervisor.spawn("accept", move || {

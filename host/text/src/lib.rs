@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_name_what_is_near() {
+    fn hint_names_the_nearest_key() {
         let keys = ["policies", "profile", "kind"];
         assert_eq!(hint("polices", keys), "; did you mean \"policies\"?");
         assert_eq!(hint("zzzzzzzz", keys), "");

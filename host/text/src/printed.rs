@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_runners_become_text() {
+    fn ci_runner_commands_are_printed_as_text() {
         for (text, expected) in [
             ("a.yaml:1:2: deny", "a.yaml:1:2: deny"),
             ("std::env::var", "std::env::var"),

@@ -48,28 +48,28 @@ const FIRST: [&str; 1] = ["bundle-immutability"];
 const SECOND: [&str; 2] = ["bundle-immutability", "operator-group"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_server_never_notices() {
+async fn real_api_server_requests_never_fail() {
     let _turn = turn().await;
     let Some(cluster) = Cluster::real().await else { return };
     Story::begin(cluster, Way::Printed).run().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fake_api_server_never_notices() {
+async fn fake_api_server_requests_never_fail() {
     let _turn = turn().await;
     Story::begin(Cluster::fake().await, Way::Printed).run().await;
 }
 
 /// As docs/operate has it, for administrators who write every object manually.
 #[tokio::test(flavor = "multi_thread")]
-async fn by_hand_a_real_api_server_never_notices() {
+async fn manual_setup_real_api_server_requests_never_fail() {
     let _turn = turn().await;
     let Some(cluster) = Cluster::real().await else { return };
     Story::begin(cluster, Way::ByHand).run().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_hand_the_fake_api_server_never_notices() {
+async fn manual_setup_fake_api_server_requests_never_fail() {
     let _turn = turn().await;
     Story::begin(Cluster::fake().await, Way::ByHand).run().await;
 }

@@ -206,7 +206,7 @@ fn reset_peak(process: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_pays_for_what_another_one_does() {
+async fn attacks_do_not_affect_other_tenants() {
     let _turn = turn().await;
     println!(
         "| attack | p50 and p99 of another tenant | memory at the most | its answers lost | ill |"

@@ -29,7 +29,7 @@ macro_rules! tests {
         const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
         #[test]
-        fn every_case_is_judged_as_it_says() {
+        fn every_case_has_its_expected_result() {
             $crate::native::cases_hold(&$policy, FOLDER);
         }
 
@@ -49,7 +49,7 @@ macro_rules! tests {
         }
 
         #[test]
-        fn no_value_in_any_place_brings_it_down() {
+        fn any_value_in_any_field_causes_no_panic() {
             $crate::native::nothing_brings_it_down(&$policy, FOLDER);
         }
     };

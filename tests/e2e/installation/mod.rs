@@ -322,7 +322,7 @@ fn nothing_that_is_applied_refuses_a_request() {
 
 /// What `opgate manifests webhook` prints is known as that of the same installation.
 #[test]
-fn webhooks_that_are_applied_by_hand_have_the_same_owner() {
+fn manually_applied_webhooks_have_the_same_owner() {
     let folder = tempfile::tempdir().unwrap();
     let tls = folder.path().join("tls");
     let tls = tls.to_str().unwrap();
@@ -362,7 +362,7 @@ fn the_flags_of_the_pods_are_those_of_the_server() {
 /// SIGKILL comes after the server has ended by itself, and a pod is not evicted for memory that it was
 /// promised.
 #[test]
-fn pods_have_what_servers_need() {
+fn pods_have_required_grace_period_and_memory() {
     let help = out(&opgate(&["serve", "--help"]));
     let default = |flag: &str| {
         let of_flag = help.split(&format!("--{flag} ")).nth(1).unwrap();
@@ -509,7 +509,7 @@ fn alerts_are_about_documented_metrics() {
 /// A policy without the API servers would stop writes, and one that admits everybody protects nobody: there is
 /// the one that the administrator asks for.
 #[test]
-fn network_policy_admits_whom_the_administrator_names() {
+fn network_policy_admits_only_the_named_clients() {
     let policy = |arguments: &[&str]| {
         let objects = all(arguments);
         let policies = objects.iter().filter(|object| object["kind"] == "NetworkPolicy");
@@ -555,7 +555,7 @@ fn client_ca_is_mounted_and_used() {
 }
 
 #[test]
-fn wrong_usage_is_refused_with_what_to_do() {
+fn wrong_usage_is_rejected_with_a_hint() {
     for (arguments, says) in [
         (&["--image", "a b"][..], "is not an image"),
         (&["--installation", "opgate"], "NAMESPACE/SERVICE"),
@@ -600,7 +600,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_is_in_the_sources_is_what_the_command_writes() {
+fn checked_in_manifests_equal_the_generated_ones() {
     let folder = tempfile::tempdir().unwrap();
     let written = out(&opgate(&["manifests", "package", folder.path().to_str().unwrap()]));
     let (expected, found) = (files(folder.path()), files(&deploy()));

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_depends_on_what_is_read_from_the_tree() {
+    fn dependencies_are_read_from_the_cargo_tree() {
         let mut graph = Graph::default();
         let tree = "0\ta v0.1.0 (/x/a b)\tApache-2.0\t\n1\tb v1.0.0+1\tMIT/Apache-2.0\t\n2\tc v2.0.0\tMIT\t\n1\tc v2.0.0\tMIT\t (*)\n\n0\td v0.1.0 (/x/d)\t\t\n1\tc v2.0.0\tMIT\t\n";
         graph.read(tree).unwrap();

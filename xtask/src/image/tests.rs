@@ -109,7 +109,7 @@ fn the_same_program_gives_the_same_image() {
 }
 
 #[test]
-fn the_image_says_what_it_is() {
+fn image_index_describes_the_image() {
     let layout = pictured(&program(Arch::Amd64, LOADED));
     let written = Written::of(&layout);
     let top = written.index();
@@ -169,7 +169,7 @@ fn unzip(zipped: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_is_in_the_image_but_the_program_and_what_it_needs() {
+fn image_contains_only_the_program_and_its_files() {
     let program = program(Arch::Amd64, LOADED);
     let layout = pictured(&program);
     let written = Written::of(&layout);
@@ -260,7 +260,7 @@ fn only_an_earlier_layout_is_written_over() {
 
 /// For the platform of this machine, whose C library is where a compiler is.
 #[test]
-fn the_sbom_has_what_the_program_is_made_of() {
+fn sbom_lists_every_component_of_the_program() {
     let Some(arch) = [Arch::Amd64, Arch::Arm64].into_iter().find(|arch| arch.is_native()) else {
         return;
     };

@@ -41,7 +41,7 @@ fn shapes() -> Vec<(&'static str, String, usize)> {
 }
 
 #[test]
-fn what_looks_make_is_charged_and_given_back() {
+fn lookup_indexes_are_charged_and_released() {
     for (what, json, least) in shapes() {
         let account = Account::new(usize::MAX);
         let document = Document::charged(json.clone(), Charge::on(&account)).unwrap();
@@ -65,7 +65,7 @@ fn what_looks_make_is_charged_and_given_back() {
 }
 
 #[test]
-fn an_account_is_never_overdrawn_and_says_that_it_refused() {
+fn account_is_never_overdrawn_and_marks_refusals() {
     for (what, json, least) in shapes() {
         for part in [3, 2, 1] {
             let limit = least / 4 * part;
@@ -89,7 +89,7 @@ fn an_account_is_never_overdrawn_and_says_that_it_refused() {
 }
 
 #[test]
-fn what_there_is_no_room_for_reads_as_null() {
+fn values_over_the_budget_read_as_null() {
     let account = Account::new(10_000);
     let json = format!("{{\"small\":[1],\"large\":[{}1]}}", "1,".repeat(MANY));
     let document = Document::charged(json, Charge::on(&account)).unwrap();
@@ -102,7 +102,7 @@ fn what_there_is_no_room_for_reads_as_null() {
 
 /// Bytes that a text takes itself are its maker's to charge, and go with it.
 #[test]
-fn a_charge_goes_where_its_text_goes() {
+fn charge_of_a_text_is_released_with_its_document() {
     let account = Account::new(1 << 20);
     let charge = Charge::on(&account);
     assert!(charge.grow(300));

@@ -67,7 +67,7 @@ fn the_last_of_several_members_of_one_name_counts() {
 }
 
 #[test]
-fn what_is_not_one_json_value_is_refused_with_its_place() {
+fn invalid_json_is_rejected_with_position() {
     for (json, says) in [
         ("", "line 1 column 0"),
         ("{\"a\":}", "line 1 column 6"),
@@ -127,7 +127,7 @@ fn depth_does_not_multiply_the_cost() {
 }
 
 #[test]
-fn tables_have_what_look_ups_have() {
+fn table_cells_equal_single_lookups() {
     let list = r#"[{"a": {"b": 1, "c": "x"}, "d~/": null}, {"a": []}, 5, {"a": {"c": {"b": 2}}}]"#;
     let columns = ["", "/a", "/a/b", "/a/c", "/a/c/b", "/a/b", "a", "/d~0~1", "/a/0", "/a/c/b"];
     let doc = document(list);

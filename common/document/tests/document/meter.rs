@@ -80,7 +80,7 @@ fn works() -> Vec<(&'static str, String, Work)> {
 
 /// After the watch has said that it is over, no loop goes on.
 #[test]
-fn looks_stop_when_they_are_told_to() {
+fn lookups_stop_when_the_meter_is_exceeded() {
     for (what, json, work) in works() {
         let account = Account::new(usize::MAX);
         let document = Document::charged(json.clone(), Charge::on(&account)).unwrap();
@@ -133,7 +133,7 @@ fn work_grows_with_the_text() {
 }
 
 #[test]
-fn reading_stops_when_it_is_told_to() {
+fn parsing_stops_when_the_meter_is_exceeded() {
     let broken = |json: String| json.strip_suffix(']').unwrap().to_owned();
     for json in [list("[]"), list("\"a\""), "1 ".repeat(MANY), broken(list("[]"))] {
         let account = Account::new(usize::MAX);
@@ -178,7 +178,7 @@ fn sorted_in_steps_is_sorted() {
 /// A first look costs what it reads, however the text is made: names in any order, that are the same, that
 /// begin alike, that have to be read without escapes.
 #[test]
-fn a_first_look_costs_what_it_reads() {
+fn first_lookup_costs_at_most_a_linear_scan() {
     let begins_alike = |n: usize| format!("{}{:06}", "x".repeat(40), (n * 7_919) % MANY);
     let in_groups = |n: usize| format!("{}{:03}", format!("{:03}", n % 450).repeat(9), n / 450);
     for (what, json) in [

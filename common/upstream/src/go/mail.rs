@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_valid_is_what_go_accepts() {
+    fn addresses_valid_in_go_are_accepted() {
         for text in [
             "jdoe@machine.example",
             " \tjdoe@machine.example",

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_valid_is_what_go_accepts() {
+    fn request_uris_valid_in_go_are_accepted() {
         for text in [
             "http://foo.com",
             "http://foo.com/path?x=%#fragment",

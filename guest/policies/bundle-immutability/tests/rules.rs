@@ -189,7 +189,7 @@ fn a_changed_value_in_any_place_of_a_bundle_is_a_change() {
 // Properties of every case.
 
 #[test]
-fn rules_find_something_in_what_they_look_at_only() {
+fn violations_occur_only_for_declared_targets() {
     for case in all_cases() {
         let [_, _, _, kind] = case.resource();
         for violation in verdict(&POLICY, &case).violations {
@@ -231,7 +231,7 @@ fn expire(case: &mut Case) -> bool {
 
 /// An object that is being deleted is not exempt: a finalizer can keep it.
 #[test]
-fn an_object_on_its_way_out_is_judged_by_what_changes() {
+fn deleted_object_with_finalizer_is_evaluated_by_its_changes() {
     let mut checked = 0;
     for mut case in all_cases() {
         set(&mut case, "rukpak", "recheckUnchanged", json!(false));
@@ -271,7 +271,7 @@ fn unchanged() -> Vec<(Case, Vec<Violation>)> {
 }
 
 #[test]
-fn what_does_not_change_is_not_found_again() {
+fn unchanged_violations_are_not_reported_again() {
     for (mut case, _) in unchanged() {
         assert_eq!(verdict(&POLICY, &case), nothing(), "{}: {}", case.rule, case.name);
         case.settings["ratcheting"] = json!(false);
@@ -306,7 +306,7 @@ fn without_ratcheting_it_is_found_again() {
 }
 
 #[test]
-fn on_demand_the_checks_of_the_webhook_find_it_again() {
+fn webhook_checks_report_unchanged_violations_on_demand() {
     for (mut case, found) in unchanged() {
         set(&mut case, "rukpak", "recheckUnchanged", json!(true));
         assert_found_again(&case, found, |rule| WEBHOOK.contains(&rule));
@@ -332,7 +332,7 @@ fn spell_out_defaults(settings: &mut Map<String, Value>, schema: &Value) {
 }
 
 #[test]
-fn defaults_are_what_the_schema_says() {
+fn defaults_equal_those_of_the_schema() {
     let schema = settings_schema();
     for mut case in all_cases() {
         let expected = verdict(&POLICY, &case);
@@ -364,7 +364,7 @@ fn the_schema_has_every_setting() {
 
 /// Requests that no API server sends: the policy evaluates the fields that are set.
 #[test]
-fn requests_that_lack_an_object_or_have_one_too_many_are_answered() {
+fn requests_with_missing_or_extra_objects_are_evaluated() {
     let spec = |class: &str| {
         json!({
             "source": {"type": "git", "image": {"ref": "a"}},
@@ -565,7 +565,7 @@ fn each_of_very_many_paths_is_checked() {
 }
 
 #[test]
-fn each_of_very_many_references_is_looked_up() {
+fn each_of_many_references_is_resolved() {
     let references: Vec<_> =
         (0..MANY).map(|n| json!({"configMap": {"name": format!("a{}", n / 2)}})).collect();
     let objects: Vec<_> = (0..MANY)
@@ -578,7 +578,7 @@ fn each_of_very_many_references_is_looked_up() {
 }
 
 #[test]
-fn very_many_files_are_compared_up_to_a_limit_and_that_is_said() {
+fn file_comparison_over_the_limit_is_reported_as_skipped() {
     let files = |of: &str| (0..300).map(|n| format!("{of}{n:03}")).collect::<Vec<_>>().into_iter();
     let objects = [
         ("configmaps", config_map("a", true, files("x"))),

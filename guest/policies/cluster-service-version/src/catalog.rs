@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_become_an_object() {
+    fn bundle_metadata_are_converted_to_an_object() {
         let metadata = br#"{"annotations": {"a": "b"}, "labels": {"c": "d"}, "displayName": "e",
             "crdDescriptions": {"owned": []}, "unknown": 1, "version": "1.0.0"}"#;
         let mut object = Vec::new();

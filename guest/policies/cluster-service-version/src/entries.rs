@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_list_that_nobody_admits_the_first_entries_count() {
+    fn list_over_the_limit_yields_its_first_entries() {
         let list = Document::parse(&format!("[0{}]", ",0".repeat(60_000))).unwrap();
         assert_eq!(Entries::all(&list, "", &["/name"]).iter().count(), 1_000);
     }

@@ -45,7 +45,7 @@ fn a_constraint_may_have_so_many_bytes() {
 }
 
 #[test]
-fn very_many_findings_are_shared_and_counted() {
+fn violations_over_the_limit_are_shared_and_counted() {
     let properties = json!([{"type": "olm.constraint", "value": {}}]).to_string();
     let lookup = json!({"properties": format!(r#"{{"properties":{properties}}}"#)});
     let plan = json!({"status": {"bundleLookups": vec![lookup; 5_000]}});
@@ -57,7 +57,7 @@ fn very_many_findings_are_shared_and_counted() {
 }
 
 #[test]
-fn very_many_findings_of_one_constraint_are_counted_too() {
+fn violations_of_one_constraint_over_the_limit_are_counted() {
     let value = json!({"any": {"constraints": vec![json!({"x": 1, "gvk": {}}); 3_000]}});
     let found = judged_csv(&value.to_string(), &json!({})).violations;
     let of = |rule: &str| found.iter().filter(|v| v.rule == rule).collect::<Vec<_>>();
@@ -87,7 +87,7 @@ fn a_large_list_is_read_in_part() {
 
 /// Long names: a few of them reach the maximum size of a verdict.
 #[test]
-fn where_reading_ends_is_said() {
+fn unread_rest_of_a_list_is_reported() {
     let property = format!(r#"{{"type":"olm.constraint","value":{{"{}":1}}}}"#, "x".repeat(4_000));
     let properties = format!("[{}]", vec![property; 100].join(","));
     let csv = json!({"metadata": {"annotations": {"olm.properties": properties}}});

@@ -83,7 +83,7 @@ fn reason(case: &Case, rule: &str) -> Option<String> {
 }
 
 #[test]
-fn the_answer_says_how_many_objects_were_looked_at() {
+fn number_of_evaluated_objects_is_reported() {
     for rule in ["CRD-11", "CRD-17"] {
         let more = case(rule, "more objects than the limit");
         let expected = "in part: 1 objects were looked at, there are more";
@@ -159,7 +159,7 @@ fn objects_of_some_versions_are_listed() {
 
 /// Too deep JSON, as a schema and as an object.
 #[test]
-fn what_is_too_deep_is_not_evaluated() {
+fn too_deep_schema_or_object_is_skipped_in_part() {
     let deep = (0..200).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
     let mut schema = case("CRD-11", "there are no objects");
     schema.object.as_mut().expect("an object")["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
@@ -277,7 +277,7 @@ fn a_chain_is_followed_over_some_versions() {
 
 /// Another 16 hide a reference, and the verdict reports it.
 #[test]
-fn references_beyond_a_limit_are_not_looked_at() {
+fn references_beyond_the_limit_are_skipped() {
     for (count, expected) in [(16, None), (17, Some("in part: "))] {
         let mut many = case("CRD-15", "a version that is required goes");
         let reference = |number: usize| {

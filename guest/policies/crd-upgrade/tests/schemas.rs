@@ -299,13 +299,13 @@ proptest! {
 
     /// The notation of a schema makes no difference.
     #[test]
-    fn the_same_schema_has_no_findings(schema in schema()) {
+    fn identical_schema_has_no_violations(schema in schema()) {
         prop_assert_eq!(found(&schema.to_string(), &reversed(&schema)), []);
         prop_assert_eq!(found(&reversed(&schema), &schema.to_string()), []);
     }
 
     #[test]
-    fn findings_do_not_depend_on_how_schemas_are_written(old in schema(), new in schema()) {
+    fn violations_do_not_depend_on_schema_notation(old in schema(), new in schema()) {
         let sorted = |mut found: Vec<(String, String)>| { found.sort(); found };
         prop_assert_eq!(
             sorted(found(&old.to_string(), &new.to_string())),
@@ -315,7 +315,7 @@ proptest! {
 
     /// An optional field breaks no object.
     #[test]
-    fn an_optional_field_has_no_findings(schema in schema(), added in schema()) {
+    fn new_optional_field_has_no_violations(schema in schema(), added in schema()) {
         let mut old = schema;
         old["properties"] = json!({"a": {"type": "string"}});
         let mut new = old.clone();
@@ -326,7 +326,7 @@ proptest! {
     /// Differences of a version that the old CRD does not have are all reported; differences that
     /// it has are all subtracted.
     #[test]
-    fn findings_between_served_versions_are_those_that_are_new(one in schema(), two in schema()) {
+    fn only_new_differences_of_served_versions_are_violations(one in schema(), two in schema()) {
         let (one, two) = (one.to_string(), two.to_string());
         let both = format!("[{},{}]", version("v1", &one), version("v2", &two));
         let first = format!("[{}]", version("v1", &one));

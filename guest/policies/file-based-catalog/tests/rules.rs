@@ -37,7 +37,7 @@ fn ask(object: &Value, old: Option<&Value>, settings: &Value) -> Verdict {
 
 /// For reports on files: the logical location of a violation, nested as in `opm`.
 #[test]
-fn findings_say_what_they_are_about() {
+fn violations_report_their_logical_location() {
     let long = "n".repeat(300);
     let document = document(&json!([
         {"schema": "olm.package", "name": "p", "defaultChannel": "fast", "icon": {}},
@@ -156,7 +156,7 @@ fn large(bundles: usize, image: &str) -> Value {
 }
 
 #[test]
-fn large_packages_are_judged() {
+fn large_packages_are_evaluated() {
     let old = large(2_000, "quay.io/a/b:1");
     assert_eq!(ask(&old, Some(&old), &json!({})).violations, []);
     let new = large(2_000, "quay.io/a/b:2");
@@ -180,7 +180,7 @@ fn large_packages_are_judged() {
 
 /// Violations that do not fit are counted for each rule, and no rule hides another.
 #[test]
-fn very_many_findings_are_counted() {
+fn violations_over_the_limit_are_counted_for_each_rule() {
     let mut blobs = vec![
         json!({"schema": "olm.package", "name": "foo", "defaultChannel": "none"}),
         json!({"schema": "olm.channel", "package": "foo", "name": "a", "entries": [{"name": "foo.v1"}]}),

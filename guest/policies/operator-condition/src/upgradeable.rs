@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overrides_come_first_and_only_what_olm_observed_last_counts() {
+    fn overrides_precede_the_last_observed_condition() {
         let entry = |status: &str| {
             format!(
                 r#"[{{"type":"Ready","status":"False"}},{{"type":"Upgradeable","status":"{status}","message":"m"}}]"#

@@ -230,7 +230,7 @@ fn without_a_cluster_a_copy_is_believed_from_olm_only() {
 
 /// A finalizer of a copy whose original is gone, or is now a different one.
 #[test]
-fn what_changes_nothing_passes_whatever_it_claims() {
+fn unchanged_update_is_allowed_for_any_copy() {
     for original in originals() {
         let place = Place { original, settings: json!({}) };
         let copies = State::all().into_iter().filter(|state| !state.works());

@@ -36,7 +36,7 @@ fn update(mut case: Case) -> Case {
 }
 
 #[test]
-fn what_does_not_change_is_not_found_again() {
+fn unchanged_violations_are_not_reported_again() {
     for case in creations() {
         let case = update(case);
         assert_eq!(verdict(&POLICY, &case), nothing(), "{}: {}", case.rule, case.name);
@@ -59,7 +59,7 @@ fn without_ratcheting_it_is_found_again() {
 }
 
 #[test]
-fn nobody_who_is_exempt_is_judged() {
+fn exempt_users_are_evaluated_by_access_rules_only() {
     for mut case in all_cases() {
         case.settings["exempt"] = json!({"groups": ["exempt"]});
         case.request.groups.push("exempt".to_owned());
@@ -88,7 +88,7 @@ fn spell_out_defaults(settings: &mut Map<String, Value>, schema: &Value) {
 }
 
 #[test]
-fn defaults_are_what_the_schema_says() {
+fn defaults_equal_those_of_the_schema() {
     for mut case in all_cases() {
         spell_out_defaults(case.settings.as_object_mut().expect("settings"), &schema());
         assert_eq!(case.settings["operatorGroup"]["removeAPIs"].as_str().map(str::len), Some(4));
@@ -212,7 +212,7 @@ fn sound() -> Vec<Value> {
 
 /// An object in the cluster may be as invalid as the request, if it has a kind and a name.
 #[test]
-fn no_object_of_the_cluster_brings_it_down() {
+fn invalid_stored_objects_cause_no_panic() {
     let replacements = [json!(null), json!(""), json!([[""]]), json!({"": {}})];
     let sound = sound();
     let settings = json!({"rules": {"OPG-36": "warn", "OPG-37": "warn", "OPG-38": "warn"}});
@@ -242,7 +242,7 @@ fn no_object_of_the_cluster_brings_it_down() {
 
 /// Thousands of names and APIs are evaluated one by one, and reported in one message.
 #[test]
-fn very_many_names_and_apis_are_judged() {
+fn thousands_of_names_and_apis_are_evaluated() {
     let many = 20_000;
     let names: Vec<_> = (0..many).map(|i| format!("ns-{i:05}")).collect();
     let apis: Vec<_> = (0..many).map(|i| format!("K{i}.v1.g")).collect();
@@ -282,7 +282,7 @@ fn binding(kind: &str, key: &str, role: &str) -> Value {
 
 /// A call has a fixed time: the policy skips a rule that would take longer, unless nothing changes.
 #[test]
-fn what_is_too_large_is_left_out_or_refused() {
+fn oversized_input_is_skipped_or_denied() {
     let group = group("ns/g:[ns]{} as a");
     let pods = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
     let mut member = asking(csv("ns/c", "O", ""), &pods);
@@ -332,7 +332,7 @@ fn what_is_too_large_is_left_out_or_refused() {
 
 /// Violations found before the budget is exceeded are reported together with the cause.
 #[test]
-fn what_is_found_in_something_too_large_is_reported() {
+fn violations_in_oversized_input_are_reported() {
     let mut rules = vec![json!({"verbs": ["*"], "resources": ["*"], "apiGroups": ["*"]})];
     rules.extend(vec![json!({}); 60_000]);
     let role = with(object("Role", "ns/r"), json!({"rules": rules}));

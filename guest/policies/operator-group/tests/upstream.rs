@@ -61,7 +61,7 @@ fn surface(value: &Value) -> Surface {
 }
 
 #[test]
-fn groups_reach_what_upstream_says() {
+fn groups_intersect_as_upstream() {
     for row in table("newGroup") {
         let mut metadata = json!({"name": "g", "namespace": "ns"});
         if row["annotation"].is_string() {
@@ -133,7 +133,7 @@ fn apis_are_reconciled_as_upstream() {
 }
 
 #[test]
-fn install_modes_support_what_upstream_says() {
+fn install_modes_support_namespaces_as_upstream() {
     for row in table("supports") {
         let modes = InstallModes::new(modes(&text(&row["modes"])));
         let namespaces = texts(&row["namespaces"]);

@@ -15,7 +15,7 @@ fn judge(operation: Operation, bundle: &Value) -> Verdict {
 }
 
 #[test]
-fn an_update_is_judged_like_a_new_folder_and_a_removal_is_not() {
+fn update_is_evaluated_like_create_and_delete_is_not() {
     let bundle = json!({"spec": {}});
     let created = judge(Operation::Create, &bundle);
     assert!(!created.violations.is_empty());

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_and_names_grant_what_kubernetes_says() {
+    fn wildcards_and_names_grant_as_in_kubernetes() {
         let get = r#"[{"apiGroups":["a.b"],"resources":["c","c/status"],"verbs":["get"]}]"#;
         let none: [&str; 0] = [];
         for (wants, has, expected) in [
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_has_no_answer() {
+    fn roles_over_the_limit_are_not_compared() {
         let many = |n: usize| {
             let list: Vec<_> = (0..n).map(|n| format!("\"n{n}\"")).collect();
             list.join(",")

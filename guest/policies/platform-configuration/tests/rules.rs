@@ -89,7 +89,7 @@ fn each_of_very_many_entries_counts() {
 
 /// The policy skips a rule if its input is too large for the memory of a call.
 #[test]
-fn what_is_too_large_is_not_evaluated() {
+fn oversized_input_skips_the_rule() {
     let skipped = |case: &Case| {
         let verdict = verdict(&POLICY, case);
         assert_eq!(verdict.violations.len(), 0, "{:?}", case.rule);
@@ -114,7 +114,7 @@ fn what_is_too_large_is_not_evaluated() {
 
 /// A verdict contains no part of a secret or a key.
 #[test]
-fn nothing_of_what_is_secret_is_said() {
+fn verdict_contains_no_secret_content() {
     let mut asked = 0;
     for mut case in
         CASES.iter().filter(|case| ["MSC-03", "MSC-08"].contains(&case.rule.as_str())).cloned()

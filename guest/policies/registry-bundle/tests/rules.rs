@@ -20,7 +20,7 @@ fn judge(operation: Operation, bundle: &Value, settings: &Value) -> Verdict {
 }
 
 #[test]
-fn an_update_is_judged_like_a_new_folder_and_a_removal_is_not() {
+fn update_is_evaluated_like_create_and_delete_is_not() {
     let bundle = json!({"spec": {}});
     let ask = |operation| judge(operation, &bundle, &json!({}));
     let created = ask(Operation::Create);
@@ -105,7 +105,7 @@ fn settings_that_change_a_rule_are_declared() {
 
 /// Settings that the schema rejects do not crash the policy either.
 #[test]
-fn no_value_in_the_settings_brings_it_down() {
+fn invalid_settings_cause_no_panic() {
     let settings = json!({"profile": "ocp-4.5", "bundle": {"redHatCatalog": true,
         "allowLabelDependency": true, "optional": ["good-practices"], "k8sVersion": "1.30",
         "extraKinds": ["A"]}});

@@ -132,7 +132,7 @@ fn lists_of_too_many_entries_are_not_evaluated() {
 
 /// No object has such a name, and it does not fit into a message.
 #[test]
-fn texts_of_any_size_are_judged() {
+fn texts_of_any_size_are_evaluated() {
     let long = "\u{1}".repeat(1 << 20);
     let fields = ["name", "source", "sourceNamespace", "channel", "startingCSV"];
     let mut case = case("SUB-01", "no such source", |object| {
@@ -158,7 +158,7 @@ fn texts_of_any_size_are_judged() {
 
 /// A version with more deployments than the limit does not make a mount invalid.
 #[test]
-fn a_version_of_very_many_deployments_is_not_looked_through() {
+fn version_with_many_deployments_is_not_searched() {
     let case = case("SUB-14", "a mount without a volume", |object| {
         object["spec"]["startingCSV"] = json!("etcdoperator.v0.9.4");
     });

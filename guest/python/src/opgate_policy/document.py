@@ -14,8 +14,10 @@ from typing import Any
 
 from . import wit
 from .declared import Access, Part
-from .plain import Plain
 from .values import Kind, checked, parsed
+
+if not wit.IN_COMPONENT:
+    from .plain import Plain
 
 
 _KINDS = tuple(Kind)

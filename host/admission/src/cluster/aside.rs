@@ -1,15 +1,16 @@
-//! Reads what an API server sends beside the threads that serve requests, if it is large.
+//! Reads large responses of an API server outside the threads that serve requests.
 //!
 //! ```text
 //! up to 64 KiB ─▶ here, one at a time
 //! more ─────────▶ one at a time ─┬▶ a thread that runs when no other one wants the CPU ─┐
 //!                                └▶ a thread like any other, if that one does not ──────┴▶ as read
-//!                                   come to it in time, or if somebody waits
+//!                                   start in time, or if a request waits
 //! ```
 //!
-//! Tenants choose how large their objects are and how often they change. Reading and indexing one of 1.4 MB takes
-//! some 10 ms, in which a thread serves nobody. The result is awaited before the next event of the same resource is
-//! read, so events keep their order; those of other resources do not wait for it unless they are large, too.
+//! Tenants determine the size of their objects and how often they change. Reading and indexing an
+//! object of 1.4 MB takes some 10 ms, in which a thread serves no request. The result is awaited
+//! before the next event of the same resource is read, so events keep their order. Events of other
+//! resources only wait for it if they are large, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,25 +20,25 @@ use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use super::wire::Trouble;
 
-/// Maximum bytes of what is read on a thread that serves requests: less than a millisecond.
+/// Maximum bytes of a text that is read on a thread that serves requests: less than a millisecond.
 const SMALL: usize = 64 << 10;
 
-/// Time for a thread that gets what others leave. On a machine without any, a view must not fall behind; the
-/// large objects of a page together stay below the time limit of an answer.
+/// Time limit of the low-priority thread. On a busy machine, a cache must not fall behind; the
+/// large objects of a page together stay below the time limit of a response.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Stack of that thread, as the runtime's own have.
+/// Stack of that thread, as large as that of the runtime's threads.
 const STACK: usize = 2 << 20;
 
 /// Listings of more objects are dropped on another thread.
 const FEW_OBJECTS: usize = 1_024;
 
-/// Who waits for what is read.
+/// The party that waits for the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// A view, which is current soon enough.
+    /// A cache, for which the result is early enough.
     View,
-    /// A request, or somebody at a terminal.
+    /// A request, or a user at a terminal.
     Request,
 }
 
@@ -46,7 +47,7 @@ pub(super) enum Waiting {
 pub(super) struct Readers {
     small: Semaphore,
     large: Semaphore,
-    /// The thread that runs when it may. Until it has ended, there is no other one.
+    /// The low-priority thread. Only one runs at a time.
     idle: Arc<Semaphore>,
 }
 
@@ -60,7 +61,7 @@ impl Default for Readers {
 impl Readers {
     /// Permission to read something small.
     pub(super) async fn one(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
+        // The semaphore is never closed.
         self.small.acquire().await.ok()
     }
 
@@ -96,7 +97,7 @@ impl Readers {
         let (answer, answered) = oneshot::channel();
         let run = move || {
             let _permit = permit;
-            // If the system does not allow it, it runs like any other.
+            // If the system does not allow it, the thread runs with normal priority.
             let _ = opgate_unsafe::run_when_idle();
             if !answer.is_closed() {
                 let _ = answer.send(read());
@@ -108,7 +109,7 @@ impl Readers {
     }
 }
 
-/// Drops something of so many objects, on another thread if they are many.
+/// Drops a value that holds `objects` objects, on another thread if they are many.
 pub(super) fn drop_aside<T: Send + 'static>(old: T, objects: usize) {
     match Handle::try_current() {
         Ok(runtime) if objects > FEW_OBJECTS => drop(runtime.spawn_blocking(move || drop(old))),
@@ -152,7 +153,7 @@ mod tests {
         let idle = |name: Option<&str>| name == Some("opgate-idle");
         let read = move |text: Vec<u8>| {
             if idle(current().name()) {
-                // As long as the processor is busy.
+                // Waits while the processor is busy.
                 let _ = wait.lock().recv();
             }
             Ok(text.len())

@@ -1,12 +1,14 @@
-//! A cluster as it is now, for an audit: what it serves, what policies read of it, and its objects.
+//! The current content of a cluster, for an audit: the resources that it serves, the objects that
+//! policies read, and all objects.
 //!
 //! ```text
-//! discovery ─▶ Served ─▶ objects: page by page, one object after the other ─▶ judged
+//! discovery ─▶ Served ─▶ objects: page by page, one object after the other ─▶ evaluated
 //! fill: one list for each resource that policies read ─▶ Kind
 //! ```
 //!
-//! Nothing is watched: an audit ends. The context is read first, so that an object that comes in the meantime
-//! is judged, and no object is missing that another one needs.
+//! Nothing is watched, because an audit ends. The objects that policies read are listed first.
+//! Objects that are created during the audit are then evaluated as well, and no evaluated object
+//! lacks another one that it needs.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +24,7 @@ use super::requests::{in_time, path};
 use super::wire::{PageText, Trouble, read_document};
 use super::{Cluster, Connection, Kind};
 
-/// A list that changes while it is read is read again so often.
+/// Maximum number of times that a list is restarted because it changes while it is read.
 const RESTARTS: u32 = 5;
 
 /// A resource that an API server lists.
@@ -46,10 +48,9 @@ pub struct Group {
 }
 
 impl Connection {
-    /// The API groups that are served.
+    /// Returns the API groups that are served.
     ///
-    /// # Errors
-    /// If the API server does not say.
+    /// # Errors If the API server does not list them.
     pub async fn groups(&self) -> Result<Vec<Group>, String> {
         let document = self.0.document("/apis").await.map_err(|e| format!("/apis: {e}"))?;
         let core = Group { name: String::new(), versions: vec!["v1".to_owned()] };
@@ -67,10 +68,9 @@ impl Connection {
         Ok(std::iter::once(core).chain(list.map(group)).collect())
     }
 
-    /// The resources of a group in a version that can be listed.
+    /// Returns the resources of a group in a version that can be listed.
     ///
-    /// # Errors
-    /// If the API server does not say.
+    /// # Errors If the API server does not list them.
     pub async fn resources(&self, group: &str, version: &str) -> Result<Vec<Served>, String> {
         let api = match group {
             "" => format!("/api/{version}"),
@@ -95,12 +95,13 @@ impl Connection {
             kind: text(one, "/kind"),
             is_namespaced: one.get("/namespaced").and_then(|v| v.boolean()).unwrap_or_default(),
         };
-        // A name is a segment of a path.
+        // A name is a path segment.
         let is_name = |served: &Served| !served.resource.resource.contains(['/', '%', '?']);
         Ok(list.filter(lists).map(served).filter(is_name).collect())
     }
 
-    /// Lists once what policies read. Gives the resources that cannot be listed, each with the reason.
+    /// Lists once the objects that policies read. Returns the resources that cannot be listed,
+    /// each with the reason.
     pub async fn fill(&self, cluster: &Cluster) -> Vec<(Resource, String)> {
         let mut failed = Vec::new();
         for kind in cluster.kinds() {
@@ -128,11 +129,11 @@ impl Connection {
         }
     }
 
-    /// Calls `visit` with the text of each object of a resource, in pages of some hundred. An object can
-    /// come twice: a list whose version the API server forgets is read again from its start.
+    /// Calls `visit` with the text of each object of a resource, in pages of some hundred. An
+    /// object can occur twice: a list whose version the API server no longer has is read again
+    /// from its start.
     ///
-    /// # Errors
-    /// Why they cannot be listed.
+    /// # Errors The reason why they cannot be listed.
     pub async fn objects(
         &self,
         resource: &Resource,
@@ -147,7 +148,7 @@ impl Connection {
         all.await.map_err(|trouble| told(&trouble))
     }
 
-    /// The pages of a list until its end, or until `visit` breaks off.
+    /// Reads the pages of a list until its end, or until `visit` stops.
     pub(super) async fn every_page(
         &self,
         resource: &Resource,
@@ -176,8 +177,8 @@ impl Connection {
         }
     }
 
-    /// One page: where the list goes on, the bytes of the page, and the number of its objects. It ends early,
-    /// as if it were the last one, where `visit` breaks off.
+    /// Reads one page. Returns the token of the next page, the bytes of the page, and the number
+    /// of its objects. The page ends early, as if it were the last one, if `visit` stops.
     async fn page(
         &self,
         resource: &Resource,

@@ -1,12 +1,13 @@
 //! Gives priority to requests that others have delayed too often.
 //!
-//! An evaluation is repeated if a change was reserved in the meantime that can change its answers.
-//! Frequent writes could repeat a long evaluation forever. After some rounds it claims the objects
-//! of its queries: changes that could change the answers wait until it has its decision.
+//! An evaluation is repeated if a reservation that was made during it can change the results of
+//! its queries. Frequent writes could repeat a long evaluation forever. After some rounds it
+//! claims the objects of its queries: changes that could change the results wait until it has its
+//! decision.
 //!
 //! ```text
-//! round 1, 2, 3: Outdated ─▶ Claim (questions) ─▶ round 4 ─▶ reserved; the claim ends
-//!                               └─ writes that may change the answers: Claimed ─ wait ─┘
+//! round 1, 2, 3: Outdated ─▶ Claim (queries) ─▶ round 4 ─▶ reserved; the claim ends
+//!                               └─ writes that may change the results: Claimed ─ wait ─┘
 //! ```
 //!
 //! Claims are numbered. A request with a claim waits only for older ones, so there is no deadlock.

@@ -1,9 +1,9 @@
-//! Confirms denials. What the watch shows is some milliseconds old: an object that a denial rests on may be gone,
-//! have changed, or have come. So the API server is asked about a few objects before a request is denied;
-//! an allowed request asks nothing.
+//! Confirms denials. The watch is some milliseconds behind: an object that a denial depends on may
+//! have been deleted, changed or created. So opgate reads a few objects from the API server before
+//! it denies a request. An allowed request causes no such read.
 //!
 //! ```text
-//! denial ─▶ Grounds (objects in the answers, objects and namespaces without one) ─▶ reads ─┬▶ as the watch: deny
+//! denial ─▶ Grounds (objects in the results, objects and namespaces without one) ─▶ reads ─┬▶ as the watch: deny
 //!                                                                                          └▶ news: evaluate again
 //! ```
 
@@ -21,10 +21,10 @@ use super::{Cluster, Direct};
 /// Maximum number of reads for one denial.
 const MAX_READS: usize = 8;
 
-/// Maximum number of objects in answers that are recorded for one call.
+/// Maximum number of objects in query results that are recorded for one call.
 const MAX_OBJECTS: usize = 256;
 
-/// Bytes of a message in which names of objects are looked for.
+/// Bytes of a message that are searched for names of objects.
 const MAX_MESSAGE_BYTES: usize = 8 << 10;
 
 /// A namespace with more objects than this is not listed to find a missing one.
@@ -36,7 +36,7 @@ pub(super) const MAX_ROUNDS: u32 = 3;
 /// Maximum time of the reads. A denial that cannot be confirmed by then stands.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Something that a denial rests on.
+/// An object or namespace that a denial depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ground {
     /// The position of its resource.
@@ -53,18 +53,18 @@ impl Ground {
         Self { kind, scope: Scope::Object(object.key().clone()), version }
     }
 
-    /// Whether a read knows better than the evaluation.
+    /// Whether a read is newer than the evaluation.
     fn is_outdated_by(&self, key: &Key, found: &Listing) -> bool {
         match (&self.version, found.objects.get(key)) {
             (None, found_object) => found_object.is_some() || found.unreadable.contains_key(key),
             (Some(shown), Some(object)) => is_newer(object.resource_version(), shown),
-            // A deletion is later than what it deletes.
+            // A deletion is later than the deleted version.
             (Some(shown), None) => is_newer(&found.version, shown),
         }
     }
 }
 
-/// What the answers to one call were made of.
+/// The objects in the query results of one call.
 #[derive(Debug, Clone, Default)]
 pub struct Grounds {
     /// Objects that were returned.
@@ -74,7 +74,7 @@ pub struct Grounds {
 }
 
 impl Grounds {
-    /// Records the answer to a query.
+    /// Records the result of a query.
     pub(super) fn add(&mut self, kind: usize, scope: &Scope, objects: &[Arc<Object>]) {
         if objects.is_empty() {
             let missing = (kind, scope.clone());
@@ -90,8 +90,8 @@ impl Grounds {
         self.objects.extend(objects.iter().take(room).map(|object| (kind, object.clone())));
     }
 
-    /// What a denial with this message rests on: the objects that it names, or all if it names none, and the
-    /// queries without an answer.
+    /// The grounds of a denial with this message: the objects that it names, or all if it names
+    /// none, and the queries without a result.
     #[must_use]
     pub fn of_denial(self, message: &str) -> Vec<Ground> {
         let end = message.floor_char_boundary(MAX_MESSAGE_BYTES);
@@ -106,7 +106,7 @@ impl Grounds {
         let missing = |(kind, scope)| Ground { kind, scope, version: None };
         let missing = self.missing.into_iter().map(missing);
         let mut grounds: Vec<Ground> = Vec::new();
-        // Of many objects, none is more likely than the rest.
+        // If there are several objects, none is more likely than the others.
         for ground in missing.chain(named.into_iter().map(shown)) {
             if grounds.len() == MAX_READS {
                 break;
@@ -119,23 +119,23 @@ impl Grounds {
     }
 }
 
-/// What a denial rests on, read.
+/// The result of reading the grounds of a denial.
 #[derive(Debug, Default)]
 pub(super) struct Confirmation {
-    /// Whether an object differs from what the evaluation was shown. The view knows it now.
+    /// Whether an object differs from the one that the evaluation was shown. The cache is updated.
     pub(super) is_outdated: bool,
     /// Namespaces in which nothing was found, to be read directly.
     pub(super) namespaces: Vec<(usize, Scope)>,
 }
 
-/// Reads what a denial rests on.
+/// Reads the grounds of a denial.
 pub(super) async fn confirm(
     cluster: &Cluster,
     direct: &Direct,
     grounds: &[Ground],
     deadline: Instant,
 ) -> Confirmation {
-    // A polled resource has no versions that say which answer is later.
+    // A polled resource has no versions that show which result is later.
     let kind_of = |ground: &Ground| cluster.kinds().get(ground.kind).filter(|k| !k.is_polled());
     let namespace = |ground: &Ground| match (&ground.scope, kind_of(ground)) {
         (Scope::Namespace(namespace), Some(kind))

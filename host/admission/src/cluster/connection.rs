@@ -32,13 +32,14 @@ use opgate_engine::reader::Sample;
 use opgate_supervise::{Supervised, Supervisor};
 use opgate_text::one_line;
 
-/// The interval at which reservations are searched for that have ended though no read of them succeeds.
+/// The interval at which to search for reservations that have ended although no read of them
+/// succeeds.
 const EXPIRES: Duration = Duration::from_secs(5);
 
 /// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
-    /// The kubeconfig cannot be used.
+    /// The kubeconfig is invalid.
     #[error("kubeconfig {path}: {why}")]
     Kubeconfig {
         /// The file.
@@ -46,10 +47,10 @@ pub enum ConnectionError {
         /// The error in it.
         why: String,
     },
-    /// The service account cannot be used.
+    /// The service account is invalid.
     #[error("in-cluster credentials: {0}")]
     InCluster(String),
-    /// There is no client for them.
+    /// No client can be created with these credentials.
     #[error("cannot make a client for the API server: {0}")]
     Client(String),
 }
@@ -102,7 +103,7 @@ impl Connection {
     }
 
     fn with(mut config: Config) -> Result<Self, ConnectionError> {
-        // This loop has its own waits, and must know about errors.
+        // The caller has its own backoff, and must see errors.
         config.default_retry = false;
         let failed = |e: &kube::Error| ConnectionError::Client(one_line(&causes(e), 512));
         let token = Token::of(&mut config.auth_info).map_err(ConnectionError::Client)?;
@@ -112,7 +113,7 @@ impl Connection {
             Some(token) => token.authorize(request),
             None => request,
         }));
-        // For all who use the client, also those that write.
+        // For all users of the client, including those that write.
         let client = client.with_layer(&MapResponseLayer::new(move |answer: http::Response<_>| {
             if let Some(token) = &answers {
                 token.answered(answer.status());
@@ -122,21 +123,21 @@ impl Connection {
         Ok(Self(Arc::new(Server::new(client.build(), token))))
     }
 
-    /// The client, for those who write. It neither retries nor has a limit of time.
+    /// The client, for writes. It neither retries nor has a time limit.
     #[must_use]
     pub fn client(&self) -> Client {
         self.0.client()
     }
 
-    /// Keeps a view current in tasks of the current runtime, one for each resource, until the
-    /// result is dropped.
+    /// Keeps cluster state current in tasks of the current runtime, one for each resource, until
+    /// the result is dropped.
     #[must_use]
     pub fn watch(&self, cluster: &Cluster, supervisor: &Supervisor) -> Watches {
         self.watch_beside(cluster, supervisor, &Watches::default())
     }
 
-    /// [`Connection::watch`] for a view that is to replace another one: the watches of kinds that both have
-    /// go on, and end with the last view that has them.
+    /// [`Connection::watch`] for cluster state that replaces another one. The watches of kinds
+    /// that both have continue, and end with the last one that has them.
     #[must_use]
     pub fn watch_beside(
         &self,
@@ -195,7 +196,7 @@ impl Connection {
         };
         match self.0.list(kind, namespace, name, Waiting::Request).await {
             Ok(listing) => Ok(listing),
-            // The watch has found out the same.
+            // The watch has found that, too.
             Err(Trouble::Absent) if kind.status().standing == Standing::NotInstalled => {
                 Ok(kind.empty())
             }
@@ -218,10 +219,11 @@ impl Api for Connection {
     }
 }
 
-/// The watches of a view. They end with it, except for those that another view has as well.
+/// The watches of cluster state. They end with it, except for those that other cluster state
+/// shares.
 #[derive(Debug, Default)]
 pub struct Watches {
-    /// Of each kind, the watch and the reads that settle its reservations.
+    /// For each kind, the watch and the reads that settle its reservations.
     tasks: Vec<(Arc<Kind>, Arc<[Supervised; 2]>)>,
     _expires: Option<Supervised>,
 }

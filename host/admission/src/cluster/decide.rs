@@ -1,17 +1,17 @@
-//! Makes verdicts that hold whatever happens to the requests in progress.
+//! Makes verdicts that hold whatever the outcome of the requests in progress.
 //!
 //! ```text
-//! judge(Stored) ─ wants a sample, or asked what must be exact? ─▶ list, direct read, again
-//!       │
-//!       ├─ no reservation touched ───────────────────────────────────────────▶ verdict
-//!       └─ touched ─▶ judge(Applied …, Together, Apart) ─ all allow, all deny ──▶ verdict
-//!                            │
-//!                            └─ they differ ─▶ wait for the watch, then one direct read of what was
-//!                               touched ─▶ settled: again; time is over: deny
-//! verdict denies ─▶ confirm: one read of what it rests on ─▶ news: again; otherwise deny
-//! verdict allows, changes something ─▶ reserve ─ what was asked may have changed ─▶ again; after three
-//!                               rounds with a claim, for which others wait (claims); no room: settle
-//!                               what has ended, once
+//! evaluate in Stored ─ wants a sample, or asked what must be exact? ─▶ list, direct read, again
+//!      │
+//!      ├─ no reservation touched ───────────────────────────────────────────▶ verdict
+//!      └─ touched ─▶ evaluate in Applied …, Together, Apart ─ all allow, all deny ─▶ verdict
+//!                           │
+//!                           └─ they differ ─▶ wait for the watch, then one direct read of what was
+//!                              touched ─▶ settled: again; time is over: deny
+//! verdict denies ─▶ confirm: one read of its grounds ─▶ news: again; otherwise deny
+//! verdict allows, changes something ─▶ reserve ─ a query result may have changed ─▶ again; after three
+//!                              rounds with a claim, for which others wait (claims); limit reached:
+//!                              settle ended reservations, once
 //! ```
 
 use std::collections::HashMap;
@@ -36,33 +36,33 @@ const WATCH_FIRST: Duration = Duration::from_millis(50);
 /// Maximum time of a direct read that replaces a watch that fails.
 const INSTEAD: Duration = Duration::from_secs(3);
 
-/// Maximum time for making room by reading what has ended.
+/// Maximum time for settling ended reservations when the limit is reached.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Maximum number of objects of a request that are read directly. A verdict that depends on more
 /// requests in progress is a denial.
 const MOST_READ: usize = 32;
 
-/// After this many rounds with changes by others, those must wait.
+/// Number of rounds with changes by others after which those must wait.
 const MOST_ROUNDS: u32 = 3;
 
-/// What becomes of questions that must be exact while the watch of their resource fails.
+/// The handling of queries that need an exact result while the watch of their resource fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Interrupted {
-    /// The API server is asked directly.
+    /// opgate reads from the API server directly.
     Read,
-    /// The call is a fault.
+    /// The call ends with a policy error.
     Fail,
 }
 
-/// Evaluates a request with the cluster as a lens shows it.
+/// Evaluates a request with cluster state as a lens shows it.
 pub trait Judge {
-    /// The final answer.
+    /// The combined verdict.
     type Verdict;
-    /// The reason why there is no answer.
+    /// The reason why there is no verdict.
     type Overload: From<Unsettled>;
 
-    /// The account that pays for samples.
+    /// The account that samples are charged to.
     fn account(&self) -> Option<&Arc<Account>> {
         None
     }
@@ -76,7 +76,7 @@ pub trait Judge {
         lens: &Lens,
     ) -> impl Future<Output = Result<Asked<Self::Verdict>, Self::Overload>>;
 
-    /// Removes findings that depend on kinds without an answer.
+    /// Removes violations that depend on kinds without a result.
     fn without_answer(&self, verdict: Self::Verdict, why: &str) -> Self::Verdict;
 
     /// Notes in a denial that it depends on unsettled requests about these objects.
@@ -89,10 +89,9 @@ pub trait Judge {
     /// If it cannot be sent.
     fn change(&self, verdict: &mut Self::Verdict) -> Result<Option<Write>, Self::Overload>;
 
-    /// The answer to an allowed request that cannot be reserved.
+    /// The verdict for an allowed request that cannot be reserved.
     ///
-    /// # Errors
-    /// If it must not be allowed.
+    /// # Errors If it must not be allowed.
     fn without_room(
         &self,
         verdict: Self::Verdict,
@@ -103,50 +102,51 @@ pub trait Judge {
 /// The result of an evaluation, and its queries.
 #[derive(Debug)]
 pub struct Asked<V> {
-    /// The answer.
+    /// The verdict.
     pub verdict: V,
     /// Whether it allows the request.
     pub allows: bool,
-    /// Whether there is an answer, not a policy error.
+    /// Whether it is a valid verdict, not a policy error.
     pub is_sound: bool,
     /// The queries, by kind.
     pub asked: Vec<(usize, Scope)>,
-    /// The same, as precise as the queries were.
+    /// The queries, with their full precision.
     pub questions: Vec<(usize, Question)>,
-    /// Objects that change the answers in other worlds.
+    /// Objects that change the results in other possible states.
     pub touched: Vec<(usize, Key)>,
-    /// Whether the world could not show one of them as it may be stored: the verdict says nothing of it.
+    /// Whether the possible state could not show one of them as it may be stored. The verdict then
+    /// does not depend on that object's content.
     pub is_unsure: bool,
-    /// What a denial rests on, the most likely first.
+    /// The grounds of a denial, the most likely first.
     pub grounds: Vec<Ground>,
-    /// Resources that must be listed before there is an answer, each with the number of objects.
+    /// Resources that must be listed before the evaluation can succeed, each with the number of
+    /// objects.
     pub wanted: Vec<(Resource, usize)>,
 }
 
-/// The reason why there is no verdict.
+/// The reason why no verdict was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
-    /// Others changed the same objects repeatedly until the time was over.
+    /// Other requests changed the same objects repeatedly until the deadline.
     Contention,
-    /// The time of the request was over before it was decided.
+    /// The deadline of the request passed before the decision.
     Late,
 }
 
-/// The queries that need an exact answer.
+/// The queries that need an exact result.
 #[derive(Debug, Clone, Copy)]
 pub struct Exactness<'d> {
     /// The source of direct reads.
     pub direct: Option<&'d Direct>,
     /// Always, not only while a watch fails.
     pub always: bool,
-    /// Kinds that come under review and are read: two requests about them can conflict.
+    /// Kinds that are both reviewed and read: two requests for them can conflict.
     pub contested: &'d [usize],
 }
 
-/// Decides about a request, not later than the deadline.
+/// Decides a request before the deadline.
 ///
-/// # Errors
-/// If there is no verdict.
+/// # Errors If no verdict was reached.
 pub async fn decide<J: Judge>(
     cluster: &Cluster,
     exactness: Exactness<'_>,
@@ -155,7 +155,7 @@ pub async fn decide<J: Judge>(
 ) -> Result<J::Verdict, J::Overload> {
     let mut lens = Lens::default();
     if cluster.options().source != Source::Live {
-        // No request is in progress, and there is nothing to read directly.
+        // No request is in progress, and no direct read is needed.
         return Ok(judge.judge(&lens).await?.verdict);
     }
     let mut needed = Needed::default();
@@ -174,8 +174,8 @@ pub async fn decide<J: Judge>(
             && stored.is_sound
             && !stored.touched.is_empty()
         {
-            // In one world, an evaluation can follow references to objects that it does not query
-            // in another.
+            // In one possible state, an evaluation can follow references to objects that it does
+            // not query in another.
             let mut applied = 0;
             while applied < deepest(cluster, &worlds) {
                 let lens = Lens { world: World::Applied(applied), ..lens.clone() };
@@ -189,14 +189,15 @@ pub async fn decide<J: Judge>(
             if sampled(&mut lens, exactness.direct, judge.account(), &worlds, deadline).await {
                 continue;
             }
-            // In another world it can have more queries.
+            // In another possible state it can have more queries.
             closer = look_closer(cluster, exactness, &mut needed, &worlds);
         }
         let read = match closer {
             Closer::Enough => None,
             Closer::Read(direct) => Some(direct.fresh(cluster, &needed, deadline).await),
             Closer::Instead(direct, why) => {
-                // An outdated view is not worth the whole time of the request.
+                // Direct reads instead of a failed watch must not use the whole time of the
+                // request.
                 let soon = deadline.min(Instant::now() + INSTEAD);
                 let read = direct.fresh(cluster, &needed, soon).await;
                 Some(read.map_err(|error| format!("{why}; read directly: {error}")))
@@ -246,7 +247,7 @@ pub async fn decide<J: Judge>(
             }
             let named = names(cluster, &touched);
             let denied = worlds.into_iter().find(|world| !world.allows);
-            // Nothing denies, but what is under way cannot be looked at.
+            // No evaluation denies, but the requests in progress cannot be evaluated.
             let denied = denied.ok_or(Unsettled::Contention)?;
             return Ok(judge.resting_on(denied.verdict, &named));
         }
@@ -255,7 +256,7 @@ pub async fn decide<J: Judge>(
             return Ok(first(worlds)?.verdict);
         };
         if Instant::now() >= deadline {
-            // The caller has given up: the request will not be stored.
+            // The client has given up: the request will not be stored.
             return Err(Unsettled::Late.into());
         }
         let asked: Vec<_> =
@@ -292,7 +293,8 @@ pub async fn decide<J: Judge>(
     }
 }
 
-/// Lists what the evaluations want, if anything. Each of it has an answer afterwards, so this ends.
+/// Lists the samples that the evaluations want, if any. Each of them has a result afterwards, so
+/// this ends.
 async fn sampled<V>(
     lens: &mut Lens,
     direct: Option<&Direct>,
@@ -327,11 +329,11 @@ fn first<V>(worlds: Vec<Asked<V>>) -> Result<Asked<V>, Unsettled> {
     worlds.into_iter().next().ok_or(Unsettled::Contention)
 }
 
-/// Maximum number of worlds of requests about one object in any of the evaluations.
+/// Maximum number of possible states for requests about one object in any of the evaluations.
 fn deepest<V>(cluster: &Cluster, worlds: &[Asked<V>]) -> usize {
     let touched = worlds.iter().flat_map(|world| &world.touched);
     let deepest = touched.map(|(kind, key)| depth(cluster, *kind, key)).max().unwrap_or_default();
-    // Of more requests, the last world shows none.
+    // If there are more requests, the last possible state shows none of them.
     deepest.min(MAX_WORLDS + 1)
 }
 
@@ -401,7 +403,7 @@ fn interruption(kind: &Kind) -> String {
     format!("the watch of {} fails, it was last heard of {seconds} s ago{error}", kind.resource())
 }
 
-/// Waits until the result of requests in progress is known.
+/// Waits until the outcome of requests in progress is known.
 #[derive(Debug, Default)]
 struct Patience {
     /// The times when the wait for each object started, and when it was last read.

@@ -1,18 +1,20 @@
-//! The one place where changes are reserved, however many views of the cluster there are.
+//! The registry in which changes are reserved for all cluster states of the server.
 //!
-//! While one configuration replaces another, two views serve: the new one, and the old one until its last call
-//! has ended. Of what both read in the same way they share the [`Kind`], with its reservations. Of what they
-//! read in different ways, or what only one of them reads, each has its own:
+//! While one configuration replaces another, two cluster states serve: the new one, and the old
+//! one until its last call has ended. If both read a resource in the same way, they share the
+//! [`Kind`] with its reservations. If they read it in different ways, or only one of them reads
+//! it, each has a separate one:
 //!
 //! ```text
-//! decided with the old view ─┐                     ┌▶ kinds of the old view
+//! decided with the old one ──┐                     ┌▶ kinds of the old one
 //!                            ├─ reserve, in turn ──┤
-//! decided with the new view ─┘                     └▶ kinds of the new view, from the moment it is made
+//! decided with the new one ──┘                     └▶ kinds of the new one, from the moment it is made
 //! ```
 //!
-//! So whichever view decides about a request sees what was allowed with the other one. What was allowed before
-//! the new view was made is in no reservation of its own kinds. Therefore these are listed later than an API
-//! server may take to store it (`Options::reservation`): the list has it, or it is never stored
+//! So a decision with either of them sees the changes that were allowed with the other one.
+//! Changes that were allowed before the new one was created are not in the reservations of its
+//! separate kinds. Therefore these are listed only after the time in which an API server may store
+//! such a change (`Options::reservation`): the list contains it, or it is never stored
 //! (docs/adr/0028-reload.md).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,14 +24,14 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{Kind, Reading};
 
-/// Kinds of all views that serve or are about to.
+/// Kinds of all cluster states that serve or are about to.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     kinds: Mutex<Vec<Weak<Kind>>>,
     views: AtomicUsize,
 }
 
-/// A view at a desk, until this is dropped.
+/// The registration of one cluster state in a registry, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Seat(Arc<Desk>);
 
@@ -45,18 +47,18 @@ impl Seat {
         Self(desk)
     }
 
-    /// The same desk for another view.
+    /// The registry, for another cluster state.
     pub(super) fn desk(&self) -> Arc<Desk> {
         self.0.clone()
     }
 
-    /// Whether no other view is there.
+    /// Whether no other cluster state is registered.
     pub(super) fn is_alone(&self) -> bool {
         self.0.views.load(Ordering::Acquire) < 2
     }
 
-    /// Waits for the turn of this view. Until the result is dropped, nobody else reserves, and no view is
-    /// added.
+    /// Acquires the lock of the registry. Until the result is dropped, no other caller reserves,
+    /// and no cluster state is added.
     pub(super) fn turn(&self) -> Turn<'_> {
         Turn(self.0.kinds.lock())
     }
@@ -67,12 +69,12 @@ impl Seat {
 pub(super) struct Turn<'d>(MutexGuard<'d, Vec<Weak<Kind>>>);
 
 impl Turn<'_> {
-    /// Kinds of all views.
+    /// Kinds of all cluster states.
     pub(super) fn kinds(&self) -> impl Iterator<Item = Arc<Kind>> {
         self.0.iter().filter_map(Weak::upgrade)
     }
 
-    /// From now on changes are reserved in these kinds, too.
+    /// Adds kinds in which changes are reserved from now on.
     pub(super) fn add(&mut self, kinds: &[Arc<Kind>]) {
         self.0.retain(|known| known.strong_count() > 0);
         for kind in kinds {
@@ -83,8 +85,8 @@ impl Turn<'_> {
     }
 }
 
-/// Whether the view of a kind serves. Before, a change that does not fit into its reservations fails nobody's
-/// request: the view misses it, and must not serve.
+/// Whether the cluster state of a kind serves. Before that, a change that exceeds its reservation
+/// limits does not fail a request. It is recorded as missed, and the cluster state must not serve.
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
     is_awaited: AtomicBool,
@@ -92,12 +94,12 @@ pub(super) struct Awaited {
 }
 
 impl Awaited {
-    /// Of a view that does not serve yet.
+    /// The state of a kind whose cluster state does not serve yet.
     pub(super) fn new() -> Self {
         Self { is_awaited: AtomicBool::new(true), has_missed: AtomicBool::new(false) }
     }
 
-    /// A change did not fit. Says whether that is no matter for its request.
+    /// Records that a change exceeded the limits. Returns whether its request is unaffected.
     pub(super) fn miss(&self, _: &Turn<'_>) -> bool {
         let is_awaited = self.is_awaited.load(Ordering::Relaxed);
         if is_awaited {
@@ -115,7 +117,7 @@ impl Awaited {
     }
 }
 
-/// Whether one kind serves both readings: it keeps neither more nor less, and under the same permission.
+/// Whether one kind serves both reads: it stores the same data under the same permission.
 pub(super) fn is_same(left: &Reading, right: &Reading) -> bool {
     let (a, b) = (&left.declaration, &right.declaration);
     let indexes = a.union(b).index_count();

@@ -1,12 +1,12 @@
 //! Direct reads from the API server, for queries that the watch cannot answer exactly enough.
 //!
 //! ```text
-//! question (kind, scope) ─▶ Slot ─ a read that began after it was asked? ─ yes ─▶ its answer
-//!                             └──── no ─▶ one read for all who wait ─▶ Api
+//! query (kind, scope) ─▶ Slot ─ a read that began after the query? ─ yes ─▶ its result
+//!                          └──── no ─▶ one read for all that wait ─▶ Api
 //! ```
 //!
-//! A hundred concurrent requests with the same query cause two reads: the one in progress when most
-//! of them started, and the one after it, which all of them use.
+//! A hundred concurrent requests with the same query cause two reads: the one in progress when
+//! most of them started, and the one after it, which all of them use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::lens::{Fresh, Listing, Needed, Scope};
 use super::samples::{Ask, NoSample, Places};
 use super::{Cluster, Kind};
 
-/// Maximum number of concurrent reads: a list of thousands of objects is work for the API server,
+/// Maximum number of concurrent reads: a list of thousands of objects is load for the API server,
 /// too.
 const AT_ONCE: usize = 8;
 
 /// The source of direct reads.
 pub trait Api: Send + Sync {
-    /// The current objects, and the version up to which that holds.
+    /// Returns the current objects, and the version up to which the list is complete.
     fn list<'a>(
         &'a self,
         kind: &'a Kind,
         scope: &'a Scope,
     ) -> BoxFuture<'a, Result<Listing, String>>;
 
-    /// Some objects of any kind.
+    /// Returns some objects of any kind.
     fn sample<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Result<Sample, NoSample>> {
         let why = format!("{} cannot be listed here", ask.resource);
         Box::pin(async { Err(NoSample::Unavailable(why)) })
@@ -70,7 +70,7 @@ struct Read {
     found: Result<Arc<Listing>, String>,
 }
 
-/// One question.
+/// One query.
 #[derive(Debug, Default)]
 struct Slot {
     /// Number of the last read that started.
@@ -123,10 +123,9 @@ impl Direct {
         (&*self.api, &self.samplers)
     }
 
-    /// All reads that are necessary.
+    /// Makes all reads that are necessary.
     ///
-    /// # Errors
-    /// If the API server does not answer. The text says what happened.
+    /// # Errors If the API server does not respond. The text states the reason.
     pub async fn fresh(
         &self,
         cluster: &Cluster,
@@ -135,7 +134,7 @@ impl Direct {
     ) -> Result<Fresh, String> {
         let mut questions = Vec::new();
         for (kind, scopes) in &needed.0 {
-            // A query that is part of another one is answered with it.
+            // A query that is part of another one uses its result.
             let wide = scopes
                 .iter()
                 .filter(|scope| !scopes.iter().any(|other| other != *scope && other.covers(scope)));
@@ -154,10 +153,10 @@ impl Direct {
         Ok(fresh)
     }
 
-    /// Reads one object, and updates its kind. Returns what was found, unless there is no such kind.
+    /// Reads one object and updates its kind. Returns the result, or nothing if there is no such
+    /// kind.
     ///
-    /// # Errors
-    /// If the API server does not answer. The text says what happened.
+    /// # Errors If the API server does not respond. The text states the reason.
     pub async fn learn(
         &self,
         cluster: &Cluster,
@@ -174,12 +173,12 @@ impl Direct {
         Ok(Some(found))
     }
 
-    /// The API server itself, for reads that nobody else waits for.
+    /// The API server, for reads that are not shared.
     pub(super) fn api(&self) -> &dyn Api {
         &*self.api
     }
 
-    /// A read that starts after this call.
+    /// Makes a read that starts after this call.
     async fn read(&self, cluster: &Cluster, kind: usize, scope: &Scope) -> Option<Read> {
         let of = cluster.kinds().get(kind)?;
         let asking = Asking::new(self, (kind, scope.clone()));

@@ -1,6 +1,8 @@
-//! Single looks at a cluster, for the doctor: objects of a resource, one object, the version and the clock.
+//! Single reads from a cluster, for the doctor: objects of a resource, one object, the version and
+//! the clock.
 //!
-//! Only lists and reads are sent. Whatever a cluster answers, a list ends where its reader has enough.
+//! Only lists and reads are sent. A list ends where its reader has enough, however large the
+//! response.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
@@ -18,24 +20,24 @@ use super::wire::Trouble;
 /// Maximum bytes of `/version`.
 const MOST_OF_VERSION: u64 = 64 << 10;
 
-/// Maximum bytes that a pod may answer.
+/// Maximum bytes of a response of a pod.
 const MOST_OF_POD: u64 = 1 << 20;
 
-/// Which objects of a resource.
+/// A selection of objects of a resource.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Selected<'s> {
-    /// Those in this namespace.
+    /// Only objects in this namespace.
     pub namespace: Option<&'s str>,
-    /// Those with these labels, as `kubectl -l` writes them.
+    /// Only objects with these labels, in the syntax of `kubectl -l`.
     pub labels: Option<&'s str>,
 }
 
-/// Why something could not be read.
+/// The reason why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// Whether a permission is missing.
     pub is_forbidden: bool,
-    /// In one line.
+    /// The reason, in one line.
     pub why: String,
 }
 
@@ -46,23 +48,22 @@ impl From<Trouble> for Refused {
     }
 }
 
-/// What an API server says of itself.
+/// Version and clock of an API server.
 #[derive(Debug, Clone)]
 pub struct Release {
     /// `v1.33.1`
     pub version: String,
-    /// Its clock, and the local one at the same moment.
+    /// The clock of the API server, and the local one at the same moment.
     pub clocks: Option<(SystemTime, SystemTime)>,
-    /// How long it took to answer: the clocks can differ by so much for nothing.
+    /// Duration of the request. The clocks can seem to differ by this much.
     pub took: Duration,
 }
 
 impl Connection {
-    /// Calls `visit` with the objects of a resource, in pages, until it breaks off. An object can come
-    /// twice. There are none of a resource that the API server does not know.
+    /// Calls `visit` with the objects of a resource, in pages, until it stops. An object can occur
+    /// twice. A resource that the API server does not know has no objects.
     ///
-    /// # Errors
-    /// Why they cannot be listed.
+    /// # Errors The reason why they cannot be listed.
     pub async fn select(
         &self,
         resource: &Resource,
@@ -77,17 +78,16 @@ impl Connection {
         Ok(pages.await?)
     }
 
-    /// One object, if it is there.
+    /// Reads one object, if it exists.
     ///
-    /// # Errors
-    /// Why it cannot be read.
+    /// # Errors The reason why it cannot be read.
     pub async fn one(
         &self,
         resource: &Resource,
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<Document>, Refused> {
-        // A name is a segment of a path.
+        // A name is a path segment.
         if name.is_empty() || name.contains(['/', '%', '?', '#']) || name.starts_with('.') {
             return Ok(None);
         }
@@ -103,10 +103,9 @@ impl Connection {
         }
     }
 
-    /// What a pod answers at a path of a port, through the API server: JSON.
+    /// Reads the JSON that a pod returns at a path of a port, through the API server.
     ///
-    /// # Errors
-    /// Why there is no answer.
+    /// # Errors The reason why there is no response.
     pub async fn of_pod(
         &self,
         namespace: &str,
@@ -131,10 +130,9 @@ impl Connection {
         answer.map(|(document, _)| document)
     }
 
-    /// The version and the clock of the API server.
+    /// Reads the version and the clock of the API server.
     ///
-    /// # Errors
-    /// If it does not say.
+    /// # Errors If it does not return them.
     pub async fn release(&self) -> Result<Release, Refused> {
         let (began, sent) = (tokio::time::Instant::now(), SystemTime::now());
         let (document, date) = self.0.dated("/version", MOST_OF_VERSION).await?;

@@ -1,4 +1,4 @@
-//! One resource: its objects, the reserved changes, and the age of the view.
+//! One resource: its objects, the reserved changes, and the age of the cache.
 //!
 //! ```text
 //! list, watch ─▶ Listing ───────┐
@@ -38,19 +38,19 @@ pub use standing::{Standing, Status};
 #[derive(Debug)]
 pub struct Kind {
     reading: Arc<Reading>,
-    /// Its name for people: the resource, and the namespace where other kinds have the same resource.
+    /// The display name: the resource, and the namespace if other kinds have the same resource.
     name: String,
     options: Options,
     state: RwLock<State>,
-    /// What became of changes that were allowed before its view serves.
+    /// The outcome of changes that were allowed before its cluster state serves.
     awaited: Awaited,
     /// Notified of all news that can settle a reservation.
     settled: Notify,
     /// Notified of each reservation.
     reserved: Notify,
-    /// Whether its objects are some of those that there are: what is not among them may exist.
+    /// Whether only some of the existing objects are known: an unknown object may exist.
     is_partial: AtomicBool,
-    /// The memory for its objects, and for those of other kinds of its view.
+    /// The memory for its objects, shared with the other kinds of its cluster state.
     memory: Arc<Memory>,
 }
 
@@ -79,28 +79,28 @@ impl Kind {
         Self { reading, name, options, state, awaited, settled, reserved, is_partial, memory }
     }
 
-    /// The same in a view that does not serve yet.
+    /// Converts it to a kind of cluster state that does not serve yet.
     pub(super) fn awaited(self) -> Self {
         Self { awaited: Awaited::new(), ..self }
     }
 
-    /// The same under another name.
+    /// Sets another display name.
     pub(super) fn named(self, name: String) -> Self {
         Self { name, ..self }
     }
 
-    /// Its name for people, unique in its view.
+    /// The display name, unique in its cluster state.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it reads.
+    /// The read that it serves.
     pub(crate) fn reading(&self) -> &Reading {
         &self.reading
     }
 
-    /// The same, for another thread.
+    /// A shared pointer to the read, for another thread.
     pub(super) fn shared_reading(&self) -> Arc<Reading> {
         self.reading.clone()
     }
@@ -116,16 +116,16 @@ impl Kind {
         let known = self.resource();
         known.group == group
             && known.resource == resource
-            // Nobody stores it, whatever a cluster may call by the same name.
+            // No API server stores it, even if a cluster has a resource of the same name.
             && !known.is_server_version()
     }
 
-    /// Whether its view serves, and what it has missed before.
+    /// Whether its cluster state serves, and whether it missed changes before.
     pub(super) fn awaits(&self) -> &Awaited {
         &self.awaited
     }
 
-    /// Whether policies do without it if the server is not permitted to read it.
+    /// Whether policies work without it if the server is not permitted to read it.
     pub(super) fn is_optional(&self) -> bool {
         self.reading.optional
     }
@@ -148,12 +148,12 @@ impl Kind {
         &self.reading.declaration
     }
 
-    /// Whether it knows some objects only, and cannot say which others there are.
+    /// Whether only some objects are known, so that queries for others cannot be answered.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial.load(Ordering::Relaxed)
     }
 
-    /// Takes over objects that come on top of those it has. Where it has none, these are not all there are.
+    /// Adds objects to the known ones. If there were none, the result is partial.
     pub(super) fn merge_some(&self, listing: Listing) {
         if self.shows_nothing() {
             self.is_partial.store(true, Ordering::Relaxed);
@@ -161,16 +161,16 @@ impl Kind {
         self.merge(listing);
     }
 
-    /// The API server does not know the resource: the list is empty until it does.
+    /// Records that the API server does not know the resource: the list is empty until it does.
     pub(super) fn absent(&self) {
         self.replace(self.empty(), Instant::now());
         let mut state = self.state.write();
         state.absent = true;
-        // What is installed later can be another API.
+        // A resource that is installed later can be another API.
         state.polled = self.resource().is_server_version();
     }
 
-    /// The API server has no news up to this version.
+    /// Records that the API server has no news up to this version.
     pub(super) fn bookmark(&self, version: &str) {
         let mut state = self.state.write();
         state.listing.move_to(version);
@@ -189,7 +189,8 @@ impl Kind {
         self.state.read().contact.elapsed()
     }
 
-    /// The watch is open and does not fail. That is no contact, because it may have no news yet.
+    /// Records that the watch is open and does not fail. That is no contact, because it may have
+    /// no news yet.
     pub(super) fn steady(&self) {
         let mut state = self.state.write();
         state.failing = None;
@@ -204,7 +205,7 @@ impl Kind {
         state.error = Some(error);
     }
 
-    /// Whether the view can be outdated because its watch fails, and a direct read knows more.
+    /// Whether the cache can be outdated because its watch fails, so that a direct read is newer.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         let state = self.state.read();
@@ -237,7 +238,7 @@ pub(super) fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
     Some(Key::new(namespace, text("/metadata/name")?))
 }
 
-/// The interval at which a resource is polled: no view becomes too old for one list that fails.
+/// The interval at which a resource is polled: one failed list does not make the cache stale.
 pub(super) fn poll_time(options: &Options) -> Duration {
     options.poll.min((options.max_age / 3).max(Duration::from_secs(1)))
 }

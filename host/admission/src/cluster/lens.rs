@@ -1,9 +1,9 @@
-//! The view of the cluster for one evaluation: one of the possible worlds, and direct reads for it.
+//! Cluster state for one evaluation: one of the possible states, and direct reads for it.
 //!
 //! ```text
 //! objects of the watch ─┐ whichever is newer
 //! read directly ────────┴▶ base ─┐
-//! reservations ──────────────────┴▶ World: Stored, Applied, Together, Apart ─▶ what a policy sees
+//! reservations ──────────────────┴▶ World: Stored, Applied, Together, Apart ─▶ visible to a policy
 //! ```
 
 use std::collections::HashMap;
@@ -15,16 +15,17 @@ use super::reservations::{Form, MAX_WORLDS, Shown, stored};
 use super::samples::Samples;
 use super::unreadable::UnreadableObjects;
 
-/// Unsettled changes may be stored or not. A verdict holds only if it holds in each of these
-/// worlds.
+/// A combination of stored and unsettled changes that an evaluation assumes. Unsettled changes may
+/// be stored or not. A verdict holds only if it holds in each of these possible states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum World {
-    /// Without them: only the stored objects. A reservation never hides a stored object.
+    /// Without unsettled changes: only the stored objects. A reservation never hides a stored
+    /// object.
     #[default]
     Stored,
     /// With all of them, instead of the objects that they change. If there are several requests in
-    /// progress about one object, the one with this number counts, or the last. The last world shows
-    /// all further ones side by side, and the one after it none of them.
+    /// progress about one object, the one with this number counts, or the last. The last possible
+    /// state shows all further ones side by side, and the one after it none of them.
     Applied(usize),
     /// Lists show stored and changed objects side by side; single objects show the changed state.
     Together,
@@ -33,10 +34,10 @@ pub enum World {
     Apart,
 }
 
-/// The view of the cluster for one evaluation.
+/// The view of cluster state for one evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct Lens {
-    /// The world.
+    /// The possible state.
     pub world: World,
     /// The direct reads.
     pub fresh: Option<Arc<Fresh>>,
@@ -44,12 +45,13 @@ pub struct Lens {
     pub samples: Option<Arc<Samples>>,
     /// An object that is not shown.
     pub own: Option<Arc<Own>>,
-    /// An object of which only the stored state is shown: the one under review. Of several requests about one object
-    /// only one can be stored on top of what was reviewed, so what the others make of it is never beside it.
+    /// An object of which only the stored state is shown: the one under review. Of several
+    /// requests about one object only one can be stored on top of the reviewed state, so the
+    /// results of the others never coexist with it.
     pub reviewed: Option<Arc<Own>>,
 }
 
-/// How a kind is looked at: in a world, and with the stored state only of one object.
+/// The view of one kind: a possible state, and one object of which only the stored state is shown.
 #[derive(Debug, Clone, Copy)]
 pub struct Sight<'s> {
     pub(super) world: World,
@@ -63,7 +65,7 @@ impl From<World> for Sight<'_> {
 }
 
 impl Sight<'_> {
-    /// What is known of an object, as far as it is shown.
+    /// The knowledge about an object, as far as it is shown.
     pub(super) fn of<'r>(&self, shown: Shown<'r>) -> Shown<'r> {
         let is_reviewed = self.reviewed.is_some_and(|key| key.is_named_like(shown.key));
         if is_reviewed { shown.into_stored() } else { shown }
@@ -79,7 +81,7 @@ pub struct Own {
 }
 
 impl Lens {
-    /// How a kind is looked at.
+    /// Returns the view of a kind.
     pub(super) fn sight(&self, kind: usize) -> Sight<'_> {
         let reviewed = self.reviewed.as_ref().filter(|own| own.kinds.contains(&kind));
         Sight { world: self.world, reviewed: reviewed.map(|own| &own.key) }
@@ -110,7 +112,7 @@ pub enum Scope {
     Object(Key),
     /// A namespace.
     Namespace(String),
-    /// All of it.
+    /// All objects.
     All,
 }
 
@@ -156,7 +158,7 @@ impl Needed {
     }
 }
 
-/// The answers of the API server itself.
+/// The results of direct reads.
 #[derive(Debug, Default)]
 pub struct Fresh(pub(super) HashMap<usize, Vec<(Scope, Arc<Listing>)>>);
 
@@ -168,19 +170,22 @@ impl Fresh {
     }
 }
 
-/// What a world shows of one object.
+/// The copies of one object in a possible state.
 #[derive(Debug, Default)]
 pub(super) struct Copies<'r> {
-    /// At most one if the world has one state, all possible ones if it shows them side by side.
+    /// At most one if the possible state has one version, all possible ones if it shows them side
+    /// by side.
     pub(super) objects: Vec<&'r Arc<Object>>,
-    /// What is not kept of the object: the world cannot show it.
+    /// Outlines of copies that are too large to be kept: the possible state cannot show them.
     pub(super) outlines: Vec<&'r Arc<Outline>>,
-    /// Whether one of several objects can be stored, and the world does not say which.
+    /// Whether one of several objects can be stored, and the possible state does not determine
+    /// which.
     pub(super) is_joined: bool,
 }
 
 impl<'r> Copies<'r> {
-    /// What a world shows of an object of which `base` is what the watch or a list shows.
+    /// Returns the copies of an object in a possible state. `base` is the object that the watch or
+    /// a list shows.
     pub(super) fn of(world: World, base: Option<&'r Arc<Object>>, shown: &Shown<'r>) -> Self {
         let stored = stored(base, shown.known);
         let forms = || shown.pending(stored);
@@ -188,8 +193,9 @@ impl<'r> Copies<'r> {
         let states: Vec<&Form> = match world {
             World::Stored => Vec::new(),
             World::Together | World::Apart => forms().collect(),
-            // Of many requests, one world shows all that have none of their own, for what they are in the way
-            // of, and the next one none, for what they are needed for.
+            // If there are many requests, one possible state shows all that have no separate one,
+            // because they may conflict, and the next one shows none, because they may be
+            // required.
             World::Applied(number) if count > MAX_WORLDS => match MAX_WORLDS - 1 {
                 joined if number < joined => forms().skip(number).take(1).collect(),
                 joined if number == joined => forms().skip(joined).collect(),

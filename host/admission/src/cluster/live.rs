@@ -7,9 +7,10 @@
 //!   └── interval ──┘ 405, or no such verb: the resource is polled
 //! ```
 //!
-//! There are two reasons for a separate loop beside that of `kube`: objects are projected from the
-//! text of the answer without a tree in between, and bookmarks are visible, which show the age of a
-//! quiet resource (docs/adr/0011). Aggregated APIs need not know watches: see docs/adr/0023.
+//! There are two reasons for a separate loop in addition to that of `kube`: objects are projected
+//! from the text of the response without a tree in between, and bookmarks are visible, which show
+//! the age of a quiet resource (docs/adr/0011). Aggregated APIs need not support watches: see
+//! docs/adr/0023.
 
 use std::time::Duration;
 
@@ -29,17 +30,17 @@ use super::{Kind, Options, Standing};
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
-/// Number of lists in a row without such a resource after which its objects count as gone, and of
-/// lists that cannot be served after which nothing waits for the resource.
+/// Number of lists in a row without such a resource after which its objects count as gone, and
+/// number of lists that cannot be served after which nothing waits for the resource.
 const ABSENCES: u32 = 3;
 
-/// The interval at which a resource is checked that the API server does not know.
+/// The interval at which to check a resource that the API server does not know.
 const ABSENT_WAIT: Duration = Duration::from_secs(5);
 
 /// A watch that does not end by itself is stopped after this additional time.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// A watch that ends sooner has failed. Otherwise a server that answers and closes would get
+/// A watch that ends sooner has failed. Otherwise a server that accepts and closes would get
 /// hundreds of requests a second.
 const SHORT: Duration = Duration::from_secs(5);
 
@@ -77,7 +78,7 @@ impl Waits {
         shortened(wait)
     }
 
-    /// There is a current view, which says nothing about the next watch.
+    /// Records that the cache is ready, which shows nothing about the next watch.
     fn current(&mut self, server: &Server, kind: &Kind) {
         if self.told.take().is_some() {
             tracing::info!(resource = %kind.resource(), "the cluster context is current again");
@@ -85,7 +86,7 @@ impl Waits {
         }
     }
 
-    /// The watch works, or nothing but the list was wanted.
+    /// Records that the watch works, or that only the list was needed.
     fn well(&mut self, server: &Server, kind: &Kind) {
         self.current(server, kind);
         self.failures = 0;
@@ -129,7 +130,7 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
             }
             tracing::info!(resource = %kind.resource(), objects, "listed");
             match watch_on(server, kind, waits, &mut version).await {
-                // A list decides whether it is gone.
+                // A list determines whether it is gone.
                 Trouble::Absent => Trouble::Gone,
                 trouble if is_unwatchable(server, kind, &trouble).await => {
                     poll(kind, waits);
@@ -143,10 +144,10 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
             if let Trouble::Forbidden(_) = trouble
                 && is_unwatchable(server, kind, &trouble).await
             {
-                // So that nobody is asked for a permission that is not needed.
+                // No permission must be requested that is not needed.
                 poll(kind, waits);
             }
-            // A role for what is in a namespace can be granted only where the namespace exists.
+            // A role for objects in a namespace can be granted only where the namespace exists.
             match (&trouble, kind.namespace()) {
                 (Trouble::Forbidden(_), Some(namespace))
                     if server.lacks_namespace(namespace).await =>
@@ -171,8 +172,8 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
     wait
 }
 
-/// Whether an API server that refuses a request cannot watch the resource at all. Without the
-/// permission to watch it nobody is told so, except by discovery.
+/// Whether an API server that denies a request cannot watch the resource at all. Without the
+/// permission to watch, only discovery shows that.
 async fn is_unwatchable(server: &Server, kind: &Kind, trouble: &Trouble) -> bool {
     match trouble {
         Trouble::NotAllowed(_) => true,
@@ -195,8 +196,8 @@ fn poll(kind: &Kind, waits: &Waits) {
 fn failed(kind: &Kind, waits: &mut Waits, trouble: &Trouble) -> Duration {
     match trouble {
         Trouble::Absent if kind.status().objects > 0 && waits.absences < ABSENCES => {
-            // A proxy or a starting server says 404 as well, which does not mean that objects are
-            // gone.
+            // A proxy or a starting server responds with 404 as well, which does not mean that
+            // objects are gone.
             waits.absences += 1;
         }
         Trouble::Absent => {
@@ -270,7 +271,7 @@ async fn watch_on(
     }
 }
 
-/// One watch, until it ends. `version` moves on with it. Opening it is no contact: only its
+/// One watch, until it ends. `version` advances with it. Opening it is no contact; only its
 /// messages are. It ends after `look` or a multiple of it if a list would show more.
 async fn watch_once(
     server: &Server,

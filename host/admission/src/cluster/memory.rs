@@ -1,15 +1,16 @@
-//! The memory of the objects that a view of the cluster keeps, by namespace.
+//! The memory of cached objects, by namespace.
 //!
 //! ```text
-//! an object ─▶ Memory::object ─┬▶ Charge, which the object holds until nobody uses it any more
-//!                              └▶ NoRoom ─▶ Memory::name ─┬▶ its name is kept
-//!                                                         └▶ NoRoom: that there are more is kept
+//! an object ─▶ Memory::object ─┬▶ Charge, held by the object until its last use
+//!                             └▶ NoRoom ─▶ Memory::name ─┬▶ its name is kept
+//!                                                        └▶ NoRoom: a mark that there are more is kept
 //! ```
 //!
-//! Tenants choose how many objects there are, and how large. A namespace gets a third of what the others leave of
-//! three quarters: the first one a quarter of all. The last quarter is for namespaces that have little, so that
-//! there is room for them whatever the others store. Objects without a namespace are those of administrators, and
-//! may use nearly all that is left (docs/adr/0037-view-memory.md).
+//! Tenants determine the number and the size of objects. A namespace gets a third of what the
+//! others leave of three quarters: the first one a quarter of all. The last quarter is for
+//! namespaces with few objects, so that there is memory for them whatever the others store.
+//! Objects without a namespace belong to administrators, and may use nearly all that is left
+//! (docs/adr/0037-view-memory.md).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,22 +21,22 @@ use opgate_text::units;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The interval at which a namespace is logged that has more than its share.
+/// The interval at which a namespace that exceeds its share is logged.
 const TOLD: Duration = Duration::from_secs(600);
 
 /// Bytes of a namespace with objects.
 const NAMESPACE: usize = 128;
 
-/// A namespace has little if it has no more than this part of all.
+/// A namespace is small if it uses at most this part of the total.
 const SMALL: usize = 1_024;
 
 /// Objects are charged in multiples of this.
 const STEP: usize = 128;
 
-/// There is memory for names again if this part of all is free for a namespace.
+/// There is memory for names again if this part of the total is free for a namespace.
 const NAMES: usize = 64;
 
-/// The memory for the objects of a view.
+/// The memory for the objects of cluster state.
 #[derive(Debug)]
 pub(super) struct Memory {
     limit: usize,
@@ -94,7 +95,7 @@ pub struct NoRoom {
     pub(super) needs: usize,
     /// Bytes that its namespace may have.
     share: usize,
-    /// Bytes of the view.
+    /// Bytes of the whole cluster state.
     limit: usize,
     /// Whether it has no namespace.
     is_cluster_wide: bool,
@@ -114,7 +115,7 @@ impl fmt::Display for NoRoom {
 }
 
 impl Memory {
-    /// So many bytes.
+    /// Creates a budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, used: Mutex::default() })
     }
@@ -142,20 +143,20 @@ impl Memory {
         large.max(free.min(self.limit / SMALL))
     }
 
-    /// Memory for an object that takes the place of one of `instead` bytes. One that does not need more than
-    /// that keeps its place also where the share has become smaller meanwhile.
+    /// Charges memory for an object that replaces one of `instead` bytes. An object that needs no
+    /// more than that is kept even if the share has become smaller.
     pub(super) fn object(
         self: &Arc<Self>,
         namespace: &str,
         bytes: usize,
         instead: usize,
     ) -> Result<Charge, NoRoom> {
-        // A version gets longer now and then.
+        // A version becomes longer from time to time.
         let stepped = |bytes: usize| bytes.checked_next_multiple_of(STEP).unwrap_or(bytes);
         self.take(namespace, stepped(bytes), stepped(instead), |share| share)
     }
 
-    /// Memory for the name of an object.
+    /// Charges memory for the name of an object.
     pub(super) fn name(self: &Arc<Self>, namespace: &str, bytes: usize) -> Result<Charge, NoRoom> {
         self.take(namespace, bytes, 0, |share| share.saturating_add(share / 7))
     }
@@ -178,7 +179,8 @@ impl Memory {
         Ok(self.charge(&mut used, namespace, bytes))
     }
 
-    /// Memory for what must be kept: that a namespace has more objects than names are kept of.
+    /// Charges memory for a mark that must be kept: a namespace has more objects than names are
+    /// kept of.
     pub(super) fn more(self: &Arc<Self>, namespace: &str, bytes: usize) -> (Charge, NoRoom) {
         let mut used = self.used.lock();
         let (share, limit) = (self.share(&used, namespace), self.limit);
@@ -199,14 +201,14 @@ impl Memory {
         Charge { memory: self.clone(), namespace, bytes }
     }
 
-    /// Bytes that a namespace could have now beside those that it has.
+    /// Bytes that a namespace could use in addition to its current usage.
     pub(super) fn left(&self, namespace: &str) -> usize {
         let used = self.used.lock();
         let own = used.by_namespace.get(namespace).map_or(0, |share| share.bytes);
         self.share(&used, namespace).saturating_sub(own)
     }
 
-    /// Whether to log that a namespace has more than its share: not again within a while.
+    /// Whether to log that a namespace exceeds its share: at most once in an interval.
     pub(super) fn tells(&self, namespace: &str) -> bool {
         let mut used = self.used.lock();
         let Some(share) = used.by_namespace.get_mut(namespace) else { return true };
@@ -222,7 +224,7 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// Takes objects of so many bytes until there is no room.
+    /// Adds objects of this size until the limit is reached.
     fn fill(memory: &Arc<Memory>, namespace: &str, bytes: usize) -> Vec<Charge> {
         let object = || memory.object(namespace, bytes, 0).ok();
         std::iter::from_fn(object).take(100_000).collect()
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_gets_a_part_of_what_others_leave() {
+    fn namespace_gets_a_fraction_of_the_remaining_memory() {
         let memory = Memory::new(64 << 20);
         let first = fill(&memory, "first", 1 << 10);
         assert!(used(&first).abs_diff(16 << 10) < 8);
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn names_find_room_beside_objects() {
+    fn names_fit_in_addition_to_objects() {
         let memory = Memory::new(1 << 20);
         let objects = fill(&memory, "a", 1 << 10);
         let names: Vec<_> = std::iter::from_fn(|| memory.name("a", 100).ok()).collect();

@@ -1,20 +1,22 @@
-//! The part of the cluster that policies can query: exactly what their descriptors declare.
+//! Cluster state, the part of the cluster that policies can query: exactly the objects that their
+//! descriptors declare.
 //!
 //! ```text
-//! descriptor.reads ─▶ Reading (per policy) ─▶ Kind (one per resource, however many policies read it)
+//! descriptor.reads ─▶ Reading (per policy) ─▶ Kind (one per resource, for all policies that read it)
 //!
 //!   live: list and watch, ─┐
 //!         or poll          │
-//!   snapshot: files        ┴▶ Kind: objects, and reservations of what was just allowed
+//!   snapshot: files        ┴▶ Kind: objects, and reservations of allowed changes
 //!                                │
-//!   direct: the API server ──▶ Lens (a World, what was read directly) ─▶ Reader (per call) ─▶ policy
+//!   direct: the API server ──▶ Lens (a World, direct reads) ─▶ Reader (per call) ─▶ policy
 //!   samples: the same ───────────▶ (of any kind, for one review)
 //! ```
 //!
-//! A policy gets an answer from a current view, or none. If a resource is not synced, or the last
-//! contact was too long ago, the call is a policy error, and the policy's `onError` decides.
+//! A policy gets a result from a cache that is ready, or none. If a resource is not synced, or the
+//! last contact was too long ago, the call ends with a policy error, and the policy's `onError`
+//! applies.
 //!
-//! Two concurrent requests must not both be evaluated by a cluster without the other one. An
+//! Of two concurrent requests, at least one must be evaluated with the change of the other. An
 //! allowed change is *reserved* ([`Cluster::reserve`]). Until it is known whether the API server
 //! stored it, a verdict must hold both with it and without it ([`decide()`]).
 
@@ -87,7 +89,7 @@ pub struct Reading {
     pub labels: Selector,
     /// Only in this namespace.
     pub namespace: Option<String>,
-    /// Whether policies do without the objects if the server is not permitted to read them.
+    /// Whether policies work without the objects if the server is not permitted to read them.
     pub optional: bool,
 }
 
@@ -109,29 +111,28 @@ impl Reading {
 /// The source of the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// None: rules that need the cluster are not evaluated.
+    /// None: rules that need the cluster are skipped.
     Absent,
-    /// From files, complete as they are.
+    /// From files, which are complete.
     Snapshot,
-    /// From files that need not show everything, about requests that are files themselves: rules
-    /// are not evaluated if they need a resource without any object, or a namespace that an object
-    /// does not name.
+    /// From files that may be incomplete, for requests that are files themselves. Rules are
+    /// skipped if they need a resource without any object, or a namespace that no object names.
     Excerpt,
-    /// From an API server, each resource listed once: rules are not evaluated if they need a resource
+    /// From an API server, each resource listed once. Rules are skipped if they need a resource
     /// that could not be listed.
     Listed,
-    /// From an API server.
+    /// From an API server, with list and watch.
     Live,
 }
 
-/// The options of a view of the cluster.
+/// The options of cluster state.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The source of the objects.
     pub source: Source,
-    /// Without contact for a longer time, a resource has no answer.
+    /// The maximum time without contact. After it, the cache of a resource is stale.
     pub max_age: Duration,
-    /// The interval at which a resource is listed that cannot be watched.
+    /// The interval at which a resource that cannot be watched is listed.
     pub poll: Duration,
     /// The time in which an allowed object must be stored.
     pub reservation: Duration,
@@ -146,7 +147,7 @@ pub struct Options {
 impl Options {
     /// The defaults. Five minutes without contact are too long, because an API server sends a
     /// bookmark every minute. An API server stores an allowed object milliseconds later, unless
-    /// another webhook is slow. What cannot be watched is listed every minute.
+    /// another webhook is slow. A resource that cannot be watched is listed every minute.
     #[must_use]
     pub fn of(source: Source) -> Self {
         Self {
@@ -166,21 +167,23 @@ impl Options {
 pub struct Cluster {
     kinds: Vec<Arc<Kind>>,
     options: Options,
-    /// Where reservations are compared and made, in turn with other views of the same server.
+    /// The registry in which reservations are compared and made, one at a time with other cluster
+    /// states of the same server.
     seat: desk::Seat,
     claims: Claims,
     /// Objects of files for samples.
     files: samples::Files,
-    /// The memory of the objects of this view, and of those that it replaces or that replace it.
+    /// The memory of the objects, shared with cluster state that this one replaces or that
+    /// replaces it.
     memory: Arc<Memory>,
 }
 
 /// An allowed request that changes an object.
 #[derive(Debug)]
 pub struct Write {
-    /// Kinds of this view that keep such objects.
+    /// Kinds of this cluster state that keep such objects.
     kinds: Vec<usize>,
-    /// Group and resource of the object, by which kinds of other views are found.
+    /// Group and resource of the object, to find kinds of other cluster states.
     resource: Option<(String, String)>,
     key: Key,
     /// The user who makes it.
@@ -192,7 +195,7 @@ pub struct Write {
 /// A change cannot be reserved for now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoRoom {
-    /// Whose share or which room is full: one line.
+    /// The share or limit that is reached, in one line.
     pub why: String,
 }
 
@@ -201,24 +204,27 @@ pub struct NoRoom {
 pub enum Reserved {
     /// It is made, or none is needed.
     Made,
-    /// A reservation since then can change an answer: the evaluation must be repeated.
+    /// A reservation since then can change a result: the evaluation must be repeated.
     Outdated,
-    /// It can change an answer for a request that was repeated too often: that request goes first.
+    /// It can change a result for a request that was repeated too often: that request has
+    /// priority.
     Claimed,
 }
 
 impl Cluster {
-    /// A view for all readings: one kind for each resource and namespace, with everything that any of
-    /// them needs. A reading of one namespace never becomes one of all of them, which would take
-    /// another permission. If all readings have a label selector, there is one kind for each selector:
-    /// together they would be a kind of all objects, of which nobody needs most.
+    /// Creates cluster state for all reads: one kind for each resource and namespace, with
+    /// everything that any of them needs. A read of one namespace is never merged into a read of
+    /// all namespaces, which would need another permission. If all reads have a label selector,
+    /// there is one kind for each selector: a common kind would hold all objects, most of them
+    /// unused.
     #[must_use]
     pub fn new(readings: &[Reading], options: Options) -> Self {
         Self::made(readings, options, None)
     }
 
-    /// A view that is to replace another one: what both read in the same way is shared, with everything that
-    /// is known of it. From now on what is allowed with one of them is reserved for both.
+    /// Creates cluster state that is to replace `other`. Kinds that both read in the same way are
+    /// shared with their content. From now on, changes that are allowed with one of them are
+    /// reserved for both.
     #[must_use]
     pub fn beside(readings: &[Reading], other: &Self) -> Self {
         Self::made(readings, other.options, Some(other))
@@ -245,7 +251,7 @@ impl Cluster {
                 }
             }
         }
-        // Several kinds of one resource are told apart by their limits.
+        // If a resource has several kinds, their limits distinguish them.
         let name = |reading: &Reading| {
             let of = merged.iter().filter(|other| other.resource == reading.resource).count();
             let namespace = reading.namespace.iter().map(|namespace| format!(" in {namespace}"));
@@ -281,7 +287,7 @@ impl Cluster {
         &self.kinds
     }
 
-    /// The options of the view.
+    /// The options of this cluster state.
     #[must_use]
     pub fn options(&self) -> Options {
         self.options
@@ -299,8 +305,8 @@ impl Cluster {
         Self { files: samples::Files::kept(), ..self }
     }
 
-    /// Begins to serve, unless this view has missed a change that was allowed since it was made: then it must
-    /// be made anew.
+    /// Begins to serve, unless this cluster state has missed a change that was allowed since it
+    /// was created: then it must be created again.
     #[must_use]
     pub fn serves(&self) -> bool {
         let turn = self.seat.turn();
@@ -311,13 +317,14 @@ impl Cluster {
         !has_missed
     }
 
-    /// Whether another view has this kind as well.
+    /// Whether another cluster state has this kind as well.
     #[must_use]
     pub fn shares(&self, kind: &Arc<Kind>) -> bool {
         self.kinds.iter().any(|known| Arc::ptr_eq(known, kind))
     }
 
-    /// Whether a view that replaces this one, or is replaced by it, keeps objects like that of a review.
+    /// Whether cluster state that replaces this one, or is replaced by it, keeps objects like that
+    /// of a review.
     pub(crate) fn is_kept_elsewhere(&self, review: &Review<'_>) -> bool {
         let (group, resource) = (&review.resource.group, &review.resource.name);
         let is_it = |kind: Arc<Kind>| !self.shares(&kind) && kind.is_of(group, resource);
@@ -333,15 +340,15 @@ impl Cluster {
         self.kinds.iter().position(is_it)
     }
 
-    /// The kind of a reading.
+    /// Returns the kind of a read.
     #[must_use]
     pub fn kind_of(&self, reading: &Reading) -> Option<&Arc<Kind>> {
         self.kinds.get(self.position(reading)?)
     }
 
-    /// The object under review, where it does not stand in its own way: an audit looks at each object
-    /// as if it came anew to all the others, and a file that is checked may be of an object that is
-    /// there already.
+    /// The object under review, if it must not conflict with itself: an audit evaluates each
+    /// object as if it were new, and a file that is checked may contain an object that exists
+    /// already.
     pub(crate) fn own(&self, review: &Review<'_>) -> Option<Arc<Own>> {
         if !matches!(self.options.source, Source::Excerpt | Source::Listed)
             || review.operation != Operation::Create
@@ -353,8 +360,8 @@ impl Cluster {
         (!kinds.is_empty()).then(|| Arc::new(Own { kinds, key: key_of(review) }))
     }
 
-    /// The object under review, of which other requests in progress do not matter: if one of them is stored,
-    /// this one is not.
+    /// The object under review, for which other requests in progress do not matter: if one of them
+    /// is stored, this one is not.
     pub(crate) fn reviewed(&self, review: &Review<'_>) -> Option<Arc<Own>> {
         let is_write = matches!(review.operation, Operation::Create | Operation::Update);
         if self.options.source != Source::Live
@@ -409,12 +416,11 @@ impl Cluster {
         self.kinds.iter().map(|kind| kind.counters()).collect()
     }
 
-    /// Reserves an allowed change until its result is known. The condition is that no reservation
-    /// since `seen` can change an answer to the queries in `asked`, and that no other request has a
+    /// Reserves an allowed change until its outcome is known. The condition is that no reservation
+    /// since `seen` can change the result of a query in `asked`, and that no other request has a
     /// claim on the change.
     ///
-    /// # Errors
-    /// If no more reservations are possible.
+    /// # Errors If no more reservations are possible.
     pub fn reserve(
         &self,
         write: &Write,
@@ -464,7 +470,7 @@ impl Cluster {
                 .collect(),
             _ => Vec::new(),
         };
-        // Nothing is reserved in part.
+        // A change is reserved in all kinds or in none.
         self.check_share(&tenant, write.kinds.len())?;
         for kind in kinds().map(|(_, kind)| kind).chain(&others) {
             if kind.check_room(allowed).is_err() && !kind.awaits().miss(&turn) {
@@ -479,10 +485,11 @@ impl Cluster {
         Ok(Reserved::Made)
     }
 
-    /// Whether a tenant has room for another `count` reservations in that of all resources together.
+    /// Checks whether `count` more reservations of a tenant fit into its share of the limit for
+    /// all resources together.
     fn check_share(&self, tenant: &Tenant, count: usize) -> Result<(), NoRoom> {
         let (bounds, none) = (self.options.bounds.together(), Usage::default());
-        // Their size is known where they are made.
+        // Their size is known when they are made.
         let more = Usage { count, bytes: 1 };
         let all = self.kinds.iter().fold(none, |sum, kind| sum.plus(kind.reserved()));
         let parts = self.kinds.iter().map(|kind| kind.reserved_by(tenant));
@@ -520,23 +527,23 @@ impl Cluster {
         }
     }
 
-    /// Whether everything that policies read has been listed, except what the API server cannot serve
-    /// while it serves something else.
+    /// Whether everything that policies read has been listed, except for resources that the API
+    /// server cannot serve while it serves others.
     #[must_use]
     pub fn is_seen(&self) -> bool {
         let is_live = self.options.source == Source::Live;
         !is_live || (self.kinds.iter().all(|kind| kind.is_known()) && !self.sees_nothing())
     }
 
-    /// Whether nothing has been listed that policies read. The version of the API server is no
-    /// matter, because everybody may read it, and neither is what policies can do without.
+    /// Whether no resource that policies read has been listed. The version of the API server does
+    /// not count, because all users may read it, and neither do optional resources.
     fn sees_nothing(&self) -> bool {
         let own = |kind: &&Arc<Kind>| !kind.resource().is_server_version() && !kind.is_optional();
         let mut kinds = self.kinds.iter().filter(own).peekable();
         kinds.peek().is_some() && !kinds.any(|kind| kind.was_seen())
     }
 
-    /// The age of the first view of any resource; none before there is one. The version of the API
+    /// The time since the first list of any resource; none before it. The version of the API
     /// server counts only if nothing else is read.
     #[must_use]
     pub fn longest_seen(&self) -> Option<Duration> {
@@ -545,8 +552,8 @@ impl Cluster {
         self.kinds.iter().filter(counts).filter_map(|kind| kind.status().seen).max()
     }
 
-    /// Waits until everything has been listed that this view has and the other one has not, except what the
-    /// other one does not know either.
+    /// Waits until everything that only this cluster state reads has been listed, except for
+    /// resources that the other one has not listed either.
     pub async fn seen_beside(&self, other: &Self) {
         let is_missed = |kind: &&Arc<Kind>| {
             let is_place = |known: &&Arc<Kind>| {

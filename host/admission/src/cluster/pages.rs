@@ -8,9 +8,10 @@
 //!   └───────────── the limit that fits the next page ───────────────────────┘
 //! ```
 //!
-//! The text of an object and the index of its parse are memory that tenants can fill: an index has
-//! several times the size of a text with nothing but brackets. So few pages are read at a time, of
-//! each of them one object is in memory, and one small and one large object of all are parsed.
+//! Tenants can fill the memory for the text of an object and the index of its parse: an index is
+//! several times as large as a text that consists of brackets. So only a few pages are read at a
+//! time, only one object of each is in memory, and at most one small and one large object of all
+//! pages are parsed at once.
 
 use std::sync::Arc;
 
@@ -39,12 +40,12 @@ const LARGE: usize = 2 << 20;
 /// one byte can become six in JSON.
 pub(super) const LARGEST_OBJECT: u64 = 32 << 20;
 
-/// Maximum bytes that are kept of all objects of a list that is polled, or does not come in pages.
-/// Nothing else limits it: its objects are not stored by an API server. A thousand `PackageManifests`
-/// take some MiB.
+/// Maximum bytes of all objects of a list that is polled, or does not come in pages. Nothing else
+/// limits it: its objects are not stored by an API server. A thousand `PackageManifests` take some
+/// MiB.
 const MOST_KEPT: usize = 64 << 20;
 
-/// Counts as kept of an object that cannot be read.
+/// Bytes that count for an unreadable object.
 const UNREADABLE: usize = 1 << 10;
 
 /// The reason why there is no page.
@@ -73,7 +74,7 @@ impl Server {
         }
         let within: Arc<str> = namespace.unwrap_or_default().into();
         let mut listing = kind.empty();
-        // Most of what is polled does not come in pages: then this is one request.
+        // Most polled resources do not support pages: then this is one request.
         let mut limit = if kind.is_polled() { 1 } else { FIRST };
         let mut params = ListParams {
             label_selector: label_selector(kind),
@@ -89,10 +90,11 @@ impl Server {
                 Ok(page) => page,
                 Err(NoPage::TooLarge) => {
                     if params.continue_token.is_none() {
-                        // The next answer is of another version, which need not have these objects.
+                        // The next response has another version, which need not have these
+                        // objects.
                         listing = kind.empty();
                     }
-                    // The same page again, from the same token.
+                    // Request this page again with its token.
                     limit = if name.is_some() { 1 } else { (limit / 4).max(1) };
                     continue;
                 }
@@ -101,7 +103,8 @@ impl Server {
             if page.next.is_empty() {
                 listing.version = page.version;
                 return match listing.unreadable.nameless() {
-                    // Of a view, that is known. Of a direct read, what is missing would count as absent.
+                    // A cache records the missing object. In a direct read, a missing object would
+                    // count as absent.
                     Some(why) if waiting == Waiting::Request => {
                         Err(Trouble::Other(why.to_string()))
                     }
@@ -123,8 +126,8 @@ impl Server {
         waiting: Waiting,
         listing: &mut Listing,
     ) -> Result<(Page, usize), NoPage> {
-        // A permit is taken when an answer arrives, so that a server that hangs does not delay
-        // others.
+        // A permit is acquired when a response arrives, so that a server that hangs does not delay
+        // other reads.
         let stream = self.ask(request).await?;
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let reading = async {
@@ -156,7 +159,7 @@ impl Server {
                 if text.item_bytes() <= LARGE {
                     large = None;
                 } else if large.is_none() {
-                    // Whoever holds it needs nothing else to go on.
+                    // The holder of this permit needs no other one.
                     large = self.large.acquire().await.ok();
                 }
             }
@@ -165,7 +168,7 @@ impl Server {
     }
 }
 
-/// Whether no more is kept than may be.
+/// Fails if a listing holds more than the limit.
 pub(super) fn is_bounded(listing: &Listing) -> Result<(), Trouble> {
     let unreadable = listing.unreadable.len().saturating_mul(UNREADABLE);
     if listing.objects.bytes().saturating_add(unreadable) <= MOST_KEPT {

@@ -1,4 +1,4 @@
-//! The view of one policy: its own declarations on the shared kinds, and one reader for each call.
+//! The view of one policy: its declarations on the shared kinds, and one reader for each call.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -17,23 +17,23 @@ use opgate_engine::reader::{
 };
 use opgate_engine::wit;
 
-/// Maximum number of documents and names in an answer, see `wit/policy.wit`.
+/// Maximum number of documents and names in a result, see `wit/policy.wit`.
 const DOCUMENTS: usize = 256;
 const NAMES: usize = 16_384;
 
-/// Maximum number of recorded queries of a call, of values in them, and the bytes that count as one
-/// more. Beyond that, the call counts as having queried everything.
+/// Maximum number of recorded queries of a call, and of values in them; and the number of bytes
+/// that count as one more. Beyond that, the call counts as having queried everything.
 const MOST_VALUES: usize = 4_096;
 const VALUE: usize = 64;
 
-/// Why an excerpt of a cluster has no answer.
+/// The reason why a partial snapshot has no result.
 const NONE_SHOWN: &str = "the files do not show any";
 
 /// The part of the cluster that one policy may read.
 #[derive(Debug, Default)]
 pub struct View {
     cluster: Option<Arc<Cluster>>,
-    /// A few: comparing them is faster than making a key for a map.
+    /// Only a few: comparing them is faster than creating a key for a map.
     windows: Vec<(Resource, Arc<Window>)>,
     /// Declared, but not read.
     off: Vec<Unread>,
@@ -49,21 +49,21 @@ pub struct Unread {
     pub why: NotRead,
 }
 
-/// Why a declared resource is not read.
+/// The reason why a declared resource is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotRead {
     /// The rules that need it are off.
     Off,
     /// None of these settings is set.
     NotSet(Vec<String>),
-    /// opgate makes the objects of files; no API server has them.
+    /// opgate creates the objects from files; no API server has them.
     OnlyInFiles,
 }
 
-/// What a policy may sample.
+/// The access of a policy to samples.
 #[derive(Debug, Clone, Default)]
 pub enum Sampling {
-    /// It declares no rule that does.
+    /// It declares no sampling rule.
     #[default]
     Undeclared,
     /// These rules are off.
@@ -77,7 +77,7 @@ struct Window {
     kind: usize,
     /// The declaration of the policy.
     scope: Arc<ReadScope>,
-    /// Whether the kind stores more, which must be removed.
+    /// Whether the kind stores more fields, which must be removed.
     has_more: bool,
     /// Labels and namespace, if the kind has more.
     labels: Option<Selector>,
@@ -85,8 +85,8 @@ struct Window {
 }
 
 impl View {
-    /// The view of a policy with these readings. `off` are those that it declares and that are not
-    /// read.
+    /// Creates the view of a policy with these reads. `off` are those that it declares and that
+    /// are not read.
     #[must_use]
     pub fn new(cluster: &Arc<Cluster>, readings: &[Reading], off: Vec<Unread>) -> Self {
         let window = |reading: &Reading| {
@@ -112,7 +112,7 @@ impl View {
         Self { cluster: Some(cluster.clone()), windows, off, sampling }
     }
 
-    /// The same with samples.
+    /// Sets the access to samples.
     #[must_use]
     pub fn sampling(self, sampling: Sampling) -> Self {
         Self { sampling, ..self }
@@ -169,7 +169,7 @@ impl Reader {
         &self.asked
     }
 
-    /// The same, as precise as the queries were.
+    /// The queries, with their full precision.
     #[must_use]
     pub fn questions(self) -> Vec<(usize, Question)> {
         self.questions
@@ -189,24 +189,24 @@ impl Reader {
         answer
     }
 
-    /// Objects that change the answers in other worlds.
+    /// Objects that change the results in other possible states.
     #[must_use]
     pub fn touched(&self) -> &[(usize, Key)] {
         &self.touched
     }
 
-    /// Whether the world could not show an object as it may be stored.
+    /// Whether the possible state could not show an object as it may be stored.
     #[must_use]
     pub fn is_unsure(&self) -> bool {
         self.is_unsure
     }
 
-    /// What the answers were made of.
+    /// The objects in the results.
     pub fn take_grounds(&mut self) -> Grounds {
         std::mem::take(&mut self.grounds)
     }
 
-    /// Samples that were not at hand.
+    /// Samples that must be listed first.
     #[must_use]
     pub fn wanted(&self) -> &[(Resource, usize)] {
         &self.wanted
@@ -233,7 +233,7 @@ impl Reader {
             return Ok(Ok(Found::default()));
         }
         let after = asked.after.as_ref().map(|(namespace, name)| Key::new(namespace, name));
-        // Of several objects of one name, the one that ended the last page.
+        // If several objects have one name, the one that ended the last page.
         let last =
             self.page.as_ref().filter(|(of, ..)| *of == window.kind).map(|(_, last, _)| last);
         let mut query = Query {
@@ -311,7 +311,7 @@ impl Reader {
         if is_first {
             let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
             let values = values.saturating_add(bytes / VALUE).saturating_add(1);
-            // If there was no answer, the call has ended and depends on nothing.
+            // If there was no result, the call has ended and depends on nothing.
             self.note(window.kind, values, || Question::Query(Box::new(query)));
         }
         Ok(Ok(window.found(objects)))
@@ -363,7 +363,7 @@ impl Reader {
     ) -> Answer {
         let key = Key::new(namespace, name);
         let view = self.view.clone();
-        // The name of a Namespace that nobody names is empty, too.
+        // In a cluster-scoped query without a name, the name of the Namespace is empty, too.
         let within = if namespace.is_empty() { name } else { namespace };
         let window = match view.window(resource, Some(within)) {
             Ok(window) => window,
@@ -441,7 +441,7 @@ impl ClusterReader for Reader {
 }
 
 impl Reader {
-    /// Some custom resources.
+    /// Returns a sample of custom resources.
     fn some(
         &mut self,
         resource: &wit::GroupVersionResource,
@@ -483,7 +483,7 @@ impl Reader {
 fn is_possible(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool {
     let label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_namespace = |text: &str| text.len() <= 63 && text.bytes().all(label);
-    // As API servers accept it: a segment of a path.
+    // The name is a path segment, as API servers require.
     let is_name = |text: &str| {
         !matches!(text, "" | "." | "..") && text.len() <= 253 && !text.contains(['/', '%'])
     };
@@ -544,8 +544,8 @@ impl View {
         }
     }
 
-    /// The window on an object of a resource of which only some objects are known, this among them. Nobody
-    /// can say that another one does not exist.
+    /// The window on an object of a resource of which only some objects are known, including this
+    /// one. It is unknown whether other objects exist.
     fn shown(
         &self,
         resource: &wit::GroupVersionResource,
@@ -563,7 +563,7 @@ impl View {
         (found.is_some() && lens.shows(window.kind, key)).then_some(window)
     }
 
-    /// Whether the policy may see objects of any kind of the cluster, and where they come from.
+    /// Whether the policy may see objects of any kind of the cluster, and their source.
     fn may_sample(&self, resource: &Resource) -> Result<Source, ReadError> {
         let line = |text: &String| opgate_text::one_line(text, 253);
         let named = || format!("{}.{}", line(&resource.resource), line(&resource.group));
@@ -601,7 +601,7 @@ impl View {
         self.cluster.as_ref()?.kinds.get(window.kind)
     }
 
-    /// Whether an excerpt of a cluster says nothing about it.
+    /// Whether a partial snapshot has no information on it.
     fn is_left_open(&self, window: &Window, within: Option<&str>) -> bool {
         let excerpt = |cluster: &&Arc<Cluster>| cluster.options.source == Source::Excerpt;
         self.cluster.as_ref().filter(excerpt).is_some_and(|cluster| {

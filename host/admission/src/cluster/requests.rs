@@ -1,12 +1,13 @@
 //! Single requests to an API server.
 //!
 //! ```text
-//! request ─▶ ask ─┬▶ the text of the answer, as it arrives ─▶ pages, live
+//! request ─▶ ask ─┬▶ the text of the response, as it arrives ─▶ pages, live
 //!                 └▶ Trouble: an error of any size, of which the beginning is read
 //! ```
 //!
-//! An answer may come from another server behind the aggregation layer. Nobody but the administrator
-//! chose that one, but it is not the API server: nothing it sends is read without a limit.
+//! A response may come from another server behind the aggregation layer. Only the administrator
+//! can add such a server, but it is not the API server: nothing that it sends is read without a
+//! limit.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -27,13 +28,13 @@ use super::wire::{Trouble, read_document};
 use opgate_certs::words::causes;
 use opgate_text::one_line;
 
-/// Time limit of an answer, except for a watch: until it begins, and from then on until it ends.
+/// Time limit of a response, except for a watch: until it begins, and from then on until it ends.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
 /// Maximum bytes of an error that are read.
 const MOST_OF_ERROR: u64 = 64 << 10;
 
-/// Maximum bytes of an answer that is read as a whole: discovery of a group, a version.
+/// Maximum bytes of a response that is read as a whole: discovery of a group, a version.
 const MOST_OF_WHOLE: u64 = 1 << 20;
 
 /// Maximum number of concurrent pages.
@@ -42,14 +43,14 @@ const AT_ONCE: usize = 3;
 /// An API server, and limits of concurrent reads from it, for all resources.
 pub(super) struct Server {
     client: Client,
-    /// That of a file, which can be replaced at any time.
+    /// The token of a file, which can be replaced at any time.
     token: Option<Token>,
-    /// To read a page.
+    /// Permits to read a page.
     pub(super) places: Semaphore,
-    /// To read an object that is larger than a page.
+    /// Permits to read an object that is larger than a page.
     pub(super) large: Semaphore,
     pub(super) readers: Readers,
-    /// Notified when a resource is current again.
+    /// Notified when a resource is ready again.
     recovered: Notify,
 }
 
@@ -74,7 +75,7 @@ impl Server {
         self.readers.one().await
     }
 
-    /// The text of an answer. Only its beginning has a time limit.
+    /// Returns the text of a response. Only its beginning has a time limit.
     pub(super) async fn ask(
         &self,
         request: http::Request<Vec<u8>>,
@@ -82,8 +83,8 @@ impl Server {
         self.ask_dated(request).await.map(|(stream, _)| stream)
     }
 
-    /// As [`ask`](Self::ask), with the time of the API server's clock, if it says so. Where the token is refused
-    /// and its file has another one meanwhile, the request is sent once more.
+    /// As [`ask`](Self::ask), with the time of the API server's clock, if the response has it. If
+    /// the token is rejected and its file now has another one, the request is sent once more.
     pub(super) async fn ask_dated(
         &self,
         request: http::Request<Vec<u8>>,
@@ -111,19 +112,20 @@ impl Server {
                 return Ok((stream, date));
             }
             let mut text = Vec::new();
-            // Without a text there is still the code.
+            // Without a text, the code remains.
             let _ = std::pin::pin!(stream.take(MOST_OF_ERROR)).read_to_end(&mut text).await;
             Err(Trouble::of(status.as_u16(), &message(text)))
         };
         in_time(asking).await
     }
 
-    /// A document at a path.
+    /// Reads the document at a path.
     pub(super) async fn document(&self, path: &str) -> Result<Document, Trouble> {
         self.dated(path, MOST_OF_WHOLE).await.map(|(document, _)| document)
     }
 
-    /// A document of at most so many bytes at a path, and the time of the API server's clock.
+    /// Reads the document at a path, of at most this many bytes, and the time of the API server's
+    /// clock.
     pub(super) async fn dated(
         &self,
         path: &str,
@@ -142,7 +144,7 @@ impl Server {
         Ok((read_document(text)?, date))
     }
 
-    /// Whether the API server says that a resource can be watched; `None` if it says nothing.
+    /// Whether discovery reports that a resource can be watched; `None` without information.
     pub(super) async fn watches(&self, resource: &Resource) -> Option<bool> {
         if resource.is_server_version() {
             return Some(false);
@@ -156,9 +158,10 @@ impl Server {
         Some(verbs.any(|verb| verb.text() == Some("watch")))
     }
 
-    /// Whether a resource that answers 503 is served by another server behind the API server, which is
-    /// down: then discovery of its group fails in the same way, while the API server itself is ready. An
-    /// API server that starts is not ready, and answers 503 for custom resources as well.
+    /// Whether a resource for which the API server responds with 503 is served by another server
+    /// behind it, which is down. Then discovery of its group fails in the same way, while the API
+    /// server itself is ready. An API server that starts is not ready, and responds with 503 for
+    /// custom resources as well.
     pub(super) async fn is_down_behind(&self, resource: &Resource) -> bool {
         let discovery = self.document(&api(resource)).await;
         if !matches!(discovery, Err(Trouble::Unavailable(_))) {
@@ -171,17 +174,17 @@ impl Server {
         }
     }
 
-    /// Whether the API server says that there is no such namespace: then nothing is in it. To who may not
-    /// list namespaces it does not say so.
+    /// Whether the API server reports that a namespace does not exist: then no object is in it. It
+    /// does not report this to clients without permission to list namespaces.
     pub(super) async fn lacks_namespace(&self, name: &str) -> bool {
-        // Names of namespaces have nothing to escape.
+        // Names of namespaces contain no characters to escape.
         let path = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{name}&limit=1");
         let Ok(list) = self.document(&path).await else { return false };
         list.get("/kind").and_then(|kind| kind.text()) == Some("NamespaceList")
             && list.get("/items").is_some_and(|items| items.items().next().is_none())
     }
 
-    /// The version of the API server as the only object of its resource.
+    /// Returns the version of the API server as the only object of its resource.
     pub(super) async fn version(&self, kind: &Kind) -> Result<Listing, Trouble> {
         let answer = self.document("/version").await?;
         let none = || Trouble::Other("/version has no gitVersion".to_owned());
@@ -200,13 +203,13 @@ impl Server {
         }
     }
 
-    /// A resource is current again.
+    /// Records that a resource is ready again.
     pub(super) fn has_recovered(&self) {
         self.recovered.notify_waiters();
     }
 }
 
-/// An answer that does not come is an error.
+/// Limits the wait for a response, whose absence is an error.
 pub(super) async fn in_time<T, E: From<Trouble>>(
     answer: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
@@ -214,7 +217,7 @@ pub(super) async fn in_time<T, E: From<Trouble>>(
     answer.unwrap_or_else(|_| Err(Trouble::Other(no_answer(ANSWER)).into()))
 }
 
-/// The text of an error: that of a `Status`, or whatever a proxy says instead.
+/// The text of an error: that of a `Status`, or the text that a proxy sends instead.
 fn message(text: Vec<u8>) -> String {
     let text = String::from_utf8(text)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());

@@ -1,13 +1,13 @@
-//! Settles reservations whose time is over: asks the API server whether the object is there.
+//! Settles reservations whose time is over: reads from the API server whether the object exists.
 //!
 //! ```text
 //! reservation ends ─▶ read of the object, or of its namespace ─▶ Kind::learn ─▶ stored, or gone
 //!                        └─ fails: again after a while; meanwhile the watch may settle it
 //! ```
 //!
-//! A read that begins after the time is over is final: what it does not find is never stored. A tenant causes at
-//! most one read of an object for each of its own writes, so that asking is not more work for the API server than
-//! what caused it.
+//! A read that begins after the time is over is final: an object that it does not find is never
+//! stored. A tenant causes at most one read of an object for each of its writes, so reads are no
+//! more load for the API server than those writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -31,10 +31,10 @@ const MAX_OBJECTS: usize = 512;
 /// From this number of objects of a namespace on, the namespace is listed if it has fewer objects than that.
 const MANY: usize = 16;
 
-/// The wait between two rounds: what ends meanwhile is read together.
+/// The wait between two rounds: reservations that end during it are read together.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The wait before an object is read again: its read failed, or settled nothing.
+/// The wait before an object is read again because its read failed, or settled nothing.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// Settles reservations of a resource as soon as their time is over. It never ends.
@@ -47,7 +47,7 @@ pub(super) async fn settle(kind: &Kind, api: &dyn Api) {
         match kind.first_end() {
             None => reserved.await,
             Some(end) => {
-                // A reservation that comes meanwhile ends later.
+                // A reservation that is added during the wait ends later.
                 tokio::time::sleep_until(end).await;
                 let now = Instant::now();
                 tried.retain(|_, at| now.duration_since(*at) < RETRY_WAIT);
@@ -64,7 +64,7 @@ pub(super) async fn settle(kind: &Kind, api: &dyn Api) {
     }
 }
 
-/// Settles those reservations of all resources whose time is over, if the API server answers.
+/// Settles reservations of all resources whose time is over, if the API server responds.
 pub(super) async fn settle_all(cluster: &Cluster, api: &dyn Api) {
     let kinds = cluster.kinds().iter();
     let now = Instant::now();

@@ -1,4 +1,4 @@
-//! A cluster in files: the output of `kubectl get -A -o yaml`, taken as complete, and that of
+//! A cluster in files: the output of `kubectl get -A -o yaml`, treated as complete, and that of
 //! `kubectl get --raw /version`.
 
 use opgate_cluster::server_version;
@@ -20,8 +20,7 @@ impl Snapshot {
     /// Adds an object, a list of objects, or the version of the API server; returns the number of
     /// objects.
     ///
-    /// # Errors
-    /// If it is neither: what is missing, and at which JSON pointer.
+    /// # Errors If it is neither: the missing member, with its JSON pointer.
     pub fn add(&mut self, document: Document) -> Result<usize, String> {
         if server_version(document.root()).is_some() {
             self.documents.push(document);
@@ -45,8 +44,8 @@ impl Snapshot {
         wrong.map_or(Ok(count), Err)
     }
 
-    /// Makes these the only objects of a view of the cluster. Objects that no policy reads are left
-    /// out, except for some custom resources of each kind, for samples.
+    /// Makes these the only objects of cluster state. Objects that no policy reads are left out,
+    /// except for some custom resources of each kind, for samples.
     pub fn fill(&self, cluster: &Cluster) {
         cluster.clear();
         for document in &self.documents {
@@ -68,7 +67,7 @@ impl Snapshot {
 }
 
 impl Cluster {
-    /// Forgets everything that is known of the cluster: it has no objects.
+    /// Resets all knowledge: the cluster has no objects.
     pub fn clear(&self) {
         for kind in self.kinds() {
             kind.replace(kind.empty(), Instant::now());
@@ -77,7 +76,7 @@ impl Cluster {
     }
 }
 
-/// Objects that come one after another, as lists of an API server would.
+/// Objects that arrive one after another, as in the lists of an API server.
 #[derive(Debug)]
 pub struct Listings<'c> {
     cluster: &'c Cluster,
@@ -92,19 +91,20 @@ impl<'c> Listings<'c> {
         Self { cluster, listings }
     }
 
-    /// Adds what policies read of an object of this API group and resource.
+    /// Adds the parts that policies read of an object of this API group and resource.
     pub fn take(&mut self, object: Value<'_>, group: &str, resource: &str) {
         self.cluster.files.put(group, resource, object, "");
         for (kind, listing) in self.cluster.kinds().iter().zip(&mut self.listings) {
             let known = kind.resource();
-            // Only what the API server answers says which version it is.
+            // Only the response of the API server determines its version.
             if known.group == group && known.resource == resource && !known.is_server_version() {
                 kind.take(listing, object, "");
             }
         }
     }
 
-    /// Adds what policies read of an object that is about to be applied: it is no sample of what is there.
+    /// Adds the parts that policies read of an object that is about to be applied. It is not a
+    /// sample of existing objects.
     pub fn take_new(&mut self, object: Value<'_>, namespace: &str, group: &str, resource: &str) {
         for (kind, listing) in self.cluster.kinds().iter().zip(&mut self.listings) {
             if kind.is_of(group, resource) {
@@ -113,15 +113,16 @@ impl<'c> Listings<'c> {
         }
     }
 
-    /// Shows them to the policies, instead of those of the same names.
+    /// Makes them visible to policies, instead of those with the same names.
     pub fn merge(self) {
         for (kind, listing) in self.cluster.kinds().iter().zip(self.listings) {
             kind.merge(listing);
         }
     }
 
-    /// Shows them to the policies beside what is known. Of a resource of which nothing else is known, they
-    /// are not all there is: a policy finds them by name, and a query for several has no answer.
+    /// Makes them visible to policies in addition to the known objects. If nothing else is known
+    /// of a resource, they are not complete: a policy finds them by name, and a query for several
+    /// objects has no result.
     pub fn merge_some(self) {
         for (kind, listing) in self.cluster.kinds().iter().zip(self.listings) {
             if !(listing.objects.is_empty() && listing.unreadable.is_empty()) {

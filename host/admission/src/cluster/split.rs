@@ -5,17 +5,18 @@
 //!                                                 └▶ frame: {"kind":…,"metadata":{…},"items":[]}
 //! ```
 //!
-//! An API server behind the aggregation layer need not know pages: it sends all of its objects in one
-//! answer of any size. So that no more than one object is in memory, nothing here depends on the size
-//! of the answer. What is found is not checked: whoever parses it finds out whether it is JSON.
+//! An API server behind the aggregation layer need not support pages: it sends all of its objects
+//! in one response of any size. To keep only one object in memory, nothing here depends on the
+//! size of the response. The parts are not validated: the caller parses them and finds out whether
+//! they are JSON.
 
 /// The name of the list, with room to see that a name is longer.
 const ITEMS: &[u8] = b"items";
 
-/// An answer of which a part has arrived.
+/// A response that has partly arrived.
 #[derive(Debug, Default)]
 pub(super) struct Split {
-    /// Everything but the objects.
+    /// The text without the objects.
     frame: Vec<u8>,
     /// The beginning of an object.
     item: Vec<u8>,
@@ -26,12 +27,13 @@ pub(super) struct Split {
     is_escaped: bool,
     /// The beginning of the last text directly in the list: a name, or the value of one.
     last: Vec<u8>,
-    /// How often the name of the list was there.
+    /// The number of times that the name of the list occurred.
     lists: usize,
 }
 
 impl Split {
-    /// Takes bytes until an object is complete, which it returns; `None` if there are no more bytes.
+    /// Reads bytes until an object is complete, which it returns; `None` if there are no more
+    /// bytes.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<Vec<u8>> {
         let mut taken = 0;
         while let Some(byte) = bytes.get(taken).copied() {
@@ -96,7 +98,7 @@ impl Split {
                     return taken;
                 }
                 _ if self.depth > 1 => {
-                    // Nothing in it counts before the next of these two.
+                    // Only these two bytes matter here.
                     let rest = bytes.get(taken..).unwrap_or_default();
                     let next = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
                     taken = taken.saturating_add(next);
@@ -130,8 +132,8 @@ impl Split {
         self.frame.len()
     }
 
-    /// The answer without its objects. Of an answer that was cut short it is no JSON. `None` if there
-    /// were several lists, of which the last one would count.
+    /// The response without its objects. If the response was cut short, this is not JSON. `None`
+    /// if there were several lists, of which the last one would count.
     pub(super) fn end(self) -> Option<Vec<u8>> {
         (self.lists <= 1).then_some(self.frame)
     }
@@ -172,7 +174,7 @@ mod tests {
                 &[r#"{"a":"]},[\"\\"}"#, "{}"],
                 r#"{"items" : [],"metadata":{"items":[1,2]}}"#,
             ),
-            // Others of this name are none.
+            // Other members with this name are no lists of objects.
             (
                 r#"{"itemsx":[1],"xitems":[2],"a":"items"}"#,
                 &[],

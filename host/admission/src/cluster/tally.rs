@@ -1,8 +1,9 @@
-//! What one call read of the cluster, in numbers: for people who want to know what a verdict rests on.
+//! Statistics of the queries of one call, which show what a verdict is based on.
 
 use opgate_engine::wit::GroupVersionResource;
 
-/// Resources that are counted; a policy that asks about more of them asks about what it did not declare.
+/// Maximum number of counted resources; a policy that queries more of them queries some that it
+/// did not declare.
 const MOST: usize = 64;
 
 /// The queries of a call about one resource.
@@ -12,9 +13,9 @@ pub struct Tally {
     pub resource: String,
     /// Queries; each page of an answer counts.
     pub queries: u64,
-    /// Those without an answer: there is no cluster, or it shows nothing of the resource.
+    /// Queries without a result: there is no cluster, or nothing is known of the resource.
     pub unanswered: u64,
-    /// Objects in the answers.
+    /// Objects in the results.
     pub objects: u64,
 }
 
@@ -32,7 +33,7 @@ impl Tally {
 pub(super) struct Tallies(Vec<(GroupVersionResource, Tally)>);
 
 impl Tallies {
-    /// Counts a query: with so many objects, or without an answer.
+    /// Counts a query: with this number of objects, or without a result.
     pub(super) fn count(&mut self, resource: &GroupVersionResource, objects: Option<usize>) {
         let is_it = |(known, _): &(GroupVersionResource, Tally)| {
             known.resource == resource.resource
@@ -55,7 +56,7 @@ impl Tallies {
         }
     }
 
-    /// What was counted, in the order of the first query.
+    /// The counts, in the order of the first query.
     pub(super) fn into_list(self) -> Vec<Tally> {
         self.0.into_iter().map(|(_, tally)| tally).collect()
     }

@@ -1,7 +1,7 @@
 //! A token in a file, from the `tokenFile` of a kubeconfig or from a pod.
 //!
-//! The client uses the content unchanged. A file that ends with a newline, as editors and `echo`
-//! write it, then gives a header that cannot be sent. `kubectl` removes white space around a token.
+//! The client uses the content unchanged. If a file ends with a newline, as editors and `echo`
+//! write it, the header is invalid. `kubectl` removes white space around a token.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,8 @@ struct Current {
 }
 
 impl Current {
-    /// If the file cannot be read any more, the last token stays: some systems remove the file after it was
-    /// read.
+    /// If the file can no longer be read, the last token stays: some systems remove the file after
+    /// it was read.
     fn renew(&mut self, path: &Path, now: Instant) {
         if let Ok(newest) = read(path)
             && newest != self.header
@@ -50,10 +50,9 @@ impl Current {
 }
 
 impl Token {
-    /// Takes over the token file of a client, if the client authenticates with one.
+    /// Reads the token file of a client, if the client authenticates with one.
     ///
-    /// # Errors
-    /// If there is no token in the file.
+    /// # Errors If there is no token in the file.
     pub(super) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, String> {
         // In the order in which the client reads them.
         let other = auth.auth_provider.is_some() || auth.username.is_some() || auth.token.is_some();
@@ -76,7 +75,7 @@ impl Token {
         self.0.current.lock().number
     }
 
-    /// Reads the file at once where an API server has refused the token: a new one may be in it.
+    /// Reads the file at once if an API server has rejected the token: it may contain a new one.
     pub(super) fn answered(&self, status: StatusCode) {
         if status == StatusCode::UNAUTHORIZED {
             self.0.current.lock().renew(&self.0.path, Instant::now());
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_what_stands_in_its_file_without_the_space_around_it() {
+    fn token_file_is_trimmed_and_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token").display().to_string();
         fs::write(&path, "first\n").unwrap();
@@ -126,7 +125,7 @@ mod tests {
         assert_eq!(header(start + AGE * 2), "Bearer second");
         fs::write(&path, "\n").unwrap();
         assert_eq!(header(start + AGE * 4), "Bearer second", "a bad one changes nothing");
-        // Where it is refused, nobody waits for the next time.
+        // If the token is rejected, the file is read at once.
         fs::write(&path, "third").unwrap();
         let number = token.number();
         token.answered(StatusCode::FORBIDDEN);

@@ -1,5 +1,5 @@
-//! Objects of which a view knows the names, and of which only the values of its indexes are left, as hashes. Queries
-//! that one of them could answer have no answer.
+//! Objects of which only the names are known, and the values of their indexes as hashes. Queries
+//! that one of them could match have no result.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use opgate_document::Meter;
 
 use super::memory::{Charge, Memory, NoRoom};
 
-/// Bytes of an entry beside its key, with what the allocator adds.
+/// Bytes of an entry in addition to its key, with the overhead of the allocator.
 const ENTRY: usize = size_of::<Key>() + size_of::<Entry>() + 64;
 
-/// Maximum number of namespaces that are named to people.
+/// Maximum number of namespaces in messages.
 const MAX_NAMED: usize = 3;
 
-/// Why nothing of an object is kept but its name.
+/// The reason why only the name of an object is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotKept {
     /// It cannot be read.
@@ -41,7 +41,7 @@ struct Entry {
     charge: Charge,
 }
 
-/// One of them, charged.
+/// An unreadable object, charged.
 #[derive(Debug)]
 pub(super) struct UnreadableObject {
     key: Key,
@@ -49,8 +49,9 @@ pub(super) struct UnreadableObject {
 }
 
 impl UnreadableObject {
-    /// The name of an object. Without memory for that, an entry without a name stands for all such objects
-    /// of its namespace: the key with an empty name, which no object has.
+    /// Keeps the name of an object. Without memory for the name, one entry without a name
+    /// represents all such objects of its namespace. Its key has an empty name, which no object
+    /// has.
     pub(super) fn new(
         key: Key,
         why: NotKept,
@@ -78,7 +79,7 @@ impl UnreadableObject {
 #[derive(Debug, Default)]
 pub struct UnreadableObjects {
     entries: BTreeMap<Key, Entry>,
-    /// Those without memory.
+    /// The number of those without memory.
     by_name: usize,
     bytes: usize,
 }
@@ -93,7 +94,7 @@ impl UnreadableObjects {
         self.entries.insert(key, entry);
     }
 
-    /// Takes one out, if its name is known.
+    /// Removes an object, if its name is known.
     pub(super) fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
             self.by_name -= usize::from(matches!(entry.why, NotKept::NoRoom(_)));
@@ -101,7 +102,7 @@ impl UnreadableObjects {
         }
     }
 
-    /// The reason why an object is unreadable, if that one is, or if it can be one without a name.
+    /// The reason why an object is unreadable, if it is, or if it can be one without a name.
     pub(super) fn get(&self, key: &Key) -> Option<(&Key, &NotKept)> {
         let known = self.entries.get_key_value(key);
         let known = known.or_else(|| self.entries.get_key_value(&Key::new(&key.namespace, "")));
@@ -113,7 +114,7 @@ impl UnreadableObjects {
         self.get(key).is_some()
     }
 
-    /// The first one that may be an answer to a query. Where the meter stops, nobody believes the answer.
+    /// The first one that may match a query. If the meter stops, the result is not used.
     pub(super) fn first(&self, query: &Query, meter: Option<&Meter>) -> Option<(&Key, &NotKept)> {
         let namespace = query.namespace.as_deref();
         let start = Key::new(namespace.unwrap_or_default(), "");
@@ -125,7 +126,7 @@ impl UnreadableObjects {
         found.map(|(key, entry)| (key, &entry.why))
     }
 
-    /// Whether there are objects of which not even the names are kept: where.
+    /// A reason, if there are objects whose names are not kept either.
     pub(super) fn nameless(&self) -> Option<&NotKept> {
         let nameless = self.entries.iter().find(|(key, _)| key.name.is_empty());
         nameless.map(|(_, entry)| &entry.why)
@@ -153,7 +154,7 @@ impl UnreadableObjects {
         self.bytes
     }
 
-    /// Some namespaces of those that are kept by name.
+    /// Some of the namespaces of those that are kept by name.
     pub(super) fn namespaces(&self) -> Vec<String> {
         let (mut named, mut from) = (Vec::new(), Key::new("", ""));
         if self.by_name == 0 {
@@ -168,7 +169,7 @@ impl UnreadableObjects {
                 break;
             }
             named.push(opgate_text::one_line(&key.namespace, 253));
-            // No name of a namespace stands between the two.
+            // No name of a namespace sorts between the two.
             from = Key::new(&format!("{}\0", key.namespace), "");
         }
         named

@@ -1,4 +1,5 @@
-//! Who uses the room for reservations: for messages, `/readyz?verbose`, metrics and `opgate doctor`.
+//! The usage of reservations by tenant: for messages, `/readyz?verbose`, metrics and
+//! `opgate doctor`.
 
 use super::{Cluster, Kind, NoRoom};
 
@@ -8,7 +9,7 @@ const MAX_TENANTS: usize = 5;
 /// Maximum bytes of the name of a tenant that are printed.
 const MAX_NAME_BYTES: usize = 253;
 
-/// What one namespace or one user has reserved of one resource.
+/// The reservations of one namespace or one user in one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReservationUsage {
     /// The resource.
@@ -19,14 +20,14 @@ pub struct ReservationUsage {
     pub count: usize,
     /// Bytes.
     pub bytes: usize,
-    /// Maximum number of requests that it may have now: half of what the others leave.
+    /// Maximum number of requests that it may reserve now: half of what the others leave.
     pub limit_count: usize,
-    /// Maximum number of bytes that it may have now.
+    /// Maximum number of bytes that it may reserve now.
     pub limit_bytes: usize,
 }
 
 impl Cluster {
-    /// The tenants that use most of the room for reservations, the largest first, a few of each resource.
+    /// The tenants with the most reservations, the largest first, a few of each resource.
     #[must_use]
     pub fn reservation_usage(&self) -> Vec<ReservationUsage> {
         self.kinds.iter().flat_map(|kind| self.usage_of(kind)).collect()
@@ -49,7 +50,7 @@ impl Cluster {
         usage.collect()
     }
 
-    /// Says who uses the room of a resource.
+    /// Reports the tenants that use the reservations of a resource.
     pub(super) fn no_room(&self, kind: &Kind) -> NoRoom {
         let (bounds, all) = (self.options.bounds, kind.reserved());
         let largest: Vec<_> = self.usage_of(kind).into_iter().take(2).collect();

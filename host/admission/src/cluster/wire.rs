@@ -1,9 +1,9 @@
-//! Decodes what an API server sends: a line of a watch, a page of a list, and errors.
+//! Decodes messages of an API server: a line of a watch, a page of a list, and errors.
 //!
 //! ```text
-//! line ─▶ Event ────▶ Kind: an object applied or deleted, a bookmark; the version moves on
-//! page ─▶ PageText ─▶ item ─▶ Listing: its objects, one after the other; where the list goes on
-//!            └──────▶ Trouble
+//! line ─▶ Event ────▶ Kind: an object applied or deleted, a bookmark; the version advances
+//! page ─▶ PageText ─▶ item ─▶ Listing: its objects, one after the other; the token of the next page
+//!           └──────▶ Trouble
 //! ```
 //!
 //! Tenants write the content, which can have any nesting and repetition.
@@ -67,10 +67,9 @@ impl Event {
         Ok(Self { version: text("/object/metadata/resourceVersion").to_owned(), news })
     }
 
-    /// Takes it over, and its version.
+    /// Applies it to a kind, with its version.
     ///
-    /// # Errors
-    /// If it is an error, or the server was reset to an earlier state.
+    /// # Errors If it is an error, or the server was reset to an earlier state.
     pub(crate) fn take_over(self, kind: &Kind, version: &mut String) -> Result<(), Trouble> {
         let Self { version: now, news } = self;
         if is_newer(version, &now) && !matches!(news, News::Error(_)) {
@@ -101,7 +100,7 @@ pub(crate) struct Page {
     pub(crate) version: String,
 }
 
-/// Maximum bytes of a page beside its objects.
+/// Maximum bytes of a page without its objects.
 const LARGEST_FRAME: usize = 1 << 20;
 
 /// The text of a page as it arrives.
@@ -112,10 +111,9 @@ pub(crate) struct PageText {
 }
 
 impl PageText {
-    /// The text of the next object, if these bytes complete it. They become those after it.
+    /// Returns the text of the next object, if these bytes complete it. `bytes` are then the rest.
     ///
-    /// # Errors
-    /// If it is too large.
+    /// # Errors If it is too large.
     pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
         let item = self.split.next(bytes);
         let held = item.as_ref().map_or(self.split.item_bytes(), Vec::len);
@@ -210,11 +208,11 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// The text for people, with the missing permission, or what to do about the token.
+    /// The text for users, with the missing permission, or how to fix the token.
     pub(super) fn told(&self, kind: &Kind) -> String {
         let on = match self {
             Self::Forbidden(_) if kind.resource().is_server_version() => "get on /version",
-            // Nothing else is asked for.
+            // Only lists are needed.
             Self::Forbidden(_) if kind.is_polled() => "list on it",
             Self::Forbidden(_) => "list and watch on it",
             Self::Unauthorized(why) => return token_refused(why),
@@ -223,14 +221,14 @@ impl Trouble {
         format!("{self}; grant {on} to the service account of opgate")
     }
 
-    /// The error of an answer with this code.
+    /// The error of a response with this code.
     pub(super) fn of(code: u16, message: &str) -> Self {
         let message = one_line(message, 512);
         match code {
             404 => Self::Absent,
             410 => Self::Gone,
-            // The request is for the changes after a version that the server has not reached, or no
-            // longer has.
+            // The request is for the changes after a version that the server has not reached, or
+            // no longer has.
             504 if message.contains("Too large resource version") => Self::Gone,
             401 => Self::Unauthorized(message),
             403 => Self::Forbidden(message),
@@ -241,7 +239,7 @@ impl Trouble {
     }
 }
 
-/// The text for an answer with 401. No grant helps: the API server does not know who asks.
+/// The text for a response with 401. No grant helps: the API server cannot identify the client.
 pub(super) fn token_refused(why: &str) -> String {
     format!(
         "the API server does not accept the token of opgate (401: {why}): it has expired, its ServiceAccount or Pod \

@@ -1,8 +1,8 @@
-//! Why a policy is asked about a review, or is not: for people, after the decision.
+//! Explanations of why a policy matches a review or does not, after the decision.
 //!
 //! ```text
-//! review ─▶ Set::attention ─┬▶ asked: the rules that look at it, those of them that are off
-//!                           └▶ not asked: the first thing that keeps it away, of the match rule that comes nearest
+//! review ─▶ Set::attention ─┬▶ matched: the rules that evaluate it, and those of them that are off
+//!                           └▶ not matched: the first mismatch of the match rule that comes nearest
 //! ```
 
 use std::collections::BTreeSet;
@@ -11,58 +11,58 @@ use std::fmt;
 use super::{Decision, Dropped, MatchRule, Mode, Names, Policy, Requests, Set, Skipped};
 use crate::review::{Operation, Review};
 
-/// Names in a sentence.
+/// Maximum number of names in a sentence.
 const NAMED: usize = 6;
 
-/// What the host sets for files, and nobody else.
+/// The setting that only the host sets, for files.
 const FILES: &str = "/files";
 
-/// What a policy has to do with a review.
+/// The relation of a policy to a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attention {
-    /// It is asked.
+    /// The policy matches it.
     Asked(Concern),
-    /// It is not.
+    /// The policy does not match it.
     NotAsked(NotAsked),
-    /// It cannot serve: the reason.
+    /// The policy failed to load: the reason.
     Broken(String),
 }
 
-/// What of a policy a review concerns.
+/// The part of a policy that matches a review.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Concern {
-    /// Rules that look at it and are on, in the order of the policy.
+    /// Rules that evaluate it and are on, in the order of the policy.
     pub rules: Vec<String>,
-    /// Rules that look at it and are off.
+    /// Rules that would evaluate it and are off.
     pub off: Vec<String>,
     /// Conditions in CEL that only an API server evaluates, each a name and an expression.
     pub conditions: Vec<(String, String)>,
 }
 
-/// Why a policy is not asked about a review.
+/// The reason why a policy does not match a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotAsked {
     /// Its mode is `off`.
     Mode,
-    /// It looks at other resources: these.
+    /// It matches other resources: these.
     Resource(Vec<String>),
-    /// At other versions of the resource.
+    /// It matches other versions of the resource.
     Version(Vec<String>),
-    /// At the resource itself, or at other sub-resources.
+    /// It matches the resource itself, or other sub-resources.
     SubResource(Vec<String>),
-    /// At other operations.
+    /// It matches other operations.
     Operation(Vec<Operation>),
-    /// The rules about such requests are off.
+    /// The rules for such requests are off.
     RulesOff(Vec<String>),
     /// None of these settings is set, as JSON pointers.
     Setting(Vec<String>),
-    /// Only in another namespace.
+    /// It matches requests in another namespace only.
     Namespace(String),
-    /// The name of the namespace does not fit the patterns.
+    /// The name of the namespace does not match the patterns.
     NamespacePattern(String),
-    /// The name of the object does not fit the patterns.
+    /// The name of the object does not match the patterns.
     NamePattern(String),
-    /// The labels of the namespace do not fit this selector, which is JSON.
+    /// The labels of the namespace do not match this selector, which is JSON.
     Selector(String),
     /// The configuration excludes the namespace.
     ExcludedNamespace(String),
@@ -71,7 +71,7 @@ pub enum NotAsked {
 }
 
 impl NotAsked {
-    /// A word for programs.
+    /// The identifier for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl NotAsked {
         }
     }
 
-    /// How far a review got: of several match rules the one counts that comes nearest.
+    /// The progress of the comparison: of several match rules the one counts that comes nearest.
     fn rank(&self) -> u8 {
         match self {
             Self::Mode | Self::Resource(_) => 0,
@@ -108,7 +108,7 @@ impl NotAsked {
         }
     }
 
-    /// Takes over what another match rule of the same rank says.
+    /// Merges the mismatch of another match rule of the same rank.
     fn join(&mut self, other: Self) {
         match (self, other) {
             (
@@ -219,7 +219,7 @@ fn resources(rule: &MatchRule) -> Vec<String> {
     rule.groups.iter().flat_map(|group| -> Vec<String> { of(group) }).collect()
 }
 
-/// What of the kind of request keeps a match rule away from a review.
+/// The mismatch between a match rule and the kind of request, if there is one.
 fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
     let (group, name) = (&review.resource.group, &review.resource.name);
     let base = |wanted: &str| wanted.split_once('/').unwrap_or((wanted, "")).0.to_owned();
@@ -245,7 +245,8 @@ fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
         .then(|| NotAsked::Operation(rule.operations.clone()))
 }
 
-/// What the configuration or the labels of the namespace leave out of what a match rule takes.
+/// The mismatch between a review and the configuration or the labels of the namespace, within a
+/// match rule that otherwise matches.
 fn narrowed(requests: &Requests, review: &Review<'_>) -> Option<NotAsked> {
     let scope = requests.scope();
     if let Some(only) = requests.namespace.as_ref().filter(|only| **only != review.namespace) {
@@ -268,8 +269,8 @@ impl Policy {
         self.descriptor.rule(rule).is_some_and(|rule| self.level_now(rule) == "off")
     }
 
-    /// What keeps one of its match rules away from a review; none if only the configuration of the policy
-    /// does.
+    /// The mismatch between one of its match rules and a review; none if only the configuration of
+    /// the policy excludes the review.
     fn keeps_away(&self, rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
         if let Some(other) = other_kind(rule, review) {
             return Some(other);
@@ -295,7 +296,7 @@ impl Policy {
         None
     }
 
-    /// What it has to do with a review.
+    /// Explains the relation of the policy to a review.
     fn attention(&self, review: &Review<'_>) -> Attention {
         if self.matches(review) {
             return Attention::Asked(self.concern(review));
@@ -327,7 +328,7 @@ impl Policy {
         Attention::NotAsked(nearest)
     }
 
-    /// The rules that look at a review, on or off.
+    /// The rules that match a review, on or off.
     fn looking(&self, review: &Review<'_>) -> BTreeSet<&str> {
         let mut rules = BTreeSet::new();
         for requests in self.requests.iter().filter(|requests| requests.matches(review)) {
@@ -343,7 +344,7 @@ impl Policy {
         rules
     }
 
-    /// What of the policy a review concerns about which it is asked.
+    /// The rules and conditions of a matching policy that apply to a review.
     fn concern(&self, review: &Review<'_>) -> Concern {
         let matching = self.requests.iter().filter(|requests| requests.matches(review));
         let rules = self.looking(review);
@@ -363,8 +364,8 @@ impl Policy {
 }
 
 impl Set {
-    /// Whether anybody has judged a review: a policy has found something, or evaluated a rule about it. Costs
-    /// little where one has.
+    /// Whether a review was evaluated: a policy has reported a violation, or evaluated a rule.
+    /// Costs little if one has.
     #[must_use]
     pub fn has_judged(&self, review: &Review<'_>, decision: &Decision) -> bool {
         if !decision.violations.is_empty() || !decision.faults.is_empty() {
@@ -382,7 +383,8 @@ impl Set {
         })
     }
 
-    /// What each policy of the configuration has to do with a review that this set has decided.
+    /// Explains the relation of each policy of the configuration to a review that this set has
+    /// decided.
     #[must_use]
     pub fn attention(&self, review: &Review<'_>) -> Vec<(&str, Attention)> {
         let serving = self.policies().iter();

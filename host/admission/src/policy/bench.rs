@@ -1,5 +1,5 @@
-//! The policies that evaluate one review. All are called with the same view of the cluster, and
-//! their answers become a decision.
+//! Evaluates one review: all matching policies are called with the same cluster state, and their
+//! verdicts are combined into a decision.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub(super) struct Bench<'b, O> {
     /// Kinds (positions) that reviews change and policies read.
     pub(super) contested: &'b [usize],
     pub(super) review: &'b Review<'b>,
-    /// The part of the decision that does not depend on the answers.
+    /// The part of the decision that does not depend on the verdicts.
     pub(super) builder: Builder,
     pub(super) matching: Vec<&'b Arc<Policy>>,
     pub(super) inputs: Arc<Inputs>,
@@ -63,7 +63,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
         if let Some(overload) = overload
             && decision.denial.is_none()
         {
-            // A denial by one policy is final, whatever the others would say.
+            // A denial by one policy is final, whatever the verdicts of the others.
             return Err(overload);
         }
         let is_sound = decision.failure.is_none();
@@ -118,14 +118,14 @@ impl<O: Observer> Judge for Bench<'_, O> {
         let change = || self.cluster.change(self.review, object.as_ref(), old_object.as_ref());
         let write = self.time.charged(None, change);
         if write.is_some() {
-            // A request that gets no answer is not stored, and so must not be reserved.
+            // A request without a response is not stored, and so must not be reserved.
             make_room(self.review, &mut judged.decision)?;
         }
         Ok(write)
     }
 
     fn without_room(&self, judged: Judged, no_room: NoRoom) -> Result<Judged, Overload> {
-        // Policies that cannot block must not block by what others have reserved.
+        // Policies that cannot block must not block because of the reservations of others.
         if self.matching.iter().any(|policy| policy.is_enforced()) {
             return Err(Overload::NoRoom { why: no_room.why });
         }
@@ -133,13 +133,13 @@ impl<O: Observer> Judge for Bench<'_, O> {
     }
 }
 
-/// The answers of all policies with one view of the cluster.
+/// The results of all policies with one cluster state.
 pub(super) struct Judged {
     pub(super) decision: Decision,
     answers: Vec<Answer>,
 }
 
-/// The answer of one policy.
+/// The result of one policy.
 struct Answer {
     finding: Result<Result<Finding, Fault>, Overload>,
     asked: Vec<(usize, cluster::Scope)>,
@@ -163,7 +163,7 @@ impl Answer {
     }
 }
 
-/// Calls one policy, writes its log lines, and takes over its verdict.
+/// Calls one policy, writes its log lines, and accepts its verdict.
 async fn ask<O: Observer>(
     policy: &Arc<Policy>,
     bench: &Bench<'_, O>,
@@ -212,7 +212,7 @@ async fn ask<O: Observer>(
     Answer { finding: Ok(finding), asked, questions, touched, is_unsure, grounds, wanted }
 }
 
-/// Combines the answers into a decision. Returns the overload that keeps a policy from blocking.
+/// Combines the results into a decision. Returns the overload that keeps a policy from blocking.
 fn take(builder: &mut Builder, matching: &[&Arc<Policy>], answers: &[Answer]) -> Option<Overload> {
     let mut overload = None;
     for (policy, answer) in matching.iter().zip(answers) {
@@ -249,10 +249,10 @@ fn fault_of(policy: &Policy, cause: String, class: &'static str) -> PolicyFault 
     PolicyFault { policy: policy.name.clone(), cause, class }
 }
 
-/// Reserves memory for the answer, so that a decision can be sent.
+/// Reserves memory for the response, so that a decision can be sent.
 pub(super) fn make_room(review: &Review<'_>, decision: &mut Decision) -> Result<(), Overload> {
     let Some(account) = review.account() else { return Ok(()) };
-    // After a refusal of memory, look-ups may have seemed empty. An answer is measured once.
+    // After memory was denied, look-ups may have seemed empty. A response is measured once.
     let is_whole = !account.is_exhausted();
     let has_room = |decision: &mut Decision| {
         decision.has_room() || decision.make_room(account, response::size(review, decision))

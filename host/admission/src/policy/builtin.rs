@@ -9,8 +9,8 @@ use opgate_engine::Image;
 pub struct Builtin {
     /// Its name.
     pub name: &'static str,
-    /// The component in a third of its size (RFC 1951). A server reads it only if the image does not
-    /// fit; the pages of rules are in it.
+    /// The component, deflated to a third of its size (RFC 1951). A server reads it only if the
+    /// image does not fit; it contains the pages of rules.
     pub deflated: &'static [u8],
     /// `sha256:…` of the component.
     pub digest: &'static str,
@@ -22,7 +22,7 @@ impl Builtin {
     /// The component. Takes some milliseconds.
     #[must_use]
     pub fn component(&self) -> Vec<u8> {
-        // The build has deflated it. What is empty is refused as a component.
+        // The build has deflated it. An empty component is rejected.
         decompress_to_vec(self.deflated).unwrap_or_default()
     }
 }

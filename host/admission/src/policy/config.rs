@@ -73,8 +73,8 @@ pub enum ModuleSource {
 }
 
 impl ModuleSource {
-    /// Whether it comes from others than opgate: its component and its schema are handled in a process of their own, and it reads
-    /// nothing of the cluster that is not granted.
+    /// Whether it does not come from opgate itself: its component and its schema are then handled
+    /// in a subprocess, and it only reads cluster objects that are granted.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         !matches!(self, Self::Builtin(_))
@@ -98,7 +98,7 @@ pub struct PolicyConfig {
     pub name: String,
     /// The component.
     pub module: ModuleSource,
-    /// Who must have signed it, if it is in a registry.
+    /// The key that must have signed it, if it is in a registry.
     pub signature: Option<SignatureKey>,
     /// The repository that the signed text must name; any, if there is none.
     pub signed_repository: Option<String>,
@@ -126,7 +126,7 @@ pub struct PolicyConfig {
     pointer: String,
     /// The limits that the file sets.
     given: Given,
-    /// Whether the server does nothing else during its calls, see [`Configuration::for_files`].
+    /// Whether the process only serves these calls, see [`Configuration::for_files`].
     pub(super) is_for_files: bool,
 }
 
@@ -138,12 +138,12 @@ struct Given {
     memory: bool,
 }
 
-/// Memory of a call about files, unless the file sets it. A package is one call, and the data that
-/// a policy keeps about it can be half as large as its text. Unused memory costs nothing.
+/// Memory of a call for files, unless the file sets it. A package is one call, and the data that a
+/// policy keeps for it can be half as large as its text. Unused memory costs nothing.
 const MEMORY_FOR_FILES: usize = 1 << 30;
 
-/// Exact names of the users as which controllers run. A policy accepts from them only what a
-/// controller does. Without a list, the cluster decides under `auto`, and otherwise the profile.
+/// Exact names of the users as which controllers run. A policy accepts from them only the actions
+/// of a controller. Without a list, the cluster decides under `auto`, and otherwise the profile.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identities {
@@ -166,12 +166,12 @@ impl Identities {
 pub struct Configuration {
     /// The edition that applies.
     pub profile: Profile,
-    /// Whether the edition is chosen, by the configuration or by a cluster. Policies get it only then: a
-    /// rule can apply where an edition was chosen, and not by default.
+    /// Whether the edition is set, by the configuration or by a cluster. Policies receive it only
+    /// then: a rule can apply if an edition was set, and not by default.
     pub names_profile: bool,
     /// Whether a server reads the edition from its cluster.
     is_auto: bool,
-    /// What the cluster is, if it was read.
+    /// The platform of the cluster, if it was read.
     platform: Option<Platform>,
     /// The users as which controllers run, if they differ from the profile.
     pub identities: Identities,
@@ -185,12 +185,12 @@ pub struct Configuration {
     pub(super) builtins: &'static [Builtin],
     /// The URL of the pages of rules, see [`Configuration::page_of`].
     docs_url: Option<String>,
-    /// What registries gave, by policy.
+    /// Results of the registries, by policy.
     resolved: BTreeMap<String, Result<Resolved, String>>,
     origin: Option<Origin>,
 }
 
-/// All errors in a configuration, each with its place.
+/// All errors in a configuration, each with its location.
 #[derive(Debug, Default, thiserror::Error)]
 pub struct ConfigErrors(Vec<String>);
 
@@ -221,7 +221,7 @@ impl ConfigErrors {
         self.0.extend(other.0);
     }
 
-    /// The errors, each with its place in front.
+    /// The errors, each after its location.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -253,16 +253,14 @@ impl Configuration {
 
     /// Reads a file, which can name these built-in policies.
     ///
-    /// # Errors
-    /// If it cannot be read, or anything in it is wrong: all errors, each with line and column.
+    /// # Errors If it cannot be read or is invalid: all errors, each with line and column.
     pub fn read(path: &Path, builtins: &'static [Builtin]) -> Result<Self, ConfigErrors> {
         Self::parse(path, &Self::text(path)?, builtins)
     }
 
     /// The text of a file.
     ///
-    /// # Errors
-    /// If it cannot be read, or is no text.
+    /// # Errors If it cannot be read, or is not text.
     pub fn text(path: &Path) -> Result<String, ConfigErrors> {
         let opened = opgate_input::read::named(path)
             .and_then(|opened| Reader::new(MAX_FILE).read(opened, true, Use::Keep));
@@ -287,8 +285,8 @@ impl Configuration {
         }
     }
 
-    /// Parses the text of a file as [`Configuration::parse`] does. Gives all errors, and what is left of the
-    /// file without them: in that, there can be more errors that only the policies know.
+    /// Parses the text of a file as [`Configuration::parse`] does. Returns all errors, and the
+    /// valid rest of the file. The rest can have more errors that only the policies detect.
     #[must_use]
     pub fn examine(
         path: &Path,
@@ -348,7 +346,7 @@ impl Configuration {
                 errors.push(origin.at("/docsUrl", &text));
             }
         }
-        // No list would mean all policies, but nobody writes a name without a value to say that.
+        // Without a list, all policies apply; but a `policies` key without a value is a mistake.
         if origin.located.value.get("policies").is_some_and(serde_json::Value::is_null) {
             let text = "policies has no value: name policies, write [] for none, or leave it out for all built-in ones";
             errors.push(origin.at("/policies", text));
@@ -387,14 +385,14 @@ impl Configuration {
         (Some(found), errors)
     }
 
-    /// What a server reads of its cluster before it serves this configuration, if anything.
+    /// The data that a server reads from its cluster before it serves this configuration, if any.
     #[must_use]
     pub fn wanted(&self) -> Option<Wanted> {
         let Identities { olm, rukpak } = &self.identities;
         self.is_auto.then(|| Wanted { olm: olm.is_none(), rukpak: rukpak.is_none() })
     }
 
-    /// Takes over what a cluster is, if the configuration does not say it.
+    /// Sets the platform of the cluster, unless the configuration sets it.
     pub fn set_platform(&mut self, platform: Platform) {
         if self.is_auto {
             self.profile = platform.profile;
@@ -403,13 +401,13 @@ impl Configuration {
         }
     }
 
-    /// Asks for what a server asks for, whatever its cluster is: some rules are off until an edition is
-    /// chosen, and then on under each of them or without effect.
+    /// Requests the data that a server requests for any cluster: some rules are off until an
+    /// edition is set, and then on under each of them or without effect.
     pub fn for_any_cluster(&mut self) {
         self.names_profile |= self.is_auto;
     }
 
-    /// What the cluster is, if it was read.
+    /// The platform of the cluster, if it was read.
     #[must_use]
     pub fn platform(&self) -> Option<&Platform> {
         self.platform.as_ref()
@@ -437,14 +435,14 @@ impl Configuration {
         }
     }
 
-    /// Where the pages of rules are, as the file says.
+    /// The URL of the pages of rules that the file sets.
     #[must_use]
     pub fn docs_url(&self) -> Option<&str> {
         self.docs_url.as_deref()
     }
 
-    /// The page of a rule, if `docsUrl` is set. `{policy}` and `{rule}` in it are replaced; without
-    /// `{policy}`, it is the folder of the generated pages.
+    /// The page of a rule, if `docsUrl` is set. `{policy}` and `{rule}` in it are replaced;
+    /// without `{policy}`, it is the directory of the generated pages.
     #[must_use]
     pub fn page_of(&self, policy: &str, rule: &str) -> Option<String> {
         let url = self.docs_url.as_deref()?;
@@ -457,7 +455,7 @@ impl Configuration {
     }
 
     /// Sets the time, the concurrent calls and the memory of the policies for packages of files,
-    /// unless the file sets them. No API request waits for a decision about files.
+    /// unless the file sets them. No API request waits for a decision on files.
     pub fn for_files(&mut self, time: Duration, concurrency: usize) {
         for policy in &mut self.policies {
             if !policy.given.time {
@@ -473,7 +471,7 @@ impl Configuration {
         }
     }
 
-    /// A text after the place of a part of a policy, if there is a file.
+    /// Prefixes a text with the location of a part of a policy, if there is a file.
     #[must_use]
     pub fn at(&self, policy: &PolicyConfig, pointer: &str, text: &str) -> String {
         match &self.origin {

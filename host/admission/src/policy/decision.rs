@@ -1,7 +1,7 @@
-//! From the answers of policies to the answer of the webhook.
+//! Combines the verdicts of policies into the decision of the webhook.
 //!
-//! This applies levels and modes, makes texts valid for the API, and combines the findings of all
-//! policies into one answer.
+//! This module applies levels and modes, makes texts valid for the API, and combines the
+//! violations of all policies into one decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const MAX_SKIPPED: usize = 512;
 const MAX_ABOUT: usize = 8;
 const MAX_ABOUT_TEXT: usize = 256;
 
-/// Bytes for the head of an answer, and for HTTP.
+/// Bytes for the head of a response, and for HTTP.
 const HEAD: usize = 4 << 10;
 
 /// Maximum bytes of an annotation's key: 63 for the API server, less the longest name of a policy
@@ -64,13 +64,13 @@ pub struct Violation {
     pub rule: String,
     /// The effect.
     pub effect: Effect,
-    /// Whether the level of the rule is deny, whatever the mode makes of that.
+    /// Whether the level of the rule is deny, whatever the effect of the mode.
     pub would_deny: bool,
-    /// The field, as Kubernetes writes it.
+    /// The field, in the syntax of Kubernetes.
     pub field: String,
     /// One line.
     pub message: String,
-    /// What it is about in a file, from the outermost to the innermost.
+    /// The logical location in a file, from the outermost to the innermost.
     pub about: Vec<String>,
 }
 
@@ -85,14 +85,14 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// A policy that gave no verdict.
+/// A policy that returned no valid verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyFault {
     /// The policy.
     pub policy: String,
     /// One line.
     pub cause: String,
-    /// One word for metrics.
+    /// The label value for metrics.
     pub class: &'static str,
 }
 
@@ -131,51 +131,52 @@ pub struct Dropped {
     pub cause: String,
 }
 
-/// The answer to a review.
+/// The decision on a review.
 #[derive(Debug, Clone, Default)]
 pub struct Decision {
     /// Set if the request is denied.
     pub denial: Option<Denial>,
-    /// Lines for the person who sent the request.
+    /// Lines for the user who sent the request.
     pub warnings: Vec<String>,
-    /// Notes for the API server's audit log.
+    /// Annotations for the API server's audit log.
     pub audit_annotations: BTreeMap<String, String>,
-    /// All findings.
+    /// All violations.
     pub violations: Vec<Violation>,
     /// Rules that were not evaluated.
     pub skipped: Vec<Skipped>,
-    /// Rules that only warn and were left out, because they caused a policy error.
+    /// Advisory rules that were dropped because they caused a policy error.
     pub dropped: Vec<Dropped>,
-    /// Policies that gave no verdict, whatever the effect.
+    /// Policies that returned no valid verdict, whatever the effect.
     pub faults: Vec<PolicyFault>,
-    /// A policy error after which the webhook must not answer, so that its `failurePolicy` decides.
+    /// A policy error after which the webhook must not respond, so that its `failurePolicy`
+    /// applies.
     pub failure: Option<PolicyFault>,
-    /// The memory of the request that the findings use.
+    /// The memory of the request that the violations use.
     found: Vec<Arc<Charge>>,
-    /// Memory for the answer, so that the decision can be sent.
+    /// Memory for the response, so that the decision can be sent.
     answer: Option<Arc<Charge>>,
 }
 
 impl Decision {
-    /// Reserves memory for an answer of this many bytes; returns whether there is enough.
+    /// Reserves memory for a response of this many bytes; returns whether there is enough.
     pub(super) fn make_room(&mut self, account: &Arc<Account>, bytes: usize) -> bool {
         let charge = Charge::on(account);
         self.answer = charge.grow(HEAD.saturating_add(bytes)).then(|| Arc::new(charge));
         self.has_room()
     }
 
-    /// Whether memory for its answer is reserved.
+    /// Whether memory for its response is reserved.
     pub(super) fn has_room(&self) -> bool {
         self.answer.is_some()
     }
 
-    /// The memory for the answer, which the caller keeps until the answer was sent.
+    /// The memory for the response, which the caller keeps until the response was sent.
     pub fn take_room(&mut self) -> Option<Arc<Charge>> {
         self.answer.take()
     }
 }
 
-/// The accepted answer of one policy.
+/// The accepted verdict of one policy.
 #[derive(Clone)]
 pub(super) struct Finding {
     violations: Vec<Violation>,
@@ -183,11 +184,11 @@ pub(super) struct Finding {
     annotations: Vec<(String, String)>,
     skipped: Vec<Skipped>,
     dropped: Option<Dropped>,
-    /// The memory of the request that the answer uses.
+    /// The memory of the request that the verdict uses.
     charge: Option<Arc<Charge>>,
 }
 
-/// Copies of a finding: in the decision, in the message of a denial and in its causes.
+/// Copies of a violation: in the decision, in the message of a denial and in its causes.
 const COPIES: usize = 4;
 
 impl Finding {
@@ -196,7 +197,7 @@ impl Finding {
         self.violations.iter().any(|violation| violation.effect == Effect::Deny)
     }
 
-    /// Records that these rules were left out.
+    /// Records that these rules were dropped.
     pub(super) fn without(&mut self, policy: &Policy, rules: BTreeSet<&str>, fault: &Fault) {
         self.dropped = Some(Dropped {
             policy: policy.name.clone(),
@@ -205,10 +206,9 @@ impl Finding {
         });
     }
 
-    /// Takes over a verdict. The memory of its findings is charged to `account`, if there is one.
+    /// Accepts a verdict. The memory of its violations is charged to `account`, if there is one.
     ///
-    /// # Errors
-    /// If it breaks the contract, or there is no memory for it.
+    /// # Errors If it violates the contract, or there is no memory for it.
     pub(super) fn of(
         policy: &Policy,
         verdict: wit::Verdict,
@@ -283,7 +283,7 @@ impl Finding {
         Ok(finding)
     }
 
-    /// Bytes of the findings.
+    /// Bytes of the violations.
     fn weight(&self) -> usize {
         let violations = self.violations.iter().map(
             |Violation { policy, rule, field, message, about, .. }| {
@@ -301,13 +301,13 @@ impl Finding {
     }
 }
 
-/// What a violation is about, cut to what reports show.
+/// The logical location of a violation, cut to the length that reports show.
 fn about(texts: &[String]) -> Vec<String> {
     texts.iter().take(MAX_ABOUT).map(|text| one_line(text, MAX_ABOUT_TEXT)).collect()
 }
 
-/// The level of a violation: the configured one of the rule, or else the one that the policy sets. A
-/// rule that is off by default stays off unless one of its settings is present.
+/// The level of a violation: the configured one of the rule, or else the one that the policy sets.
+/// A rule that is off by default stays off unless one of its settings is present.
 fn level(policy: &Policy, rule: &super::Rule, level: wit::Level) -> RuleLevel {
     policy.level(&rule.id).unwrap_or_else(|| {
         let enabled =
@@ -365,7 +365,7 @@ impl Builder {
         self.decision.violations.extend(violations);
     }
 
-    /// A policy gave no verdict. The administrator has chosen the effect of that.
+    /// Records a policy error. The administrator has configured its effect.
     pub(super) fn fault(&mut self, found: PolicyFault, mode: Mode, on_error: OnError) {
         let text = format!("policy {} failed: {}", found.policy, found.cause);
         self.annotate(&found.policy, &text);
@@ -386,7 +386,8 @@ impl Builder {
 
     pub(super) fn build(mut self) -> Decision {
         self.decision.denial = self.denial();
-        // A denial is final whatever else failed: no other answer could allow the request.
+        // A denial is final even if other policies failed: no other verdict could allow the
+        // request.
         if self.decision.denial.is_some() {
             self.decision.failure = None;
         }
@@ -395,7 +396,8 @@ impl Builder {
             let found = violations.iter().filter(|v| v.effect == Effect::Warn);
             found.filter(move |v| v.would_deny == would_deny).map(|v| v.message.as_str())
         };
-        // The most serious first: nobody judged, then what only a mode keeps from denying.
+        // The most serious first: policy errors, then violations that only the mode keeps from
+        // denying.
         let faults = self.warned_by_fault.iter().map(String::as_str);
         self.decision.warnings = warnings::of(faults.chain(warned(true)).chain(warned(false)));
         self.decision
@@ -414,7 +416,7 @@ impl Builder {
             field: v.field.clone(),
             message: v.message.clone(),
         };
-        // The answer has a reason only if all policies that deny give the same one.
+        // The decision has a reason only if all policies that deny give the same one.
         let reason = match self.reasons.split_first() {
             Some((Some(first), rest))
                 if self.denied_by_fault.is_empty()
@@ -434,7 +436,7 @@ impl Builder {
     }
 }
 
-/// One line for each rule: its message or, for several violations, `[a, b]`, as Go prints an
+/// One line for each rule: its message or, for several violations, `[a, b]`, in the format of a Go
 /// aggregate of errors. Equal texts count once.
 fn by_rule(denied: &[&Violation]) -> Vec<String> {
     let mut rules: Vec<((&str, &str), Vec<&str>)> = Vec::new();
@@ -479,16 +481,16 @@ mod tests {
         let built = Builder { decision, warned_by_fault, ..Builder::default() }.build();
         let firsts: Vec<_> =
             built.warnings.iter().map(|line| line.split(':').next().unwrap()).collect();
-        // The id of a rule that begins a text (`messages.prefixRuleId`) is in what is left of it.
+        // The id of a rule that begins a text (`messages.prefixRuleId`) is in the rest of it.
         let expected =
             ["policy q failed", "B-1", "B-2", "A-1", "A-2", "A-3", "A-4", "A-5", "4 more warnings"];
         assert_eq!(firsts, expected);
-        // What denies is told in full.
+        // Violations that deny are reported in full.
         assert_eq!(built.denial.unwrap().causes[0].message.len(), 205);
     }
 
     #[test]
-    fn what_a_violation_is_about_is_bounded() {
+    fn texts_about_a_violation_are_bounded() {
         let about = about(&vec!["channel \"x\u{1b}\"".repeat(100); 100]);
         assert_eq!(about.len(), MAX_ABOUT);
         assert!(about.iter().all(|text| text.len() <= MAX_ABOUT_TEXT && !text.contains('\u{1b}')));

@@ -209,7 +209,7 @@ mod tests {
 
     /// A policy for `ConfigMap` would never be asked, and nobody would notice.
     #[test]
-    fn what_cannot_exist_is_refused() {
+    fn impossible_group_version_or_resource_is_rejected() {
         for ((group, version, resource), expected) in [
             (
                 ("", "v1", "ConfigMap"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_say_where_they_are_wrong() {
+    fn invalid_pattern_names_its_match_rule_field() {
         let mut wrong = rule("", "v1", "pods");
         wrong.namespaces.include.push("team a".to_owned());
         let error = MatchRule::check(&wrong, Vec::new()).unwrap_err();

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excluded_is_not_included() {
+    fn excluded_names_override_included_ones() {
         let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let names = Names::new(list(&["team-*"]), list(&["*-sandbox"])).expect("valid");
         assert!(names.fit("team-a"));

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_read() {
+    fn only_needed_platform_objects_are_read() {
         let all = Wanted::ALL.objects();
         assert_eq!(all.len(), 3);
         assert!(all.iter().all(|(_, _, names)| !names.is_empty() && names.len() <= 5));

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_how_much_more_there_is() {
+    fn response_reports_the_number_of_omitted_causes() {
         let short = denial((0..32).map(|n| n.to_string()));
         assert_eq!(message(&short), short.message);
         assert_eq!(causes(&short.causes).len(), 32);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_fill_what_is_left() {
+    fn annotations_fill_the_remaining_bytes() {
         let all: BTreeMap<_, _> = (0..20)
             .map(|n| (if n < 2 { format!("p{n}") } else { format!("a.n{n}") }, "\"".repeat(2_000)))
             .collect();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_as_far_as_names_go() {
+    fn long_name_is_truncated_to_the_name_limit() {
         assert_eq!(name("my bundle"), "my bundle");
         assert_eq!(name(&"x".repeat(1 << 20)).len(), MAX_NAME);
     }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn builtin_policies_share_and_others_bring_their_own() {
+    fn builtin_policies_share_a_time_limit_and_others_add_theirs() {
         let of = |policies: &[(bool, u32)]| of_one(policies.iter().map(|(f, n)| (*f, MS * *n)));
         assert_eq!(of(&[(false, 100), (false, 100), (false, 30)]), MS * 100);
         assert_eq!(of(&[(false, 100), (true, 50), (true, 20)]), MS * 170);

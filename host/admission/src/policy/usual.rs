@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_long_for_most_tenants_is_long_for_all() {
+    fn route_long_for_most_tenants_is_long_for_all() {
         let tenants = Tenants::default();
         let of = |n: usize| tenants.of(&format!("ns-{n}"), "");
         let usual = Usual::default();

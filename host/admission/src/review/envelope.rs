@@ -270,7 +270,7 @@ mod tests {
 
     /// The field of a review is named, and no place of JSON that nobody has written.
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn invalid_field_is_named_in_the_error() {
         for (request, expected) in [
             (r#"{"uid": [1]}"#, "request.uid: invalid type: sequence, expected a string"),
             (r#"{"userInfo": {"groups": ["a", 5]}}"#, "request.userInfo.groups[1]: invalid type"),

@@ -179,7 +179,7 @@ mod tests {
         {"k":["v"]}},"object":{"a":"\"}{"},"oldObject":null, "subResource":""}} "#;
 
     #[test]
-    fn what_is_read_is_what_the_parser_reads() {
+    fn quick_read_equals_the_full_parse() {
         let both = |json: &str| {
             let quick = Text::checked(json.to_owned(), Charge::default()).unwrap().into();
             let parsed = Text::new(json.to_owned()).unwrap().into();

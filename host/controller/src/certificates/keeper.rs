@@ -1,7 +1,7 @@
 //! Reads the Secret on every replica, and keeps it on the leader.
 //!
-//! Every write is based on the version that was read, and is made only by the leader. Whoever else was faster, the
-//! next round sees what they did.
+//! Every write is based on the version that was read, and only the leader writes. If another client writes
+//! first, the next round reads its change.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,13 +24,13 @@ use crate::lease::Leader;
 use crate::replicas::Replicas;
 use crate::trust;
 
-/// Steps of a round, at the most: a first installation takes three.
+/// Maximum number of steps in a round: a first installation takes three.
 const STEPS: usize = 4;
 
 /// A difference of the calendars that is worth a line of the log.
 const SKEW: Duration = Duration::from_secs(300);
 
-/// What a replica serves.
+/// The certificate that a replica serves.
 #[derive(Debug, Clone)]
 pub struct Served {
     /// The leaf with its key.
@@ -39,7 +39,7 @@ pub struct Served {
     pub issuer: Root,
 }
 
-/// What a replica has seen.
+/// The state that a replica has read.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     /// The leaf to serve; none before there was one.
@@ -142,7 +142,7 @@ pub enum KeeperError {
     /// A certificate cannot be made.
     #[error(transparent)]
     Certificates(#[from] opgate_certs::Error),
-    /// The Secret is somebody else's.
+    /// The Secret belongs to another controller.
     #[error(
         "cert-manager keeps Secret {SECRET}: mount it and use `--certificates files`, or delete its Certificate and the Secret"
     )]
@@ -179,13 +179,13 @@ impl Keeper {
         }
     }
 
-    /// What this replica has seen, and each change of it.
+    /// Returns the state that this replica has read, and each change of it.
     #[must_use]
     pub fn states(&self) -> watch::Receiver<State> {
         self.told.subscribe()
     }
 
-    /// What the server shows of it.
+    /// Returns the metrics of the server.
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.figures.clone()
@@ -258,7 +258,7 @@ impl Keeper {
             }
             if !self.leader.is_leader() {
                 self.noticed = None;
-                // What only the leader knows, only the leader says.
+                // Only the leader exports the facts that only it knows.
                 self.figures.trusted.set(0);
                 let nothing = self.told.borrow().served.is_none();
                 return Ok(nothing.then_some("waiting for the leader to issue a certificate"));
@@ -270,7 +270,7 @@ impl Keeper {
                     waits = why;
                     break;
                 }
-                // Somebody else was faster.
+                // Another client wrote first.
                 Err(KeeperError::Api(trouble)) if trouble.is_race() => {}
                 Err(error) => return Err(error),
             }
@@ -278,7 +278,7 @@ impl Keeper {
         Ok(waits)
     }
 
-    /// What a Secret holds.
+    /// Parses the contents of a Secret.
     fn parse(&mut self, secret: &Value) -> Stored {
         let version = crate::api::version(secret);
         if let Some((known, Remembered(stored))) = &self.last
@@ -366,7 +366,7 @@ impl Keeper {
             _ => None,
         };
         self.figures.trusted.set(i64::from(self.noticed.is_some()));
-        // Of interest where there is more than one CA, or nobody knows which.
+        // The signer is relevant if there is more than one CA, or if it is unknown.
         let one = stored.as_ref().is_some_and(|s| s.signer.is_some() && s.bundle.len() == 1);
         let used = if one { None } else { self.replicas.live(api).await.ok() };
         let used: Option<Vec<_>> =
@@ -449,7 +449,7 @@ impl Keeper {
             let name = crate::api::text(&configuration, "/metadata/name").to_owned();
             match api.replace(Kind::ValidatingWebhookConfiguration, "", configuration).await {
                 Ok(_) => tracing::info!(configuration = name, "CA bundle written"),
-                // It has changed meanwhile, or is gone: the next look says how it is now.
+                // The object changed or was deleted meanwhile: the next round reads it again.
                 Err(trouble) if trouble.is_race() => {}
                 Err(Trouble::NotFound(_)) => {}
                 Err(trouble) => failed = Some(trouble),
@@ -459,7 +459,7 @@ impl Keeper {
     }
 }
 
-/// What follows a step.
+/// Result of a step.
 enum Next {
     /// The next one.
     Again,

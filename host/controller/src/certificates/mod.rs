@@ -8,7 +8,7 @@
 //!                                                                              └▶ trust: caBundle of our webhooks
 //! ```
 //!
-//! * `stored`: what the Secret holds, whoever wrote it.
+//! * `stored`: the contents of the Secret, written by any client.
 //! * `step`: the decision, without I/O.
 //! * `keeper`: reads, decides, writes.
 //!
@@ -31,7 +31,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Name of the Secret.
 pub const SECRET: &str = "opgate-tls";
 
-/// How often each replica looks at the Secret.
+/// Interval at which each replica reads the Secret.
 pub const LOOK: Duration = Duration::from_secs(5);
 
 /// How long certificates live. They are renewed after two thirds of their life.

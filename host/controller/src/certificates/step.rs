@@ -1,5 +1,5 @@
-//! What the leader does next. One step at a time; each leaves a state in which every leaf that is served is
-//! trusted, so that a leader may stop anywhere, and another one goes on.
+//! Computes the next step of the leader. Each step leaves a state in which every certificate that a replica
+//! serves is trusted, so that a leader can stop after any step and another one can continue.
 //!
 //! | state | step |
 //! |---|---|
@@ -18,14 +18,14 @@ use opgate_certs::{Authority, Error, Root};
 use super::stored::{Leaf, Signer, Stored};
 use super::{DAY, Times};
 
-/// CAs of a bundle, at the most: each is 0.7 KiB in every webhook. There are two while a CA changes.
+/// Maximum number of CAs of a bundle: each is 0.7 KiB in every webhook. There are two while a CA changes.
 pub(super) const MOST: usize = 8;
 
-/// What the leader knows.
+/// The observed state of the leader.
 pub(super) struct View<'a> {
     /// The calendar of the API server.
     pub(super) now: SystemTime,
-    /// What is in the Secret, if there is one.
+    /// The contents of the Secret, if it exists.
     pub(super) stored: Option<&'a Stored>,
     /// The last good bundle and leaf that this replica has seen.
     pub(super) remembered: &'a Stored,
@@ -74,7 +74,7 @@ pub(super) fn step(view: &View<'_>, times: &Times) -> Result<Step, Error> {
     let Some(signer) = stored.signer.as_ref().filter(|signer| signer.is_valid_at(view.now)) else {
         return Ok(Step::Write(healed(view, stored, times)?.into(), "a new CA"));
     };
-    // Who has taken a CA away from the bundle did not know that a leaf needs it.
+    // An administrator who removed a CA from the bundle did not know that a certificate needs it.
     let leaves = [&stored.leaf, &remembered.leaf].into_iter().flatten();
     for leaf in leaves.filter(|leaf| leaf.is_valid_at(view.now)) {
         if leaf.issuer(&stored.bundle).is_none()
@@ -117,8 +117,8 @@ pub(super) fn step(view: &View<'_>, times: &Times) -> Result<Step, Error> {
         if needs_leaf {
             return Ok(Step::Write(with_leaf.into(), "a new leaf"));
         }
-        // The old CA signs no more. Its last leaf is a whole life long: time enough to repair what may keep
-        // the new CA from being trusted.
+        // The old CA issues no more certificates. Its last certificate has its full lifetime left: enough
+        // time to fix the distribution of the new CA.
         let new = with_authority(with_leaf, view, times)?;
         return Ok(Step::Write(new.into(), "a new CA"));
     }
@@ -130,12 +130,13 @@ pub(super) fn step(view: &View<'_>, times: &Times) -> Result<Step, Error> {
     Ok(Step::Rest)
 }
 
-/// Whether a CA has ended, and nobody serves a leaf of it. The calendar alone does not decide: it can jump.
+/// Reports whether a CA has expired and no replica serves a certificate of it. The calendar alone is not
+/// sufficient: it can jump.
 fn is_over(root: &Root, stored: &Stored, view: &View<'_>) -> bool {
     view.now >= root.not_after() + DAY && !is_needed(root, stored, view)
 }
 
-/// Whether somebody serves a leaf of a CA, or may.
+/// Reports whether a replica serves, or may serve, a certificate of a CA.
 fn is_needed(root: &Root, stored: &Stored, view: &View<'_>) -> bool {
     let of = |leaf: &Option<Leaf>| leaf.as_ref().is_some_and(|leaf| leaf.is_of(root));
     stored.signer.as_ref().is_some_and(|signer| signer.root == *root)
@@ -144,7 +145,8 @@ fn is_needed(root: &Root, stored: &Stored, view: &View<'_>) -> bool {
         || view.in_use.is_none_or(|used| used.iter().any(|digest| digest == root.digest()))
 }
 
-/// After the Secret was lost, or its CA, or there was none: all CAs that anybody may use, and a new one.
+/// Builds the contents after the loss of the Secret or of its CA, or for a new installation: all CAs that may
+/// be in use, and a new one.
 fn healed(view: &View<'_>, stored: &Stored, times: &Times) -> Result<Stored, Error> {
     let mut bundle = Vec::new();
     let trusted = view.trusting.iter().flat_map(|bundle| Root::all(bundle));
@@ -169,7 +171,7 @@ fn with_authority(mut stored: Stored, view: &View<'_>, times: &Times) -> Result<
     let authority = Authority::create_at(view.now, times.authority)?;
     stored.signer = None;
     while stored.bundle.len() >= MOST {
-        // The oldest that nobody uses; if all are used, the oldest.
+        // The oldest unused one; if all are used, the oldest.
         let unused = stored.bundle.iter().position(|root| !is_needed(root, &stored, view));
         stored.bundle.remove(unused.unwrap_or_default());
     }

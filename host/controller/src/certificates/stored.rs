@@ -1,4 +1,4 @@
-//! What the Secret holds. Administrators can write anything into it: what cannot be used counts as absent.
+//! Contents of the Secret. Administrators can write any data to it: unusable data counts as absent.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -78,14 +78,14 @@ impl Signer {
     }
 }
 
-/// What is in the Secret, or shall be. Its parts are as good as they can be: see [`super::step`].
+/// The stored or desired contents of the Secret. Each part is valid on its own: see [`super::step`].
 #[derive(Clone, Default)]
 pub(super) struct Stored {
     /// The CAs that clients trust.
     pub(super) bundle: Vec<Root>,
     /// One of them.
     pub(super) signer: Option<Signer>,
-    /// Of any CA.
+    /// The serving certificate, of any CA.
     pub(super) leaf: Option<Leaf>,
 }
 
@@ -141,7 +141,7 @@ pub(super) fn new_secret(installation: &Installation) -> Value {
     })
 }
 
-/// Whether somebody else keeps this Secret.
+/// Reports whether another controller owns this Secret.
 pub(super) fn is_kept_by_cert_manager(secret: &Value) -> bool {
     !annotation(secret, CERT_MANAGER).is_empty()
 }

@@ -1,10 +1,10 @@
 //! Years of certificates in seconds: replicas with clocks of their own, an API server in memory, and a client that
 //! verifies each served leaf as an API server does, at every step.
 //!
-//! What is assumed, and nothing else:
+//! The only assumptions are:
 //! * An API server uses a changed `caBundle` within [`Times::notice`]. The client uses every bundle that it may still
 //!   see by then, all at once.
-//! * A replica that slept looks at the Secret before it is sent a call. (It is not ready meanwhile.)
+//! * A replica that was suspended reads the Secret before it receives a call. (It is not ready meanwhile.)
 //! * A replica reaches the API server at least once in a third of a leaf's life.
 
 use std::collections::HashSet;
@@ -78,7 +78,7 @@ struct World {
     accepted: HashSet<(SystemTime, String, Vec<u8>)>,
     writes: usize,
     generation: u32,
-    /// Small steps to take, because something goes on.
+    /// Remaining small steps, while activity continues.
     busy: usize,
 }
 
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// What the configuration says now may be seen from now on; what it said before, for a while.
+    /// Clients may observe the current configuration from now on, and the previous one for a limited time.
     fn look(&mut self) {
         let stored = self.fake.stored(Kind::ValidatingWebhookConfiguration, "", "opgate");
         let bundles = stored.map(|stored| trust::bundles(&stored, &installation("x")));
@@ -168,7 +168,7 @@ impl World {
             let Some(served) = &state.served else { continue };
             let at = UNIX_EPOCH + self.time;
             for bundle in self.views.iter().filter_map(|(_, bundles)| bundles.first()) {
-                // The same pair was accepted by the same bundle: what can change is the time.
+                // The same bundle accepted the same certificate: only the time can change the result.
                 let key =
                     (served.pair.not_before(), served.issuer.digest().to_owned(), bundle.clone());
                 let lives = [served.pair.not_before(), served.issuer.not_before()];
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Time passes: in small steps while something goes on, in large ones otherwise.
+    /// Advances the time: in small steps during activity, otherwise in large ones.
     fn run(&mut self, time: Duration, large: Duration) {
         let end = self.time + time;
         while self.time < end {
@@ -269,7 +269,7 @@ fn damage(world: &World, random: &mut Random) {
 }
 
 #[test]
-fn two_that_start_together_agree_and_serve_what_is_trusted() {
+fn two_replicas_started_together_serve_a_trusted_certificate() {
     let mut world = World::new(&["a", "b"], Times::default());
     world.run(SECOND * 60, HOUR);
     assert!(world.is_settled());
@@ -364,10 +364,10 @@ fn ten_years_of_trouble() {
     }
 }
 
-/// What happens in the middle of a step.
+/// An interruption in the middle of a step.
 #[derive(Debug, Clone, Copy)]
 enum Mishap {
-    /// Who makes the step cannot reach the API server any more.
+    /// The leader loses its connection to the API server.
     LeaderCutOff,
     /// It gets no more answers, and its requests are carried out.
     LeaderDeaf,
@@ -385,7 +385,7 @@ enum Mishap {
     LeaderJumps(Duration),
     /// The other one's calendar jumps.
     OtherJumps(Duration),
-    /// Somebody applies the configuration with the bundle that it once had, and none.
+    /// A user applies the configuration with an old bundle, and without one.
     ConfigurationLost,
 }
 
@@ -451,7 +451,7 @@ fn a_mishap_in_the_middle_of_each_step_fails_no_handshake() {
                 Mishap::ConfigurationLost => {
                     let lost = configuration("");
                     world.fake.put(Kind::ValidatingWebhookConfiguration, "", lost);
-                    // Until it is repaired, which takes a round, nobody is trusted: not our doing.
+                    // Until the next round restores it, no certificate is trusted: the model expects this.
                     world.views.clear();
                     for index in [leader, other] {
                         world.pass(SECOND * 16);
@@ -472,7 +472,7 @@ fn a_mishap_in_the_middle_of_each_step_fails_no_handshake() {
 }
 
 #[test]
-fn a_replica_that_sleeps_through_two_rotations_serves_what_is_trusted_when_it_wakes() {
+fn replica_paused_for_two_rotations_serves_trusted_certificate() {
     let mut world = World::new(&["a", "b"], Times::default());
     world.run(SECOND * 60, HOUR);
     let before = world.digest();
@@ -530,7 +530,7 @@ fn empty_secret_of_an_installation_is_filled() {
 
 /// As long as a configuration of ours cannot be changed, the CA does not change, and others are.
 #[test]
-fn without_the_permission_for_configurations_nothing_is_served_that_is_not_trusted() {
+fn ca_is_not_rotated_without_permission_for_configurations() {
     let mut world = World::new(&["a", "b"], SHORT);
     world.run(SECOND * 60, HOUR);
     let before = world.digest();
@@ -547,7 +547,7 @@ fn without_the_permission_for_configurations_nothing_is_served_that_is_not_trust
 
 /// A pair that an administrator had made before is served until the new one is trusted.
 #[test]
-fn who_comes_from_files_notices_nothing() {
+fn pair_from_files_is_served_until_the_new_one_is_trusted() {
     let mut world = World::new(&["a", "b"], Times::default());
     let at = UNIX_EPOCH + world.time;
     let authority = opgate_certs::Authority::create_at(at, DAY * 3_650).unwrap();
@@ -584,7 +584,7 @@ fn a_secret_of_cert_manager_is_left_alone() {
     assert!(trouble.contains("cert-manager"), "{trouble}");
 }
 
-/// However often somebody deletes the Secret, the bundle has a bound.
+/// Checks that the bundle stays bounded when users delete the Secret repeatedly.
 #[test]
 fn the_bundle_has_a_bound() {
     let mut world = World::new(&["a", "b"], Times::default());

@@ -1,4 +1,4 @@
-//! What is wanted of a registration, and how it differs from what is there.
+//! The desired registration, and its differences from the stored one.
 //!
 //! Two things never differ: `caBundle`, which belongs to those who keep certificates, and the port of the
 //! Service, which is not ours to know. What an API server adds by itself is no difference either.
@@ -18,7 +18,7 @@ const MOST_NAMES: usize = 256;
 /// Maximum bytes of the name of a policy.
 const LONGEST_NAME: usize = 40;
 
-/// Maximum number of differences that are told.
+/// Maximum number of reported differences.
 const MOST_TOLD: usize = 16;
 
 /// The registration that belongs to what a replica serves.

@@ -12,7 +12,7 @@ use super::Standing;
 /// Without a label. A family without members is not shown.
 type Maybe = Family<Vec<(String, String)>, Gauge>;
 
-/// What a replica shows of the registration. Clones are the same.
+/// Metrics of a replica for the registration. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     stale: Maybe,

@@ -97,7 +97,7 @@ impl Replica {
         Some(look)
     }
 
-    /// What it does every few seconds; errors are met again the next time.
+    /// Runs the periodic work; errors recur in the next round.
     fn round(&mut self) {
         let report = Report { registration: self.wanted.digest().to_owned(), ..Report::default() };
         let _ = now(self.publisher.publish(&self.line, &report));
@@ -173,14 +173,14 @@ impl Cluster {
         self.registered().iter().eq(policies)
     }
 
-    /// Somebody edits the object.
+    /// Edits the object, as another client would.
     fn edit(&self, edit: impl FnOnce(&mut Value)) {
         let mut object = self.object();
         edit(&mut object);
         self.fake.put(KIND, "", object);
     }
 
-    /// How often somebody has written the registration.
+    /// Returns the number of writes to the registration.
     fn writes(&self) -> usize {
         self.fake.writes().iter().filter(|(_, kind, _)| *kind == KIND).count()
     }
@@ -312,7 +312,7 @@ fn a_leader_that_is_cut_off_writes_nothing_and_undoes_nothing() {
         let mut b = Replica::start(&cluster, "b", &["old"]);
         cluster.pass(WHILE, &mut [&mut a, &mut b]);
         assert!(a.leader.is_leader() && cluster.is_registered(&["old"]));
-        // What it was about to write, based on what it saw.
+        // The pending write, based on the state that was read.
         let look = a.look().unwrap();
         cluster.fake.line("a", line);
         b.reload(&["new"]);
@@ -339,7 +339,7 @@ fn a_leader_that_is_cut_off_writes_nothing_and_undoes_nothing() {
 }
 
 #[test]
-fn what_is_changed_by_hand_is_healed_and_told() {
+fn external_change_is_reverted_and_reported() {
     type Edit = fn(&mut Value);
     let edits: [(Edit, &str); 8] = [
         (
@@ -385,7 +385,7 @@ fn what_is_changed_by_hand_is_healed_and_told() {
 }
 
 #[test]
-fn what_an_api_server_adds_and_what_others_own_is_no_change() {
+fn defaulted_and_foreign_fields_are_not_a_change() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
     cluster.pass(WHILE, &mut [&mut a]);
@@ -419,7 +419,7 @@ fn what_an_api_server_adds_and_what_others_own_is_no_change() {
 }
 
 #[test]
-fn what_is_not_ours_is_never_touched() {
+fn foreign_configuration_is_never_changed() {
     let theirs: [fn(&mut Value); 5] = [
         |o| o["metadata"]["labels"] = json!({}),
         |o| o["metadata"]["annotations"] = json!({}),
@@ -441,7 +441,7 @@ fn what_is_not_ours_is_never_touched() {
 }
 
 #[test]
-fn what_was_deleted_stays_deleted() {
+fn deleted_configuration_is_not_recreated() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
     let mut b = Replica::start(&cluster, "b", &["x"]);
@@ -466,7 +466,7 @@ fn what_was_deleted_stays_deleted() {
 }
 
 #[test]
-fn what_protects_is_not_deleted_by_a_configuration_that_needs_nothing() {
+fn configuration_without_webhooks_keeps_registered_ones() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
     cluster.pass(WHILE, &mut [&mut a]);
@@ -489,14 +489,14 @@ fn another_writer_is_not_written_against_for_ever() {
     let healed = cluster.writes() - before;
     assert!((OFTEN..=OFTEN + 12).contains(&healed), "{healed} in ten minutes");
     assert!(a.why().contains("again and again"));
-    // A configuration of its own is followed at once.
+    // A replica applies its new configuration immediately.
     a.reload(&["y"]);
     cluster.pass(RETRY * 2, &mut [&mut a]);
     assert!(cluster.is_registered(&["y"]));
 }
 
 #[test]
-fn of_two_writers_one_starts_again() {
+fn concurrent_write_conflict_is_retried() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
     cluster.pass(RETRY, &mut [&mut a]);
@@ -505,7 +505,7 @@ fn of_two_writers_one_starts_again() {
     now(a.publisher.publish(&a.line, &report)).unwrap();
     let live = now(a.replicas.live(&a.line)).unwrap();
     let look = a.look().unwrap();
-    // Whoever keeps certificates was faster.
+    // The controller of the certificates wrote first.
     cluster.edit(|object| object["webhooks"][0]["clientConfig"]["caBundle"] = json!("TkVX"));
     let circumstances =
         Circumstances { live: &live, ready: true, bundle: None, is_leader: &|| true };

@@ -43,14 +43,16 @@ struct NameInGuest {
 struct MatchInGuest {
     index: WasmStr,
     values: WasmList<WasmStr>,
-    absent: bool,
+    #[component(name = "include-missing")]
+    include_missing: bool,
 }
 
 #[derive(ComponentType, Lift)]
 #[component(record)]
 struct QueryInGuest {
     namespace: Option<WasmStr>,
-    labels: Option<WasmStr>,
+    #[component(name = "label-selector")]
+    label_selector: Option<WasmStr>,
     matches: WasmList<MatchInGuest>,
     after: Option<NameInGuest>,
     limit: u32,
@@ -101,7 +103,7 @@ impl Import {
                 .map(|text| self.text(store, "a query", text, most).map(Cow::into_owned));
             text.transpose()
         };
-        let labels = optional(store, &query.labels, HOSTCALL_BYTES)?;
+        let labels = optional(store, &query.label_selector, HOSTCALL_BYTES)?;
         take(store.data(), labels.as_ref().map_or(0, String::len))?;
         let namespace = optional(store, &query.namespace, NAME)?;
         self.count("conditions", query.matches.len(), CONDITIONS)?;
@@ -132,7 +134,7 @@ impl Import {
                 }
                 texts.push(text.into_owned());
             }
-            conditions.push((self.name(store, &found.index)?, texts, found.absent));
+            conditions.push((self.name(store, &found.index)?, texts, found.include_missing));
         }
         take(store.data(), due)?;
         let after = query.after.as_ref().map(|after| {

@@ -5,7 +5,7 @@
 //! └──────────── head ───────────┘ └─ elements ──┘ └───── tail ─────┘
 //! ```
 //!
-//! What is found is not checked: whoever parses it finds out whether it is JSON.
+//! The result is not checked: the parser detects invalid JSON.
 
 use std::io;
 
@@ -45,7 +45,7 @@ struct Current {
     tail: Option<u64>,
     /// How many lists of the name there are.
     lists: usize,
-    /// Whether it says what API it is of before its elements.
+    /// Whether its API version and kind precede its elements.
     is_typed: bool,
     slots: Vec<Slot>,
 }
@@ -216,7 +216,7 @@ impl Scan {
         }
     }
 
-    /// Ends a slot that has at least so many bytes.
+    /// Ends a slot that has at least this number of bytes.
     fn end_slot(&mut self, least: u64) {
         let end = self.at.offset;
         let slot = self.current.as_mut().and_then(|current| current.slots.last_mut());
@@ -250,7 +250,7 @@ pub(super) fn index(opened: &Opened) -> io::Result<Index> {
         }
     }
     if scan.is_odd || scan.quotes != Quotes::Outside || scan.current.is_some() {
-        // No JSON, or values of another kind: whoever reads the file as a whole finds out.
+        // Invalid JSON, or values of another kind: the reader of the whole file reports it.
         let whole = Slot { start: 0, end: at, lines: 0, columns: 0, list: None };
         return Ok(Index { slots: vec![whole], lists: Vec::new() });
     }

@@ -8,9 +8,9 @@
 //!                  └▶ subjects: what is judged, as the API server would send it
 //! ```
 //!
-//! The file is read several times, and never kept: memory depends on the largest object, not on the file.
-//! What cannot be cut into objects, such as a list with anchors that other elements refer to, is read as
-//! a whole.
+//! The file is read several times and never kept: memory depends on the largest object, not on the file.
+//! Input that cannot be split into objects, such as a list with anchors that other elements refer to, is read
+//! as a whole.
 
 mod json;
 mod subjects;
@@ -35,10 +35,10 @@ const BATCH: u64 = 256 << 10;
 /// Bytes that are read at a time.
 const BLOCK: u64 = 256 << 10;
 
-/// A slot of more bytes counts as a file of its own against what may be read.
+/// A slot with more bytes counts as a separate file for the input limit.
 const SMALL: u64 = 16 << 20;
 
-/// Maximum bytes of a list beside its elements.
+/// Maximum bytes of a list without its elements.
 const FRAME: u64 = 1 << 20;
 
 /// Some objects of a file.
@@ -56,7 +56,7 @@ pub struct Slot {
 /// A list whose elements are read one after another.
 #[derive(Debug)]
 struct List {
-    /// What elements are that do not say it.
+    /// Type of elements that do not declare it.
     typed: Option<Typed>,
     /// The document.
     whole: Slot,
@@ -105,7 +105,7 @@ pub struct Dump {
     index: Index,
 }
 
-/// The dumps at a path: a file, or the files of a folder.
+/// Returns the dumps at a path: a file, or the files of a directory.
 ///
 /// # Errors
 /// If one of them cannot be read: one line each.
@@ -142,7 +142,7 @@ pub(crate) fn is_list(path: &Path) -> bool {
     }
 }
 
-/// What the elements of a list are, by the list without them; none if it is no list.
+/// Returns the type of a list's elements, from the list without them; none if it is no list.
 fn frame_of(document: &Document) -> Option<Typed> {
     let text = |pointer: &str| document.get(pointer).and_then(|value| value.text());
     Typed::of_list(text("/apiVersion")?, text("/kind")?)
@@ -176,7 +176,7 @@ impl Dump {
     /// Reads a part. An error in it becomes its content.
     #[must_use]
     pub fn read(&self, slot: &Slot, reader: &Reader) -> Part {
-        // What is dropped at once does not count.
+        // Data that is dropped immediately does not count.
         let free = Reader::new(usize::MAX);
         let is_small = slot.end.saturating_sub(slot.start) <= SMALL;
         let reader = if is_small { &free } else { reader };

@@ -1,10 +1,10 @@
-//! Objects of a cluster as the API server would send them if somebody created them today.
+//! Objects of a cluster as the API server would send them if a user created them today.
 //!
 //! * Without their status: a CREATE has none of kinds that have a status of their own, whatever its user
 //!   wrote.
 //! * With group, version and kind, which the elements of a typed list do not have.
-//! * Not those that are on their way out: nobody creates them again.
-//! * Nobody knows who wrote them: rules that judge the user have nothing to judge ([`Request::text`]).
+//! * Objects that are being deleted are excluded: they are not created again.
+//! * Their writers are unknown: rules for the user do not match ([`Request::text`]).
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::content::{Content, File, Origin};
 use crate::json::quoted;
 use crate::reviews::{Layout, Object, Request, Resolver, Subject};
 
-/// What there is to judge.
+/// The subjects of a section.
 #[derive(Debug, Default)]
 pub struct Subjects {
     /// The objects.
     pub subjects: Vec<Subject>,
     /// The number of objects that are on their way out, which are not among them.
     pub leaving: usize,
-    /// What is no object, one line each.
+    /// Elements that are no objects, one line each.
     pub wrong: Vec<String>,
 }
 
 impl Part {
-    /// What there is to judge in the part.
+    /// Returns the subjects of the section.
     #[must_use]
     pub fn subjects(&self) -> Subjects {
         let mut all = Subjects::default();

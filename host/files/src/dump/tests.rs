@@ -102,7 +102,7 @@ fn objects_have_their_places() {
 
 /// Elements that need each other are read together.
 #[test]
-fn what_cannot_be_cut_is_read_as_a_whole() {
+fn lists_with_dependent_elements_are_parsed_as_a_whole() {
     let anchors = "apiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, metadata: &m {name: a}}\n- {apiVersion: v1, kind: Pod, metadata: *m}\nkind: List\n";
     assert_eq!(found("a.yaml", anchors), [" Pod a 3:45", " Pod a 3:45"]);
     let quotes = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n  x: \"\n- y\"\nkind: List\n";
@@ -115,7 +115,7 @@ fn what_cannot_be_cut_is_read_as_a_whole() {
 }
 
 #[test]
-fn what_is_no_object_has_a_place() {
+fn invalid_list_elements_report_location() {
     let expected = [
         " Pod a 3:42",
         "a.yaml:4:3: /apiVersion is missing: not a Kubernetes object",
@@ -174,7 +174,7 @@ fn large_files_are_read_in_parts() {
 }
 
 #[test]
-fn dumps_are_known_by_what_they_hold() {
+fn dumps_are_detected_by_their_content() {
     let stored = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: u, resourceVersion: \"1\"}\n";
     let empty = "apiVersion: v1\nitems: []\nkind: List\n";
     for (text, kind) in [

@@ -23,13 +23,13 @@ use opgate_yaml::Words;
 
 use super::{BATCH, BLOCK, FRAME, Index, Slot};
 
-/// Bytes at the beginning of a line that say what it is.
+/// Bytes at the beginning of a line that determine its type.
 const PREFIX: usize = 64;
 
 /// Maximum indentation of the elements.
 const INDENT: usize = 32;
 
-/// What comes next in a document.
+/// The expected next element of a document.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
     #[default]
@@ -87,7 +87,7 @@ struct Current {
     start: u64,
     lines: u64,
     has_content: bool,
-    /// Whether it says what API it is of before its elements.
+    /// Whether its API version and kind precede its elements.
     is_typed: bool,
     state: State,
     indent: usize,
@@ -162,7 +162,7 @@ impl Current {
     }
 }
 
-/// What the elements of a list are; none if the document is no list.
+/// Returns the type of a list's elements; none if the document is no list.
 fn typed(frame: Vec<u8>) -> Option<Typed> {
     let parts = yaml::parts(&String::from_utf8(frame).ok()?, Words::All).ok()?;
     let [part] = parts.as_slice() else { return None };
@@ -188,7 +188,7 @@ pub(super) fn index(opened: &Opened) -> io::Result<Index> {
             failed = last.end(line.start, opened, &mut index);
         }
         has_directive = line.prefix.starts_with(b"%");
-        // What follows the end of a document belongs to no list.
+        // Text after the end of a document belongs to no list.
         if line.is_marker(b"...") && current.state != State::Head {
             current.end_slot(line.start);
             current.state = State::Other;
@@ -197,7 +197,7 @@ pub(super) fn index(opened: &Opened) -> io::Result<Index> {
     })?;
     failed?;
     if has_directive {
-        // Hardly anybody writes them. They hold for what comes after them.
+        // Directives are rare. They apply to the text after them.
         let whole = Slot { start: 0, end, lines: 0, columns: 0, list: None };
         return Ok(Index { slots: vec![whole], lists: Vec::new() });
     }

@@ -16,7 +16,7 @@ use crate::template;
 /// Reads a bundle.
 ///
 /// # Errors
-/// If the folder cannot be read.
+/// Fails if the directory is unreadable.
 pub(super) fn load(
     root: &Path,
     kind: BundleKind,
@@ -38,7 +38,7 @@ pub(super) fn load(
     Ok(subject)
 }
 
-/// The document that stands for the folder, to be judged.
+/// Returns the document that represents the directory in an evaluation.
 pub(super) fn subject(
     root: &Path,
     kind: BundleKind,
@@ -69,7 +69,7 @@ pub(super) fn subject(
     }
 }
 
-/// What was published must be read: a path that cannot be must not count as nothing published.
+/// The baseline must be readable: an unreadable path must not count as an empty baseline.
 pub(super) fn all_read(old: &Bundle) -> anyhow::Result<()> {
     let unread = old.files.iter().filter_map(|file| template::complaint(file));
     let unread: Vec<_> = unread.collect();
@@ -79,7 +79,7 @@ pub(super) fn all_read(old: &Bundle) -> anyhow::Result<()> {
 
 /// The manifests among the files, each with its path in the document.
 fn objects(bundle: &Bundle) -> Vec<Request> {
-    // The legacy format has one such folder for each version instead.
+    // The legacy format has one such directory for each version instead.
     let flat = bundle.directories.iter().any(|folder| folder == "manifests");
     let mut found = Vec::new();
     for (position, file) in bundle.files.iter().enumerate() {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_name_that_stands_twice_in_a_manifest_the_last_one_counts() {
+    fn last_of_duplicate_keys_counts_and_is_reported() {
         let folder = Temporary::new(&[
             ("manifests/a.json", "{\"kind\": \"A\",\n\"kind\": \"B\"}"),
             ("manifests/b.yaml", "kind: A\nmetadata: {name: x,\n  name: z}\n"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_is_the_old_object() {
+    fn baseline_becomes_the_old_object() {
         let old = fixture("bundle-valid");
         let subject =
             load(&fixture("bundle-broken"), BundleKind::Registry, Some(&old), &Reader::default())

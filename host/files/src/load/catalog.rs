@@ -14,7 +14,7 @@ use crate::reviews::{Layout, Request, Subject};
 /// Reads a catalog.
 ///
 /// # Errors
-/// If the folder cannot be read.
+/// Fails if the directory is unreadable.
 pub(super) fn load(
     root: &Path,
     since: Option<&Path>,
@@ -55,7 +55,7 @@ pub(super) fn load(
         }],
     };
     let packages = catalog::read(root, reader)?;
-    // This is probably the wrong folder: a pipeline must not pass because of it.
+    // Probably the wrong directory: a pipeline must not pass because of it.
     anyhow::ensure!(
         packages.iter().any(|package| !package.blobs.is_empty() || !package.broken.is_empty()),
         "{source}: no catalog in it: there is no blob with schema"
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_gone_unless_they_may_be_in_a_file_that_cannot_be_read() {
+    fn missing_packages_are_gone_unless_a_file_is_unreadable() {
         let packages = |files: &[(&str, &str)]| {
             let packages = catalog::read(Temporary::new(files).path(), &Reader::default()).unwrap();
             packages.into_iter().map(|package| (package.name.clone(), package)).collect()

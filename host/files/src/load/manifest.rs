@@ -1,4 +1,4 @@
-//! Manifests: every object of a file or of the files of a folder, as it will be created.
+//! Manifests: every object of a file or of the files of a directory, as a request that creates it.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ use opgate_upstream::kinds::plural;
 /// Maximum bytes of an error: a path has at most 4,096, and parsers say little.
 const MAX_ERROR: usize = 8 << 10;
 
-/// Reads the manifests of a file, or of a folder.
+/// Reads the manifests of a file, or of a directory.
 ///
 /// # Errors
 /// All files that cannot be read and documents that are not objects, one line each.
@@ -50,7 +50,7 @@ pub(super) fn load(
             };
             let root = file.documents().map(|documents| documents.document(index));
             let root = root.as_ref().map(opgate_document::Document::root);
-            // Beside manifests there may be what configures opgate. Alone it is a mistake.
+            // Manifests may have opgate's configuration next to them. A configuration alone is a mistake.
             if is_folder && root.is_some_and(is_configuration) {
                 tracing::warn!(
                     "{source}: left out: {}",
@@ -93,12 +93,12 @@ pub(super) fn load(
     Ok(subjects)
 }
 
-/// A file of a folder, by its path with that of the folder.
+/// Reads a file of a directory, by its path with that of the directory.
 fn file_in(root: &Path, path: &Path, reader: &Reader) -> anyhow::Result<Arc<File>> {
     let inside = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
     let found = folder::single(root, &inside)?;
     let shown = path.display();
-    // A folder that can be read has no entry of its own.
+    // A readable directory has no entry for itself.
     let (folder, entry) = found.ok_or_else(|| match path.read_dir() {
         Err(error) => anyhow::anyhow!("{shown}: {error}"),
         Ok(_) => anyhow::anyhow!("{shown}: not there any more"),
@@ -176,7 +176,7 @@ fn request(
             index,
             pointer: found.pointer.to_owned(),
             located: located.clone(),
-            // To find it again would take a pass over the whole list for each of its elements.
+            // Searching it later would take a pass over the whole list for each of its elements.
             written: (!is_whole).then(|| found.value.raw().into()),
         }),
         old: None,
@@ -197,7 +197,7 @@ fn request(
 /// old one.
 ///
 /// # Errors
-/// What is missing in it.
+/// Fails if a member is missing.
 fn taken(request: &mut Request, review: Value<'_>) -> Result<&'static str, String> {
     if let Some(why) = mistaken(review) {
         return Err(why.to_owned());
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_an_error() {
+    fn files_without_objects_are_errors() {
         let folder = Temporary::new(&[("a.yaml", "a: 1\n"), ("b.yaml", "a: [\n"), ("c.json", "1")]);
         let error = load(folder.path(), None, None, &Reader::default()).unwrap_err().to_string();
         let lines: Vec<_> = error.lines().collect();

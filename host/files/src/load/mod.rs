@@ -41,7 +41,7 @@ fn subjects(found: &Found, since: Option<&Path>, reader: &Reader) -> anyhow::Res
     let (path, shown) = (found.path.as_path(), found.path.display());
     let metadata = std::fs::metadata(path);
     if found.folder.is_none() && metadata.map_err(|e| anyhow::anyhow!("{shown}: {e}"))?.is_dir() {
-        // This is probably the wrong folder. No rule reports it.
+        // Probably the wrong directory. No rule reports it.
         let mut entries = path.read_dir().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
         anyhow::ensure!(entries.next().is_some(), "{shown}: there is nothing in it");
     }

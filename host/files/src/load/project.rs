@@ -9,7 +9,7 @@ use super::bundle::{all_read, subject};
 use crate::bundle::{Bundle, BundleKind};
 use crate::reviews::Subject;
 
-/// Reads a project, by its folder or by its `watches.yaml`.
+/// Reads a project, by its directory or by its `watches.yaml`.
 ///
 /// # Errors
 /// If there is no such file.
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_files_are_told() {
+    fn invalid_watches_files_are_reported() {
         let outside = Temporary::new(&[("watches.yaml", WATCHES)]);
         let folder = Temporary::new(&[("other", "")]);
         let load = |folder: &Temporary| load(folder.path(), None, &Reader::default());

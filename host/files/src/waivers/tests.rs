@@ -40,7 +40,7 @@ fn a_waiver_has_a_rule_a_reason_and_a_last_day() {
 
 /// Whatever is wrong is said with its place, and nothing is waived.
 #[test]
-fn what_is_wrong_is_an_error_with_its_place() {
+fn invalid_waivers_report_location_and_waive_nothing() {
     let many = format!("waivers: [{}]", "{rule: CSV-21, reason: x},".repeat(257));
     let long = format!("waivers: [{{rule: CSV-21, reason: {}}}]", "é".repeat(257));
     let errors = "waivers: [1,".to_owned() + &"2,".repeat(200) + "3]";
@@ -169,7 +169,7 @@ proptest::proptest! {
     }
 }
 
-/// Only a regular file of the folder itself is read, and only so much of it.
+/// Checks that only a regular file of the directory itself is read, up to a maximum size.
 #[test]
 fn nothing_but_the_file_itself_is_read() {
     let text = "waivers: [{rule: CSV-21, reason: x}]\n";

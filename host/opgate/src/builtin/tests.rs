@@ -1,4 +1,4 @@
-//! What the host carries; and what a decision takes of the memory of its request, and when.
+//! Tests of the embedded policies, and of the request memory that a decision uses over time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn set() -> Set {
     Set::load(&configuration, None, 1, Options::of(Source::Live)).unwrap()
 }
 
-/// A CSV with so many violations, each of which repeats 4,000 bytes of it.
+/// A CSV with this number of violations, each of which repeats 4,000 bytes of it.
 fn wordy(violations: usize, account: &Arc<Account>) -> Arc<Text> {
     let unknown = |n: usize| {
         let name = format!("{n}{}", "x".repeat(4_000));
@@ -84,7 +84,7 @@ async fn decide(set: &Set, text: &Arc<Text>, notes: &Notes<'_>) -> Result<Decisi
     set.decide(&review, Some("constraint-limits"), deadline, notes).await
 }
 
-/// What the host carries is what the digest names, and what the build compiled.
+/// Embedded components match their digests and the output of the build.
 #[test]
 fn components_are_carried_whole() {
     for builtin in BUILTINS {
@@ -97,11 +97,11 @@ fn components_are_carried_whole() {
 }
 
 #[tokio::test]
-async fn who_has_an_answer_holds_nothing_any_more() {
+async fn completed_decision_releases_its_memory() {
     let set = set();
     for _ in 0..20 {
         let account = Account::new(64 << 20);
-        // So much that it is judged apart.
+        // Large enough to be evaluated on a worker thread.
         let text = wordy(500, &account);
         let notes = Notes { account: &account, used: Mutex::default(), takes_all: false };
         let before = account.used();
@@ -111,7 +111,7 @@ async fn who_has_an_answer_holds_nothing_any_more() {
 }
 
 #[tokio::test]
-async fn what_finds_no_room_for_its_answer_is_not_reserved() {
+async fn decision_without_memory_for_response_is_not_reserved() {
     let set = set();
     for takes_all in [true, false] {
         let whole = Account::new(64 << 20);
@@ -135,7 +135,7 @@ async fn what_finds_no_room_for_its_answer_is_not_reserved() {
 }
 
 #[tokio::test]
-async fn what_policies_find_is_paid_for_by_the_request() {
+async fn violations_are_charged_to_the_request() {
     let set = set();
     for (violations, most) in [(0, 0), (20, 4)] {
         let whole = Account::new(64 << 20);

@@ -1,4 +1,4 @@
-//! What a cluster holds that the webhook would refuse today: before somebody switches it on.
+//! Lists the objects of a cluster that the webhook would deny today, before an administrator enables it.
 //!
 //! ```text
 //! file ────▶ Dump ─┬▶ context: what policies read of the objects ─▶ Cluster (1)
@@ -7,8 +7,9 @@
 //!                        └▶ objects of the kinds that policies match ─▶ Findings (2)
 //! ```
 //!
-//! Each object is judged as if it were created now beside all others. Everything is read twice, and nothing
-//! is kept but what policies read of other objects, so that memory does not grow with the cluster.
+//! Each object is evaluated as if it were created now, with all other objects present. Everything is read
+//! twice, and only the parts that policies read of other objects are kept, so that memory does not grow with
+//! the cluster.
 
 mod live;
 
@@ -55,14 +56,14 @@ fn show(dump: &Dump, slot: &Slot, set: &Set, reader: &Reader) -> Option<usize> {
     part.broken_list()
 }
 
-/// Who judges, and whether they say how.
+/// The policy set of an audit, and whether it explains its results.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'s> {
     pub(super) set: &'s Set,
     pub(super) explains: bool,
 }
 
-/// What was found in a part of a dump.
+/// Results of one section of a dump.
 #[derive(Default)]
 struct Found {
     judged: Vec<anyhow::Result<Judged>>,
@@ -71,7 +72,7 @@ struct Found {
     unread: Vec<String>,
 }
 
-/// Judges the objects of dumps.
+/// Evaluates the objects of dumps.
 ///
 /// # Errors
 /// If the engine fails.

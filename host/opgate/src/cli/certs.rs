@@ -11,7 +11,7 @@ use opgate_certs::{Authority, Issued, Source, service_names, verify, write_priva
 use super::voice::note;
 use super::{Failure, Outcome};
 
-/// What to do with a certificate.
+/// Hints after the help text.
 const NEXT: &str = "\
 Example:
   opgate certs issue --out tls --service NAMESPACE/NAME
@@ -30,10 +30,10 @@ pub(super) struct Certs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Issue a certificate: write ca.crt, ca.key, tls.crt and tls.key to one folder
+    /// Issue a certificate: write ca.crt, ca.key, tls.crt and tls.key to one directory
     ///
-    /// If the folder already holds a CA, that CA issues the new certificate, so that the `caBundle` of
-    /// the webhook configuration stays valid. Keys get mode 0600. Keep ca.key out of the cluster.
+    /// If the directory already holds a CA, that CA issues the new certificate, so that the `caBundle` of the
+    /// webhook configuration stays valid. Keys get mode 0600. Keep ca.key out of the cluster.
     #[command(after_help = NEXT)]
     Issue {
         /// Folder for the files
@@ -55,7 +55,7 @@ enum Command {
         /// Validity of a new CA in days
         #[arg(long, default_value = "3650", value_parser = clap::value_parser!(u32).range(1..=7300))]
         ca_days: u32,
-        /// Create a new CA and replace the one in the folder
+        /// Create a new CA and replace the one in the directory
         #[arg(long)]
         new_ca: bool,
     },
@@ -63,7 +63,7 @@ enum Command {
     Check {
         #[command(flatten)]
         source: SourceArgs,
-        /// CA bundle [default: ca.crt beside the certificate, if there is one]
+        /// CA bundle [default: ca.crt in the directory of the certificate, if it exists]
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
         /// Name that API servers use to call the server; may be repeated
@@ -129,7 +129,7 @@ impl Certs {
     }
 }
 
-/// The CA that issues: the one in the folder, or a new one.
+/// The issuing CA: the one in the directory, or a new one.
 struct Ca {
     folder: PathBuf,
     days: u32,

@@ -28,7 +28,7 @@ use opgate_admission::cluster::Source;
 use opgate_admission::policy::Configuration;
 use opgate_files::{As, Found, parallel};
 
-/// What to try, and what the status says.
+/// Examples and exit statuses after the help text.
 const NEXT: &str = "\
 Examples:
   opgate check bundle                                  Find the errors of a bundle
@@ -186,7 +186,7 @@ impl Check {
         audit::cluster(&live, &set, findings)
     }
 
-    /// What keeps the check from passing.
+    /// Returns the lowest effect that fails the check.
     fn fails(&self, configuration: &Configuration) -> FailOn {
         let warnings = configuration.warnings_as_errors;
         self.fail_on.unwrap_or(if warnings { FailOn::Warn } else { FailOn::Deny })
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_errors_where_the_configuration_says_so() {
+    fn warnings_are_errors_if_configured() {
         let folder = folder(&[("b.yaml", BUNDLE)]);
         for (check, ok) in [("", true), ("check: {warningsAsErrors: true}\n", false)] {
             let (record, _) =
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reports_is_not_passed_over() {
+    fn unreadable_file_without_violation_is_not_ok() {
         let all = judged(
             NOTHING,
             &PathBuf::from(concat!(

@@ -1,4 +1,4 @@
-//! What was found out about bundles, catalogs and manifests, and the report of a check.
+//! Results for bundles, catalogs and manifests, and the report of a check.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -18,36 +18,35 @@ use opgate_admission::policy::{Configuration, Decision, Effect, Set};
 use opgate_files::{Request, Resolver, Subject};
 use opgate_text::one_line;
 
-/// Violations among which one that is told twice is looked for.
+/// Number of recent violations that are searched for a duplicate.
 const RECENT: usize = 1_000;
 
-/// What became of a bundle, a catalog's package or a manifest. The members are part of the command
-/// line's contract.
+/// Result of a bundle, a catalog's package or a manifest. The members are part of the stable interface.
 #[derive(Debug, Serialize)]
 pub(super) struct Checked {
     source: String,
     kind: String,
     name: String,
-    /// Of an object of a cluster; empty if it is in none.
+    /// Namespace of an object of a cluster; empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     ok: bool,
     violations: Vec<Located>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Fault>,
-    /// What it was taken for: `bundle`, `manifest`, `review`, …
+    /// The input type: `bundle`, `manifest`, `review`, …
     #[serde(rename = "inputType", skip_serializing_if = "str::is_empty")]
     taken: &'static str,
-    /// Why nobody has judged it, if so.
+    /// Why it was not evaluated, if so.
     #[serde(rename = "notEvaluated", skip_serializing_if = "Option::is_none")]
     unjudged: Option<String>,
-    /// What each policy had to do with it: for a bundle, and for each of its manifests.
+    /// Explanation of each policy: for a bundle, and for each of its manifests.
     #[serde(rename = "explain", skip_serializing_if = "Vec::is_empty")]
     explanations: Vec<Explained>,
     /// Whether a warning that is not waived is among its violations, shown or not.
     #[serde(skip)]
     warns: bool,
-    /// Of a catalog, the package as its tree names it; empty for what belongs to none.
+    /// Package of a catalog, as its tree names it; empty for results outside packages.
     #[serde(skip)]
     package: Option<String>,
     /// Violations that are not shown.
@@ -58,7 +57,7 @@ pub(super) struct Checked {
     time: Duration,
 }
 
-/// What policies had to do with one of its objects.
+/// Explanations of the policies for one of the objects.
 #[derive(Debug, Serialize)]
 struct Explained {
     object: String,
@@ -73,7 +72,7 @@ struct Located {
     violation: Violation,
     #[serde(rename = "location", skip_serializing_if = "Option::is_none")]
     place: Option<At>,
-    /// What of a package it is about, where it denies.
+    /// Path of titles inside a package, for a denial.
     #[serde(skip)]
     about: Vec<String>,
 }
@@ -102,7 +101,7 @@ impl Checked {
     /// Takes over what the policies say about one document of the subject.
     pub(super) fn take(&mut self, request: &Request, decision: Decision) {
         let mut places = Resolver::new(&request.object);
-        // Whether what is found denies is known after the waivers. Nobody waives a policy's error.
+        // The waivers decide whether a violation denies. A policy error cannot be waived.
         let is_found = decision.violations.iter().any(|v| v.effect == Effect::Deny);
         let denied_by_fault =
             decision.denial.is_some() && !(is_found && decision.faults.is_empty());
@@ -120,7 +119,8 @@ impl Checked {
                 "."
             };
             violation.field = format!("{prefix}{dot}{field}");
-            // A CSV is judged as part of its bundle and as a manifest: what both say is told once.
+            // A CSV is evaluated as part of its bundle and as a manifest: a violation of both is reported
+            // once.
             let is_known = |known: &Located| {
                 known.violation.rule == violation.rule
                     && known.violation.message == violation.message
@@ -148,17 +148,17 @@ impl Checked {
         }
     }
 
-    /// Nobody has judged it: why.
+    /// Marks it as not evaluated, with the reason.
     pub(super) fn is_unjudged(&mut self, why: String) {
         self.unjudged = Some(why);
     }
 
-    /// Whether nobody has.
+    /// Reports whether it was not evaluated.
     pub(super) fn was_unjudged(&self) -> bool {
         self.unjudged.is_some() && self.outcome() == Outcome::Ok
     }
 
-    /// Keeps what policies had to do with one of its objects.
+    /// Keeps the explanations of the policies for one of the objects.
     pub(super) fn explain(&mut self, object: String, explanation: Explanation) {
         self.explanations.push(Explained { object, explanation });
     }
@@ -197,7 +197,7 @@ impl Checked {
         &self.kind
     }
 
-    /// Whether a violation is about a file.
+    /// Reports whether a violation is located in a file.
     pub(super) fn mentions(&self, file: &str) -> bool {
         self.violations.iter().any(|v| v.place.as_ref().is_some_and(|place| place.file == file))
     }
@@ -210,8 +210,8 @@ impl Checked {
         }
     }
 
-    /// What cannot be read stands in lists beside what was judged: nobody has to look elsewhere to see that
-    /// not everything is in order.
+    /// Unreadable input is listed together with evaluated subjects, so that one list shows everything that
+    /// needs attention.
     fn unread(unread: &Unread) -> Self {
         Self {
             source: unread.source.clone(),
@@ -231,7 +231,7 @@ impl Checked {
         }
     }
 
-    /// What became of it, for the last line.
+    /// Returns the outcome that the summary counts.
     fn became(&self) -> Became {
         match self.outcome() {
             Outcome::Engine => Became::Failed,
@@ -275,7 +275,7 @@ impl Checked {
         }
     }
 
-    /// What denies a package of a catalog, each with the titles around it.
+    /// Iterates over the denials of a catalog's package, each with the enclosing titles.
     fn denials(&self) -> impl Iterator<Item = (&str, Vec<&str>, Line<'_>)> {
         let denials = self.violations.iter().filter(|v| v.violation.denies());
         let package = self.package.as_deref();
@@ -339,7 +339,7 @@ impl<'s> Report<'s> {
         }
     }
 
-    /// It is about objects of a cluster.
+    /// Marks the check as an audit of the objects of a cluster.
     pub(super) fn is_audit(&mut self) {
         self.is_audit = true;
     }

@@ -72,7 +72,7 @@ struct Validate {
     /// Also load the policies from files and registries, for their rules and settings
     #[arg(long)]
     load: bool,
-    /// Folder for compiled policies [default: the user's cache folder]
+    /// Directory for compiled policies [default: the user's cache directory]
     #[arg(long, value_name = "DIR", env = "OPGATE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -102,7 +102,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// Takes the place in front of a text apart.
+    /// Splits the location from the text of a line.
     fn of(line: &str, path: &Path) -> Self {
         let rest = line.strip_prefix(&format!("{}:", path.display()));
         let found = rest.and_then(|rest| {
@@ -194,7 +194,7 @@ impl Validate {
         Ok((policies, wrong))
     }
 
-    /// What the policies say about their rules and settings.
+    /// Loads the policies and checks the configuration against their rules and settings.
     fn load(&self, configuration: &mut Configuration) -> Result<Vec<String>, Failure> {
         let config = ConfigArgs {
             config: None,
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_taken_apart() {
+    fn error_location_is_split_into_line_and_column() {
         let path = Path::new("a:b/opgate.yaml");
         for (line, place, text) in [
             ("a:b/opgate.yaml:3:14: x: y", Some((3, 14)), "x: y"),

@@ -28,7 +28,7 @@ enum Command {
     Eval(Eval),
 }
 
-/// What the status says.
+/// Exit statuses after the help text.
 const NEXT: &str = "\
 Example:
   opgate constraint eval constraint.json --properties properties.yaml
@@ -60,12 +60,12 @@ enum Format {
     Json,
 }
 
-/// The level of its findings, in words.
+/// The level of a check's violations, as text.
 fn level(check: Check) -> &'static str {
     if check.is_advice() { "warn" } else { "deny" }
 }
 
-/// The text about findings of a rule that are not written out.
+/// The text for the omitted violations of a rule.
 fn left_out(more: usize) -> String {
     format!("{more} more findings of this rule are left out")
 }
@@ -131,8 +131,8 @@ impl Eval {
     }
 }
 
-/// The raw text of a constraint. JSON is taken as it is written, white space included; of YAML the
-/// compact JSON counts.
+/// The raw text of a constraint. JSON is read verbatim, including white space; YAML is converted to compact
+/// JSON.
 fn constraint_value(path: &Path) -> anyhow::Result<Vec<u8>> {
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
     if path.extension().is_some_and(|ending| ending == "json") {

@@ -53,7 +53,7 @@ struct Step {
     review: String,
 }
 
-/// What the demo sends, in this order.
+/// The requests of the demo, in order.
 fn steps() -> [Step; 9] {
     let step = |what, rule, review: &str| Step { what, rule, review: review.to_owned() };
     let csv = recorded!("021-create-clusterserviceversions-webhook-operator.v0.0.1");
@@ -144,7 +144,7 @@ impl Demo {
     }
 }
 
-/// It is in no file: there may be no folder to write to.
+/// The certificate stays in memory: there may be no writable directory.
 fn certificate(authority: &Authority) -> anyhow::Result<Arc<Reloader>> {
     let issued = authority.issue(&[HOST.to_owned()], 1)?;
     Ok(Arc::new(Reloader::of(Pair::of_pem(&issued.certificate, &issued.key)?)))
@@ -166,7 +166,7 @@ async fn connect(address: SocketAddr, ca: &str) -> anyhow::Result<SendRequest<Fu
     Ok(client)
 }
 
-/// Sends one review, and prints what became of it.
+/// Sends one review and prints the decision.
 async fn send(client: &mut SendRequest<Full<Bytes>>, step: &Step) -> anyhow::Result<()> {
     let request = hyper::Request::post("/validate?timeout=10s")
         .header("host", HOST)

@@ -1,5 +1,5 @@
-//! The command line as it is shown: every command with examples and the page that describes it, under the
-//! name by which it was started.
+//! The command line with help: every command with examples and a link to its page, under the name by which it
+//! was started.
 //!
 //! ```text
 //! Cli (derived) ─▶ EXAMPLES, where a command has none of its own ─▶ `kubectl opgate` ─▶ parser, help, man pages
@@ -24,16 +24,16 @@ const EXAMPLES: &[(&str, &str)] = &[
         "Example:\n  opgate doctor explain DOC-12 DOC-31\n\ndocs/doctor/README.md lists all findings.",
     ),
     (
-        "doctor pages",
-        "Example:\n  opgate doctor pages docs/doctor\n\ndocs/doctor.md has the details.",
+        "doctor docs",
+        "Example:\n  opgate doctor docs docs/doctor\n\ndocs/doctor.md has the details.",
     ),
     (
         "rules explain",
         "Example:\n  opgate rules explain RPK-01 OPG-22\n\ndocs/rules/README.md has all pages of the built-in rules.",
     ),
     (
-        "rules pages",
-        "Example:\n  opgate rules pages --config opgate.yaml public/rules\n\ndocs/configuration.md says how reports link to them (docsUrl).",
+        "rules docs",
+        "Example:\n  opgate rules docs --config opgate.yaml public/rules\n\ndocs/configuration.md says how reports link to them (docsUrl).",
     ),
     (
         "policy",
@@ -159,7 +159,7 @@ fn renamed(command: Command) -> Command {
     command.mut_subcommands(renamed)
 }
 
-/// What `--color` says, wherever it is.
+/// Returns the value of `--color`, at any position in the arguments.
 fn color() -> Option<clap::ColorChoice> {
     let mut arguments = std::env::args_os()
         .skip(1)

@@ -1,4 +1,4 @@
-//! `--explain`: what each policy had to do with a review, and what the verdict rests on.
+//! `--explain`: the part of each policy in a decision, and the cluster state that the verdict depends on.
 //!
 //! ```text
 //! Set::decide ─ calls, reads ─▶ Trace ─┐
@@ -46,13 +46,13 @@ impl Observer for Trace {
     }
 }
 
-/// What all policies had to do with a review.
+/// Explanations of all policies for a review.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Explanation {
     policies: Vec<Explained>,
 }
 
-/// What a policy had to do with it.
+/// Explanation of one policy.
 #[derive(Debug, Serialize)]
 struct Explained {
     policy: String,
@@ -72,7 +72,8 @@ struct Explained {
     off: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reads: Vec<Read>,
-    /// What an API server asks first; opgate does not evaluate it.
+    /// Match conditions, which the API server evaluates before it calls opgate; opgate does not evaluate
+    /// them.
     #[serde(rename = "matchConditions", skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
 }
@@ -98,8 +99,8 @@ struct Condition {
     expression: String,
 }
 
-/// Why nobody has judged a review, in one line; none if somebody has. Rules about objects of any kind see one
-/// whose kind does not exist, too. That is no judgement of what its author means.
+/// Returns in one line why a review was not evaluated; none if it was. Rules that match objects of every kind
+/// also match an object of an unknown kind. Such a match does not count as an evaluation.
 pub(super) fn judged_by_nobody(
     set: &Set,
     review: &Review<'_>,
@@ -116,7 +117,7 @@ pub(super) fn judged_by_nobody(
     misspelt.or_else(|| Some(unjudged(&set.attention(review), review)))
 }
 
-/// What kept all policies from judging a review.
+/// Explains why no policy matched a review.
 fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
     let asked = |(_, attention): &&(&str, Attention)| matches!(attention, Attention::Asked(_));
     let looked: Vec<_> = attention.iter().filter(asked).map(|(policy, _)| *policy).collect();
@@ -132,7 +133,7 @@ fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
         path.trim_start_matches('/')
     );
     let what = one_line(&what, 512);
-    // What is not obvious: a policy that would look at it but for something.
+    // Only near misses are named: a policy that matches except for one condition.
     let near = attention.iter().filter_map(|(policy, attention)| match attention {
         Attention::NotAsked(NotAsked::Resource(_)) => None,
         Attention::NotAsked(why) => Some(format!("{policy}: {why}")),
@@ -184,7 +185,7 @@ impl Explanation {
         for one in self.policies.iter().filter(|one| one.matched) {
             one.write(out, indent)?;
         }
-        // Most policies look at something else altogether: one line for all of them with the same reason.
+        // Most policies match entirely different objects: one line for all of them with the same reason.
         let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
         for one in self.policies.iter().filter(|one| !one.matched) {
             let why = match one.reason {

@@ -2,10 +2,10 @@
 
 use super::Outcome;
 
-/// The lowest level of a finding that counts for the exit status.
+/// The lowest effect of a violation that fails the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(super) enum FailOn {
-    /// What denies
+    /// Violations that deny
     #[default]
     Deny,
     /// Warnings as well

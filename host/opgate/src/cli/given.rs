@@ -1,4 +1,4 @@
-//! What a file that is given to be judged is: AdmissionReviews, manifests, or something else by mistake.
+//! Detects the type of an input file: AdmissionReviews, manifests, or an unsuitable file.
 //!
 //! ```text
 //! Item ─┬▶ AdmissionReview ─────────────────▶ Taken
@@ -26,11 +26,11 @@ const MOST: usize = 100_000;
 /// Lines about files that were taken for something.
 const LINES: usize = 20;
 
-/// What a file was taken for.
+/// Detected type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum TakenFor {
-    /// What an API server has sent.
+    /// A review from an API server.
     Review,
     /// An object from which a review was made.
     Manifest,
@@ -56,7 +56,8 @@ impl Giver {
     /// The reviews of an item.
     ///
     /// # Errors
-    /// What it is instead, or what is wrong with it: one line, with the source.
+    /// Returns the reviews of an item, or one line with the source that describes the actual type or the
+    /// error.
     pub(super) fn take(&mut self, item: &Item) -> Result<Vec<Taken>, String> {
         let source = item.source.as_str();
         if item.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
@@ -165,7 +166,7 @@ fn shown(source: &str, review: &Review<'_>) -> String {
     format!("{source}: an AdmissionReview, {}", one_line(&what, 512))
 }
 
-/// What an empty file is missing.
+/// Error for an empty file.
 pub(super) const NOTHING: &str =
     "empty: it should hold AdmissionReviews or manifests (apiVersion, kind, metadata)";
 

@@ -1,8 +1,8 @@
-//! Recorded reviews from files, folders and standard input.
+//! Recorded reviews from files, directories and standard input.
 //!
-//! A file holds one review (JSON or YAML), several YAML documents, or one review a line (JSON
-//! Lines). Folders are read recursively in the order of names. Every review keeps where it came
-//! from; what cannot be read is reported and the rest goes on.
+//! A file holds one review (JSON or YAML), several YAML documents, or one review per line (JSON Lines).
+//! Directories are read recursively in the order of names. Every review keeps its source; unreadable input is
+//! reported and the remaining files are read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(super) struct Item {
 const NO_OBJECT: &str =
     "no object found in it: a context holds objects as `kubectl get -o yaml` prints them";
 
-/// Endings of files that are read in folders.
+/// Extensions of the files that are read in directories.
 const ENDINGS: [&str; 5] = ["json", "jsonl", "ndjson", "yaml", "yml"];
 
 /// A file that is meant.
@@ -54,15 +54,14 @@ pub(super) struct Input {
 enum Origin {
     Stdin,
     Named,
-    /// In a folder that was named: which of its files.
+    /// A file in a named directory, by index.
     Below(Rc<Folder>, usize),
 }
 
-/// All files that are meant, in order. Files that a folder holds beside reviews are left out, and
-/// counted.
+/// Lists the named files, in order. Other files in the directories are skipped and counted.
 ///
 /// # Errors
-/// Where a folder that is named cannot be read.
+/// Fails if a named directory is unreadable.
 pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
     let mut inputs = Vec::new();
     let mut skipped = 0;
@@ -78,19 +77,19 @@ pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<(Vec<Input>, usize)> {
     Ok((inputs, skipped))
 }
 
-/// The files of a folder; gives how many are left out.
+/// Adds the files of a directory; returns the number of skipped files.
 fn below(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<usize> {
     let folder = Rc::new(files::folder::walk(path)?);
     // Hidden files do not count.
     let is_hidden = |entry: &Entry| entry.path.split('/').any(|name| name.starts_with('.'));
-    // What cannot be looked into could hold reviews.
+    // An unreadable directory could contain reviews.
     let is_meant = |entry: &Entry| {
         let is_folder = entry.refused.as_ref().is_some_and(|refused| refused.is_folder);
         is_folder || is_review_file(Path::new(&entry.path))
     };
     let seen = folder.files.iter().enumerate().filter(|(_, entry)| !is_hidden(entry));
     let (mut meant, others): (Vec<_>, Vec<_>) = seen.partition(|(_, entry)| is_meant(entry));
-    // Name by name: what is in a folder comes where the folder does.
+    // Compared name by name: the contents of a directory take its position.
     meant.sort_by_key(|(_, entry)| entry.path.split('/').collect::<Vec<_>>());
     inputs.extend(meant.into_iter().map(|(index, entry)| Input {
         path: path.join(&entry.path),
@@ -116,7 +115,7 @@ impl Input {
     }
 }
 
-/// Fills a view of the cluster with the objects in files and folders, and logs their numbers.
+/// Fills the cluster state with the objects in files and directories, and logs their numbers.
 ///
 /// # Errors
 /// Everything that cannot be read, one line each.
@@ -129,8 +128,8 @@ pub(super) fn fill(cluster: &Cluster, paths: &[PathBuf], reader: &Reader) -> any
     Ok(())
 }
 
-/// The objects of a cluster in files and folders, as `kubectl get -A -o yaml` prints them, and the
-/// packages of catalogs.
+/// Reads cluster state from files and directories, as `kubectl get -A -o yaml` prints it, and the packages of
+/// catalogs.
 pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut errors = Vec::new();

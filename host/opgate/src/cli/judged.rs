@@ -1,4 +1,4 @@
-//! What policies say about subjects, and what becomes of it.
+//! Verdicts of policies on subjects, and their effects.
 //!
 //! ```text
 //! Subject ─▶ Judge ─▶ Judged ─▶ Findings: waivers, rules that were left out, what nobody looked at ─▶ report
@@ -23,7 +23,7 @@ use opgate_document::TooDeep;
 use opgate_files::{self as files, Subject};
 use opgate_text::one_line;
 
-/// A check waits for nobody; the policies' own limits hold.
+/// No client waits for a check; the limits of the policies still apply.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Why rules about objects of a cluster are left out.
@@ -31,12 +31,12 @@ const NO_CLUSTER: &str = "they need other objects of a cluster";
 /// Maximum number of lines about rules that were not evaluated.
 const LINES: usize = 20;
 
-/// What was found out about a subject.
+/// Result of a subject.
 pub(super) struct Judged {
     pub(super) checked: Checked,
     /// Whether there is a policy for such a bundle or catalog.
     pub(super) is_seen: bool,
-    /// Files that cannot be read and that no policy has told about, each with a line that says why.
+    /// Unreadable files that no policy has reported, each with a one-line reason.
     pub(super) unreported: Vec<(String, String)>,
     /// Rules that were not evaluated, each after the reason.
     not_evaluated: Vec<(String, String)>,
@@ -56,7 +56,7 @@ impl<'s> Judge<'s> {
         Ok(Self { set, runtime, explains: false })
     }
 
-    /// The same, which keeps what each policy had to do with what is judged.
+    /// Keeps an explanation of each policy for every subject if `explains` is set.
     pub(super) fn explaining(self, explains: bool) -> Self {
         Self { explains, ..self }
     }
@@ -72,7 +72,7 @@ impl<'s> Judge<'s> {
             let text = request.text();
             let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
             let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
-            // What was recorded was sent by somebody else, whoever they said they are.
+            // A recorded review has the identity of its sender.
             let read = if request.recorded.is_some() { Review::read } else { Review::read_check };
             let review = read(&text);
             let review = review.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
@@ -110,23 +110,23 @@ impl<'s> Judge<'s> {
     }
 }
 
-/// What was found so far.
+/// Results so far.
 pub(super) struct Findings<'s> {
     report: Report<'s>,
     waivers: Vec<waived::File>,
     fail_on: FailOn,
     /// Standard input, where it was named.
     pub(super) stdin: Option<Stdin>,
-    /// What cannot be read.
+    /// Unreadable input.
     pub(super) unread: Vec<Unread>,
-    /// Objects of a cluster that are on their way out, which are not judged.
+    /// Number of objects of a cluster that are being deleted and are therefore not evaluated.
     pub(super) leaving: usize,
     /// Objects about which no webhook is asked.
     pub(super) exempt: usize,
     is_audit: bool,
-    /// Whether what nobody has judged does not pass.
+    /// Whether objects that were not evaluated fail the check.
     pub(super) requires_judged: bool,
-    /// What to do about rules that need a cluster.
+    /// Whether there is cluster state for the rules that need it.
     pub(super) has_context: bool,
     outcome: Outcome,
     left_out: BTreeMap<String, BTreeSet<String>>,
@@ -154,7 +154,7 @@ impl<'s> Findings<'s> {
         }
     }
 
-    /// It is about objects of a cluster: what is left out has to be told.
+    /// Marks the subject as an object of a cluster: omissions have to be reported.
     pub(super) fn is_audit(&mut self) {
         self.is_audit = true;
         self.report.is_audit();
@@ -238,7 +238,7 @@ impl<'s> Findings<'s> {
         }
         let outcome = self.fail_on.status(self.outcome);
         match self.report.end() {
-            // Whoever reads the output has seen enough; what was found counts.
+            // The reader closed the output early; the result so far counts.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
             other => other.map(|()| outcome).map_err(Failure::from),
         }
@@ -277,7 +277,7 @@ impl Progress {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let all = self.all;
         if self.shows && (done.is_multiple_of((all / 100).max(1)) || done == all) {
-            // Nobody has to see it.
+            // Progress is best effort.
             let _ = write!(io::stderr(), "\rchecked {done} of {all}");
         }
     }

@@ -13,7 +13,7 @@ use super::voice::note;
 /// Maximum number of lines of one sort.
 const LINES: usize = 20;
 
-/// What was said so far.
+/// Lines on stderr so far.
 pub(super) struct Lines {
     is_table: bool,
     all: bool,
@@ -28,7 +28,7 @@ impl Lines {
         Self { is_table, all, said: 0, warned: 0, passed_over: Vec::new() }
     }
 
-    /// What was found in folders.
+    /// Reports the results of directories.
     pub(super) fn found(&mut self, loaded: &mut Loaded) {
         self.passed_over = std::mem::take(&mut loaded.passed_over);
         if self.is_table {
@@ -38,7 +38,8 @@ impl Lines {
         }
     }
 
-    /// What a file was taken for: reviews always, everything with `all`. A kind that Kubernetes does not have.
+    /// Reports the detected type of a file: always for reviews, otherwise with `all`. Warns about a kind that
+    /// Kubernetes does not have.
     pub(super) fn unit(&mut self, unit: &Unit, findings: &Findings<'_>) {
         for line in &unit.warnings {
             self.warned += 1;
@@ -62,7 +63,7 @@ impl Lines {
         }
     }
 
-    /// What was passed over: by reason, or with `all` each file.
+    /// Reports the skipped files: a count for each reason, or each file with `all`.
     pub(super) fn end(self) {
         if !self.is_table {
             return;

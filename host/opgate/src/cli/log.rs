@@ -1,8 +1,8 @@
 //! The fields of a line in the text log: the message, and `key=value` with spaces between them.
 //!
-//! Names of users and objects, and what policies say, come from strangers. A value that could be taken
-//! for more than one is quoted, and so is a message in which a key could be read, so that whoever reads
-//! the log, or a program that does, finds the keys that opgate has written and no others.
+//! Names of users and objects and the messages of policies are untrusted. An ambiguous value is quoted, and
+//! so is a message that could be read as a key. Readers and programs therefore find only the keys that opgate
+//! wrote.
 //!
 //! A server writes the time and the level before them. The lines of other commands are for who typed the
 //! command, and look like its errors: `warning: …`.
@@ -32,7 +32,7 @@ impl<'w> FormatFields<'w> for Fields {
     }
 }
 
-/// Lines of commands that somebody typed: the level as a word, and the fields.
+/// Log lines of interactive commands: the level as a word, and the fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lines {
     is_colored: bool,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_one_value_whatever_it_says() {
+    fn log_value_is_quoted_as_one_value() {
         for (name, value, written) in [
             ("message", "decided", "decided"),
             ("message", "the user said allowed=true", r#""the user said allowed=true""#),

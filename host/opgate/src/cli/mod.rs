@@ -69,7 +69,7 @@ struct Cli {
     command: Command,
 }
 
-/// What a newcomer does next.
+/// Hints for new users after the help text.
 const NEXT: &str = "\
 Without a cluster:
   opgate demo                    See decisions in a few seconds
@@ -113,7 +113,7 @@ enum Command {
     Constraint(constraint::ConstraintArgs),
     /// Print the Kubernetes manifests of an installation, or its webhooks, roles, network policy
     Manifests(manifests::Manifests),
-    /// Say what in a cluster or in manifests would hurt, and how to repair it
+    /// Diagnose problems in a cluster or in manifests
     Doctor(Box<doctor::Doctor>),
     /// Start a server, send it sample reviews over TLS, and print its decisions
     Demo(demo::Demo),
@@ -121,19 +121,19 @@ enum Command {
     Config(config::ConfigCommand),
     /// Print a script with which a shell completes commands
     Completions(tools::Completions),
-    /// Write man pages into a folder
+    /// Write man pages to a directory
     Man(tools::Man),
     /// Print the version, and what belongs to it
     Version(tools::Version),
 }
 
-/// Which policies, configured how.
+/// Flags that select and configure policies.
 #[derive(Debug, Clone, Default, Args)]
 struct ConfigArgs {
     /// Configuration file [default: all built-in policies with their default settings]
     #[arg(long, value_name = "FILE", env = "OPGATE_CONFIG")]
     config: Option<PathBuf>,
-    /// Folder for compiled policies [default: the user's cache folder]
+    /// Directory for compiled policies [default: the user's cache directory]
     #[arg(long, value_name = "DIR", env = "OPGATE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -148,7 +148,7 @@ impl ConfigArgs {
         Ok(configuration)
     }
 
-    /// What the file says. No registry is asked.
+    /// Reads the file. Contacts no registry.
     fn read(&self) -> anyhow::Result<Configuration> {
         match &self.config {
             Some(path) => Ok(Configuration::read(path, BUILTINS)?),
@@ -208,7 +208,7 @@ impl ConfigArgs {
     /// together.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or with the machine.
+    /// Returns the errors of the configuration or of the machine.
     fn set_beside(
         &self,
         served: &Set,
@@ -368,7 +368,7 @@ pub fn main() -> ExitCode {
     };
     match done {
         Ok(outcome) => outcome.into(),
-        // Whoever reads the output has seen enough (`opgate replay … | head`).
+        // The reader closed the output early (`opgate replay … | head`).
         Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
             for line in causes(failure.error.as_ref()).lines() {
@@ -379,8 +379,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What another process of this program asks for: a job, and bytes of memory that it may have. Nobody types
-/// that, so it is no command: neither help nor completions have it.
+/// Returns the job of a worker process and its memory limit in bytes. Only opgate itself starts such a
+/// process, so neither help nor completions list it.
 fn child() -> Option<(String, u64)> {
     let mut arguments = std::env::args_os().skip(1).map_while(|text| text.into_string().ok());
     let is_it = arguments.next().as_deref() == Some("apart");

@@ -1,4 +1,4 @@
-//! From the paths of `opgate check` to what is judged.
+//! Loads subjects from the paths of `opgate check`.
 //!
 //! ```text
 //! PATH, - ─▶ files::detect, or --input-type ─┬▶ what is checked, passed over, or cannot be read
@@ -16,19 +16,19 @@ use opgate_files::waivers::Waivers;
 use opgate_files::{self as files, As, Detection, Found, PassedOver, parallel};
 use opgate_input::read::Reader;
 
-/// What was found at the paths.
+/// Subjects and files at the paths.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// What is checked, each with the number of its waivers.
+    /// Subjects of the check, each with the index of its waivers.
     pub(super) units: Vec<(Found, Option<usize>)>,
-    /// Files in folders that are not.
+    /// Skipped files in directories.
     pub(super) passed_over: Vec<PassedOver>,
     /// Objects of a cluster, read part by part, each with the number of its waivers.
     pub(super) dumps: Vec<(Dump, Option<usize>)>,
-    /// The waivers beside them, each file once, and whether the whole folder is under check.
+    /// The waivers of their directories, each file once, and whether the check covers the whole directory.
     pub(super) waivers: Vec<(Waivers, bool)>,
     pub(super) unread: Vec<Unread>,
-    /// What was found in folders, one line each.
+    /// Results of directories, one line each.
     pub(super) found: Vec<String>,
     /// Standard input, where it was named.
     pub(super) stdin: Option<Stdin>,
@@ -119,11 +119,11 @@ impl Loaded {
         loaded
     }
 
-    /// The folder with the waivers of something that was found at a path: its own. A file has those of
-    /// its folder if it is named: those of a repository are not for the catalogs in it. Gives as well
-    /// whether that is the whole folder.
+    /// Returns the directory whose waivers apply to a subject at a path: the directory itself. For a named
+    /// file it is the parent directory: the waivers of a repository do not apply to the catalogs in it. Also
+    /// returns whether the check covers the whole directory.
     fn home(&self, found: &Found, path: &Path) -> Option<(PathBuf, bool)> {
-        // The copy of standard input is in a folder of everybody.
+        // The copy of standard input is in a shared directory.
         let is_copy = self.stdin.as_ref().is_some_and(|stdin| stdin.path() == found.path);
         if let Some(folder) = &found.folder {
             Some((folder.clone(), true))
@@ -136,7 +136,7 @@ impl Loaded {
         }
     }
 
-    /// Reads the waivers of folders, each once. Gives their numbers.
+    /// Reads the waivers of directories, each once. Returns their indexes.
     fn waivers(
         &mut self,
         folders: Vec<Option<(PathBuf, bool)>>,

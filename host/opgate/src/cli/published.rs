@@ -103,13 +103,13 @@ fn keys_for(path: &Path, repository: Option<&str>) -> anyhow::Result<Keys> {
     Ok(keys.bound_to(repository))
 }
 
-/// What belongs behind `module:` in a configuration.
+/// Prints the value for `module:` in a configuration.
 pub(super) fn say(reference: &str) -> Result<Outcome, Failure> {
     writeln!(anstream::stdout(), "{reference}")?;
     Ok(Outcome::Ok)
 }
 
-/// Nobody sees half of a file.
+/// Replaces the file atomically.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));

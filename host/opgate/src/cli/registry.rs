@@ -5,8 +5,9 @@
 //!                                    └── not known ─▶ Registry ─▶┘
 //! ```
 //!
-//! A server looks at its configuration again and again. What it has found stays known, so that a look asks no registry: a digest for as
-//! long as it is configured, a tag until the text of the configuration changes, a failure for a while.
+//! A server checks its configuration periodically. Results are cached, so that a check contacts no registry:
+//! a digest while it is configured, a tag until the text of the configuration changes, an error for a limited
+//! time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,21 +40,21 @@ pub(super) struct RegistryArgs {
     /// Docker configuration with credentials of registries [default: config.json in `DOCKER_CONFIG`, or in ~/.docker]
     #[arg(long, value_name = "FILE", env = "OPGATE_REGISTRY_CONFIG")]
     registry_config: Option<PathBuf>,
-    /// CAs of registries beside those of the system, PEM
+    /// Additional CAs of registries, PEM
     #[arg(long, value_name = "FILE", env = "OPGATE_REGISTRY_CA")]
     registry_ca: Option<PathBuf>,
     /// Registry that is spoken to without TLS: HOST or HOST:PORT as in references; can be repeated
     #[arg(long, value_name = "HOST", env = "OPGATE_REGISTRY_INSECURE", value_delimiter = ',')]
     registry_insecure: Vec<String>,
-    /// What was found before. Clones know the same.
+    /// Cached results. Clones share them.
     #[arg(skip)]
     known: Arc<Mutex<Known>>,
 }
 
-/// What a registry was asked for: the reference, and the keys as PEM.
+/// Key of a cached result: the reference, and the keys as PEM.
 type Question = (Reference, String);
 
-/// What was found before.
+/// Cached results.
 #[derive(Debug, Default)]
 struct Known {
     /// The digest of the configuration that tags were resolved for.
@@ -91,7 +92,7 @@ impl Known {
         self.tags.retain(|reference, _| wanted.iter().any(|one| one.question.0 == *reference));
     }
 
-    /// What is known now.
+    /// Returns the cached result, if it is still valid.
     fn answer(&self, question: &Question, now: Instant) -> Option<Result<Resolved, String>> {
         match self.answers.get(question)? {
             Answer::Found(found) => Some(Ok(found.clone())),
@@ -115,7 +116,7 @@ impl Known {
     }
 }
 
-/// What is to be found for a policy.
+/// A component to resolve for a policy.
 struct Wanted {
     policy: String,
     question: Question,
@@ -128,7 +129,7 @@ pub(super) fn is_reference(text: &str) -> bool {
 }
 
 impl RegistryArgs {
-    /// What these arguments name.
+    /// Creates the registry client for these arguments.
     ///
     /// # Errors
     /// If a file cannot be used.
@@ -170,7 +171,7 @@ impl RegistryArgs {
         cache: Option<&Path>,
     ) -> anyhow::Result<()> {
         let wanted = wanted(configuration)?;
-        // One at a time, so that nobody asks twice.
+        // Lookups are serialized, so that none is repeated.
         let mut known = self.known.lock();
         known.keep_for(configuration.text_digest(), &wanted);
         let now = Instant::now();
@@ -229,7 +230,7 @@ impl Known {
     }
 }
 
-/// What a configuration names in registries.
+/// Lists the registry references of a configuration.
 ///
 /// # Errors
 /// Each reference and each key that is wrong, with its place.
@@ -246,7 +247,7 @@ fn wanted(configuration: &Configuration) -> anyhow::Result<Vec<Wanted>> {
         let repository = name.map(Repository::parse).transpose();
         let keys = keys.map_err(|e| wrong("/signature/key", &e)).and_then(|keys| {
             let repository = repository.map_err(|e| wrong("/signature/repository", &e))?;
-            // The same keys for another repository are another question.
+            // The same keys for another repository are a different lookup.
             let text = |text: String| format!("{text}\n{}", name.unwrap_or_default());
             Ok(keys.map(|(keys, pem)| (keys.bound_to(repository), text(pem))))
         });
@@ -302,7 +303,7 @@ fn keys(key: &SignatureKey) -> Result<(Keys, String), String> {
 /// The keys in a file, and their text.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the error of an invalid key file.
 pub(super) fn keys_in(path: &Path) -> Result<(Keys, String), String> {
     let named = |why: String| format!("{}: {why}", path.display());
     let metadata = std::fs::metadata(path).map_err(|error| named(error.to_string()))?;
@@ -313,13 +314,13 @@ pub(super) fn keys_in(path: &Path) -> Result<(Keys, String), String> {
     Ok((Keys::parse(&text).map_err(named)?, text))
 }
 
-/// Does something with registries on a thread of its own: who calls may be on a runtime.
+/// Runs a registry operation on a separate thread: the caller may be on a runtime.
 pub(super) fn on_runtime<T: Send>(work: impl AsyncFnOnce() -> T + Send) -> anyhow::Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| -> anyhow::Result<T> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let done = runtime.block_on(work());
-            // A look-up of a name can hang longer than anybody waits for it.
+            // A name lookup can outlast the timeout.
             runtime.shutdown_background();
             Ok(done)
         });
@@ -335,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_asked_for_again_when_it_counts_no_more() {
+    fn expired_registry_answers_are_resolved_again() {
         let now = Instant::now();
         let question = |text: &str| (Reference::parse(text).unwrap(), String::new());
         let tag = question("oci://localhost/a:v1");
@@ -358,7 +359,7 @@ mod tests {
         // As long as the configuration is the same.
         known.keep_for(Some("1"), &wanted());
         assert!(known.answer(&tag, now).is_some() && known.answer(&pinned, now).is_some());
-        // What failed is asked for again later, and then less often.
+        // A failed lookup is repeated with increasing delays.
         for wait in [10, 20, 40, 80, 160, 300, 300] {
             let wait = Duration::from_secs(wait);
             assert!(known.answer(&gone, now + wait / 2).is_some_and(|answer| answer.is_err()));
@@ -369,7 +370,7 @@ mod tests {
         known.keep_for(Some("2"), &wanted());
         assert!(known.answer(&tag, now).is_none() && known.answer(&gone, now).is_none());
         assert!(known.answer(&pinned, now).is_some());
-        // What nobody wants is forgotten, and what is to be signed by others is another question.
+        // Unused results are dropped, and a reference with other keys is a different lookup.
         let signed = (pinned.0.clone(), "PEM".to_owned());
         assert!(known.answer(&signed, now).is_none());
         known.keep_for(Some("2"), &[]);

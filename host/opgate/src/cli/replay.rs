@@ -23,7 +23,7 @@ use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, Set};
 use opgate_admission::review::{Review, ReviewError};
 
-/// What to try, and what the status says.
+/// Examples and exit statuses after the help text.
 const NEXT: &str = "\
 Examples:
   opgate replay reviews                           Evaluate all reviews of a directory
@@ -71,7 +71,7 @@ pub(super) struct Replay {
     paths: Vec<PathBuf>,
 }
 
-/// A replay waits for nobody; the policies' own limits hold.
+/// No client waits for a replay; the limits of the policies still apply.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Replay {
@@ -139,7 +139,7 @@ impl Replay {
                 }
                 decisions += 1;
                 match report.add(record) {
-                    // Whoever reads the output has seen enough; what was found counts.
+                    // The reader closed the output early; the result so far counts.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                         return Ok(fail_on.status(outcome));
                     }

@@ -1,4 +1,4 @@
-//! What was decided about reviews, and the report of a replay.
+//! Decisions on reviews, and the report of a replay.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -20,7 +20,7 @@ use opgate_admission::policy::{Configuration, DecideError, Decision, Effect, Set
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
-/// What became of one review. The members are part of the command line's contract.
+/// Result of one review. The members are part of the stable interface.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
     pub(super) source: String,
@@ -36,10 +36,10 @@ pub(super) struct Record {
     warnings: Vec<String>,
     pub(super) error: Option<Fault>,
     microseconds: u64,
-    /// What its file was taken for.
+    /// The detected type of its file.
     #[serde(rename = "inputType", skip_serializing_if = "Option::is_none")]
     pub(super) input: Option<TakenFor>,
-    /// Why nobody has judged it, if so.
+    /// Why it was not evaluated, if so.
     #[serde(rename = "notEvaluated")]
     pub(super) unjudged: Option<String>,
     #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
@@ -174,7 +174,7 @@ impl Record {
         }
     }
 
-    /// What became of it, for the last line.
+    /// Returns the outcome that the summary counts.
     fn became(&self) -> Became {
         match self.outcome() {
             Outcome::Engine => Became::Failed,

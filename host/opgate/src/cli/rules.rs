@@ -16,7 +16,7 @@ use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, Policy, Rule, RuleLevel, Set};
 use opgate_files::GROUP;
 
-/// What to do with a rule.
+/// Hints after the help text.
 const NEXT: &str = "\
 Examples:
   opgate rules                            All rules and their levels
@@ -43,7 +43,7 @@ pub(super) struct Rules {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Explain rules: what must hold, why, how to repair it, with examples
+    /// Explain rules: requirement, rationale, remediation and examples
     Explain {
         #[command(flatten)]
         config: ConfigArgs,
@@ -55,7 +55,7 @@ enum Command {
     Docs {
         #[command(flatten)]
         config: ConfigArgs,
-        /// The folder; files of the same names are replaced
+        /// The directory; files of the same names are replaced
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -251,7 +251,7 @@ impl RuleDocs {
     }
 }
 
-/// How the webhook narrows the requests that a rule looks at. Other rules can need the rest.
+/// How the webhook limits the requests for a rule. Other rules can need the remaining ones.
 #[derive(Default)]
 struct Narrowing {
     /// `resources: condition`, each once.
@@ -288,7 +288,7 @@ impl Narrowing {
         all
     }
 
-    /// What the table says of it.
+    /// Returns its text for the table.
     fn note(&self) -> String {
         let resources: Vec<_> = self.resources.iter().map(String::as_str).collect();
         match (self.texts.is_empty(), self.is_partial) {

@@ -1,5 +1,5 @@
-//! Standard input as a file. What it is gets found out before it is read, and a pipe can be read once: it
-//! goes into a file of its own, which is removed in the end.
+//! Standard input as a file. Type detection reads the input first, and a pipe can only be read once: the
+//! input is copied to a temporary file, which is removed at the end.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};

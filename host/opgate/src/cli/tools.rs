@@ -1,4 +1,4 @@
-//! What belongs to the program rather than to policies: completions for shells, man pages, the version.
+//! Commands for the program rather than for policies: shell completions, man pages, the version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -40,7 +40,7 @@ docs/command-line.md describes the members.";
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS)]
 pub(super) struct Completions {
-    /// Shell that is to complete commands, flags, formats, and the ids of rules and findings
+    /// Shell that completes commands, flags, formats, and the ids of rules and findings
     shell: Shell,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Completions {
 #[derive(Debug, Args)]
 #[command(after_help = MAN)]
 pub(super) struct Man {
-    /// The folder; files of the same names are replaced
+    /// The directory; files of the same names are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -122,7 +122,7 @@ impl Completions {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "opgate", &mut script);
         script.extend(more.bytes());
-        // A script, as it is.
+        // The script is written unchanged.
         let mut out = stdout(None);
         out.write_all(&script)?;
         out.flush()?;
@@ -142,15 +142,15 @@ impl Man {
     }
 }
 
-/// What this program is. The members are part of the command line's contract.
+/// Build information. The members are part of the stable interface.
 #[derive(Debug, Serialize)]
 struct Build {
     version: &'static str,
-    /// Of the sources, if the build was told (`OPGATE_COMMIT`).
+    /// Commit of the sources, if the build sets `OPGATE_COMMIT`.
     commit: Option<&'static str>,
     /// The version of the contract with policies.
     contract: &'static str,
-    /// Of the built-in policies.
+    /// Number of built-in policies.
     policies: usize,
     rules: usize,
     target: &'static str,

@@ -5,9 +5,9 @@
 //!        └▶ load ─▶ evaluate ─▶ Unit, in order ─▶ Findings (2)
 //! ```
 //!
-//! Manifests are read twice: a rule that looks for an object by its name finds it in the other files of the
-//! command, the Namespace of a Pod, for example. Files do not say which other objects a cluster has, so a rule
-//! that asks for all of a kind still needs `--cluster-state`.
+//! Manifests are read twice: a rule that gets an object by name finds it in the other files of the command,
+//! for example the Namespace of a Pod. The files are no complete list of a cluster's objects, so a rule that
+//! lists all objects of a kind still needs `--cluster-state`.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -39,7 +39,7 @@ pub(super) struct Units<'u> {
 #[derive(Default)]
 pub(super) struct Unit {
     pub(super) judged: Vec<anyhow::Result<Judged>>,
-    /// What it was taken for, a line for each subject, and whether that is a review.
+    /// The detected type, a line for each subject, and whether it is a review.
     pub(super) said: Vec<(bool, String)>,
     pub(super) warnings: Vec<String>,
     /// Why it cannot be read, if it cannot.
@@ -69,7 +69,7 @@ impl<'u> Units<'u> {
         let listings = |found: &&Found| {
             let mut listings = Listings::of(self.set.cluster());
             let _large = is_large(found).then(|| self.lock());
-            // What cannot be read is reported when it is evaluated.
+            // Unreadable input is reported when it is evaluated.
             for subject in self.load(found, None).unwrap_or_default() {
                 for request in &subject.requests {
                     request.each_new(&mut |object, namespace| {
@@ -79,7 +79,7 @@ impl<'u> Units<'u> {
             }
             listings
         };
-        // Of two objects with a name, the last one counts.
+        // If two objects have the same name, the last one wins.
         let Ok(()) = parallel::in_order(&manifests, listings, |_, listings| {
             listings.merge_some();
             Ok::<(), std::convert::Infallible>(())

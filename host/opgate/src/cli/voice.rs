@@ -7,7 +7,7 @@
 //! tracing ─▶ level: -q, -v, --log ───────┘
 //! ```
 //!
-//! It is a property of the process, as it is for `anstream`, which colours both streams.
+//! The setting applies to the process, as in `anstream`, which colours both streams.
 
 use std::io;
 use std::sync::OnceLock;
@@ -23,10 +23,10 @@ use super::log::{Fields, Lines};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(super) struct Voice {
-    /// Print only findings and errors: no summaries, hints and progress, and log errors only
+    /// Print only violations and errors, without summaries, hints and progress; log only errors
     #[arg(long, short, global = true)]
     quiet: bool,
-    /// Print more: every finding at every place, what files were taken for, log level info; -vv for debug
+    /// Print every occurrence and the detected type of each file, and log at level info (-vv: debug)
     #[arg(long, short, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
     /// When to use colors; auto is for terminals, and respects `NO_COLOR`
@@ -68,7 +68,7 @@ fn amount() -> Amount {
     AMOUNT.get().copied().unwrap_or(Amount::Normal)
 }
 
-/// Whether to say nothing but findings and errors.
+/// Reports whether only violations and errors are printed.
 pub(super) fn is_quiet() -> bool {
     amount() == Amount::Quiet
 }
@@ -78,7 +78,7 @@ pub(super) fn is_verbose() -> bool {
     amount() == Amount::Verbose
 }
 
-/// A line for people on stderr that is neither a finding nor an error: a summary, what to do next.
+/// Prints a line for users on stderr that is neither a violation nor an error: a summary or a hint.
 pub(super) fn note(line: impl AsRef<str>) {
     if !is_quiet() {
         super::report::complain(format_args!("{}", line.as_ref()));
@@ -105,7 +105,7 @@ impl Voice {
         init_log(self.log_format, self.level(matches, serves), serves);
     }
 
-    /// What is typed now counts more than what the environment says.
+    /// A flag takes precedence over the environment.
     fn level(&self, matches: &ArgMatches, serves: bool) -> Level {
         let is_typed = matches.value_source("log") == Some(ValueSource::CommandLine);
         let is_asked = self.quiet || self.verbose > 0;
@@ -137,7 +137,7 @@ fn init_log(format: LogFormat, level: Level, serves: bool) {
     use tracing_subscriber::{
         Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
     };
-    // What the client of the API server has to say is told once, with the resource, by its caller.
+    // The caller logs messages of the API client once, with the resource.
     let ours = Targets::new()
         .with_default(level)
         .with_target("kube_client", LevelFilter::OFF)

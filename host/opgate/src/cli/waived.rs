@@ -64,7 +64,7 @@ impl<'c> Rules<'c> {
         Some(hint(rule, self.configured.iter().copied().chain(builtin)))
     }
 
-    /// The waivers of a folder.
+    /// Reads the waivers of a directory.
     ///
     /// # Errors
     /// One line for each error in them.
@@ -83,17 +83,17 @@ impl<'c> Rules<'c> {
     }
 }
 
-/// The waivers of a folder in use.
+/// The active waivers of a directory.
 pub(super) struct File {
     waivers: Waivers,
     /// Whether they count at all.
     is_ignored: bool,
     today: Date,
-    /// The findings of each, in the order of the list.
+    /// Number of violations for each, in the order of the list.
     findings: Vec<usize>,
-    /// Whether the whole folder is under check.
+    /// Whether the check covers the whole directory.
     is_whole: bool,
-    /// What was judged, and what could not be.
+    /// Numbers of evaluated and unreadable subjects.
     judged: usize,
     failed: usize,
 }
@@ -108,7 +108,7 @@ impl File {
         waiver.until.is_some_and(|until| until < self.today)
     }
 
-    /// Marks the findings that are waived.
+    /// Marks the waived violations.
     pub(super) fn waive(&mut self, checked: &mut Checked) {
         self.judged += 1;
         self.failed += usize::from(!checked.is_judged());
@@ -132,7 +132,7 @@ impl File {
         });
     }
 
-    /// What there is to say after the last finding, one line each.
+    /// Returns the notes after the last violation, one line each.
     pub(super) fn notes(&self) -> Vec<String> {
         let file = &self.waivers.file;
         if self.is_ignored {
@@ -143,7 +143,7 @@ impl File {
             };
             return vec![note];
         }
-        // Without a finding in files that nobody has judged, a waiver may still be needed.
+        // A waiver without a violation may still be needed if files were not evaluated.
         let is_complete = self.is_whole && self.judged > 0 && self.failed == 0;
         let note = |(waiver, findings): (&Waiver, &usize)| {
             let Waiver { rule, line, column, .. } = waiver;

@@ -1,4 +1,4 @@
-//! Which world of `wit/policy.wit` a core module is for, where it does not say so itself.
+//! Selects the WIT world of `wit/policy.wit` for a core module that does not declare one.
 //!
 //! ```text
 //! module ─▶ a section `component-type`? ─┬─ yes: as it is (the SDK for Rust writes it)
@@ -16,10 +16,10 @@ const CONTRACT: &str = include_str!("../../../../wit/policy.wit");
 const SECTION: &str = "component-type";
 const CLUSTER: &str = "opgate:policy/cluster@";
 
-/// The module with its world. What is no module is left as it is: the encoder says what is wrong with it.
+/// Adds the WIT world to the module. Other content stays unchanged: the encoder reports its errors.
 ///
 /// # Errors
-/// If the world cannot be written.
+/// Fails if the WIT world cannot be encoded.
 pub(super) fn with_world(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     let Some(world) = missing(&module) else { return Ok(module) };
     let mut contract = Resolve::default();
@@ -29,7 +29,7 @@ pub(super) fn with_world(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     Ok(module)
 }
 
-/// The world that the module lacks.
+/// Returns the WIT world that the module lacks.
 fn missing(module: &[u8]) -> Option<&'static str> {
     let mut world = "policy";
     for payload in Parser::new(0).parse_all(module) {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_world_follows_from_the_imports() {
+    fn wit_world_is_derived_from_the_imports() {
         for (import, section, world) in [
             ("", "", Some("policy")),
             ("opgate:policy/document@0.6.0", "opgate-docs", Some("policy")),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_says_its_world_is_left_as_it_is() {
+    fn module_with_a_wit_world_is_unchanged() {
         let says = module("", "component-type");
         assert_eq!(with_world(says.clone()).unwrap(), says);
         let says_not = module("", "");

@@ -1,5 +1,4 @@
-//! What policies want to see: resource by resource and operation by operation, so that plans can
-//! compare it.
+//! The matches of policies by resource and operation, so that plans can compare them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use opgate_admission::policy::{MatchCondition, Policy, Requests};
 use opgate_admission::review::Operation;
 use opgate_files::GROUP;
 
-/// What counts of a policy here.
+/// The facts about a policy that affect its registration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PolicyFacts<'p> {
     pub(crate) name: &'p str,
@@ -30,7 +29,7 @@ impl<'p> PolicyFacts<'p> {
         }
     }
 
-    /// What the policy wants to see, each resource and operation once.
+    /// Returns the matches of the policy, each resource and operation once.
     pub(crate) fn matches(&'p self) -> Vec<Match<'p>> {
         let mut matches: Vec<Match<'p>> = Vec::new();
         for requests in self.requests {

@@ -28,12 +28,12 @@ use self::plan::plan;
 use self::server::Target;
 use self::webhook::{MOST_SECONDS, seconds_for};
 
-/// What does not come from the policies.
+/// Parameters of the registration that are independent of the policies.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) name: String,
     pub(crate) server: Target,
-    /// Namespaces that no webhook looks at.
+    /// Namespaces that no webhook matches.
     pub(crate) exempt: Vec<String>,
     /// Whether API servers know `matchConditions`.
     pub(crate) conditions: bool,
@@ -59,7 +59,7 @@ impl Registration {
         ValidatingWebhookConfiguration { metadata, webhooks: Some(webhooks) }
     }
 
-    /// What is asked for of API servers that know what `conditions` says.
+    /// Returns the matches for API servers that support match conditions.
     pub(crate) fn matches<'p>(&self, policies: &'p [PolicyFacts<'p>]) -> Vec<Match<'p>> {
         let mut matches = Vec::new();
         for policy in policies {

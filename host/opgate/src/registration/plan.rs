@@ -1,4 +1,4 @@
-//! Which webhooks there are, and which policies share one.
+//! Plans the webhooks: their number, and the policies that share one.
 //!
 //! ```text
 //! group, resource and operation ─▶ one class per API group, ─┬─ alone ─▶ one webhook, /validate
@@ -25,15 +25,15 @@
 //! labels, may be asked twice. It gives the same verdict both times, and API servers show a warning
 //! once.
 //!
-//! What only warns is put together at the end, whatever its API groups: a policy that gives advice
-//! about ten of them would otherwise have ten webhooks that differ in nothing else. Webhooks that can
-//! deny keep to one group, because their name stands in the denial.
+//! Advisory rules share webhooks at the end, across API groups: otherwise a policy with advisory rules for
+//! ten groups would have ten webhooks that differ in nothing else. Webhooks that can deny cover one group,
+//! because the denial message contains their name.
 
 use std::collections::BTreeSet;
 
 use super::matches::{Match, PolicyFacts};
 
-/// What one webhook is about.
+/// The matches of one webhook.
 type Part<'w> = Vec<&'w Match<'w>>;
 type Parts<'w> = Vec<Part<'w>>;
 
@@ -89,7 +89,7 @@ fn by_resource<'w>(class: Vec<&'w Match<'w>>, matches: &[Match<'_>]) -> (Parts<'
             None => parts.push(resource),
         }
     }
-    // A policy that has a webhook of its own needs no second one.
+    // A policy with a separate webhook needs no second one.
     if !rest.is_empty() {
         let (alone, shared): (Parts<'w>, Parts<'w>) = parts.into_iter().partition(|part| {
             part.iter().all(|matched| part.first().is_some_and(|a| is_of_one_policy(a, matched)))
@@ -100,7 +100,7 @@ fn by_resource<'w>(class: Vec<&'w Match<'w>>, matches: &[Match<'_>]) -> (Parts<'
     (parts, rest)
 }
 
-/// Whether nobody is asked less or more than it wants where all share a webhook.
+/// Reports whether policies can share a webhook without receiving other requests than separately.
 fn can_share(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
     agree(class) && !class.iter().any(|matched| is_asked_more(matched.policy, class, matches))
 }
@@ -154,7 +154,7 @@ impl<'w> Planned<'w> {
         self.matches.iter().map(|matched| matched.group).collect()
     }
 
-    /// A wildcard stays apart: it would match requests of the other groups in other versions.
+    /// A wildcard is registered separately: it would match requests of the other groups in other versions.
     fn differs_in_groups_only(&self, other: &Self) -> bool {
         let names = |planned: &Self| -> Vec<&str> {
             planned.policies.iter().map(|policy| policy.name).collect()
@@ -218,7 +218,7 @@ fn is_asked_more(policy: &PolicyFacts<'_>, class: &[&Match<'_>], matches: &[Matc
     elsewhere.any(|a| class.iter().any(|b| b.policy.name != policy.name && overlap(a, b)))
 }
 
-/// Whether nobody misses a request where the policies of a class share a webhook.
+/// Reports whether the policies of a class receive all their requests in a shared webhook.
 fn agree(class: &[&Match<'_>]) -> bool {
     let same = |a: &Match<'_>, b: &Match<'_>| {
         !overlap(a, b) || is_of_one_policy(a, b) || a.versions == b.versions
@@ -237,7 +237,7 @@ mod tests {
     use opgate_admission::review::Operation;
 
     #[test]
-    fn policies_share_a_webhook_where_nobody_is_asked_twice_or_not_at_all() {
+    fn shared_webhooks_call_each_policy_exactly_once() {
         let bundles = [requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES)];
         let deployments = [requests(RUKPAK, &["v1alpha1"], &["bundledeployments"], WRITES)];
         let newer = [requests(RUKPAK, &["v1alpha1", "v1alpha2"], &["bundles"], WRITES)];
@@ -254,7 +254,7 @@ mod tests {
             (vec![policy("a", &bundles), policy("b", &bundles)], vec![shared]),
             (vec![policy("b", &deployments), policy("a", &bundles)], vec![shared]),
             (vec![policy("a", &bundles), policy("b", &deletions)], vec![shared]),
-            // `v1alpha2` would be sent as it is, and `a` would not be asked.
+            // `v1alpha2` would be sent unconverted, and would not match `a`.
             (vec![policy("a", &bundles), policy("b", &newer)], vec![a, b]),
             // Two failure policies for one request, and for two.
             (
@@ -307,7 +307,7 @@ mod tests {
             "vbundles-c.core.rukpak.io /validate/c Ignore",
         ];
         assert_eq!(shown(&policies), expected);
-        // What only warns needs one webhook for several groups, unless one of them is every group.
+        // Advisory rules need one webhook for several groups, unless one of them is every group.
         let things = requests("g.io", &["v1"], &["things"], WRITES);
         let there = within("x", requests("h.io", &["v1"], &["things"], WRITES));
         let advice = [bundles[0].clone(), things, there, all[0].clone()];

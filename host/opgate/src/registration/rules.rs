@@ -1,5 +1,5 @@
-//! What is registered follows from the rules: for each rule of the built-in policies, as the only one
-//! that is on, exactly what it looks at.
+//! The registration follows from the rules: for each rule of the built-in policies, enabled alone, it covers
+//! exactly the requests that the rule matches.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ fn resources(kind: &str) -> &'static [(&'static str, &'static str)] {
         "Etcd" => &[("operator.openshift.io", "etcds")],
         "FeatureGate" => &[(CONFIG, "featuregates")],
         "ImageStream" => &[("image.openshift.io", "imagestreams")],
-        // The rule is about what the installer writes.
+        // The rule evaluates the status that the installer writes.
         "Infrastructure" => &[(CONFIG, "infrastructures/status")],
         "InstallPlan" => &[(OLM, "installplans")],
         "Job" => &[("batch", "jobs")],
@@ -78,7 +78,7 @@ fn resources(kind: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Rules, and settings without which they look at none of these kinds.
+/// Rules with the settings that they need to match these kinds.
 const ASKED_FOR: [(&str, &str, &[&str]); 6] = [
     (
         "PSA-09",
@@ -92,13 +92,13 @@ const ASKED_FOR: [(&str, &str, &[&str]); 6] = [
     ("MSC-11", "/misc/customResources", &["any custom resource"]),
 ];
 
-/// The setting without which a rule does not look at a kind.
+/// Returns the setting that a rule needs to match a kind.
 fn asks_for(rule: &Rule, kind: &str) -> Option<&'static str> {
     let mut all = ASKED_FOR.iter().filter(|(id, ..)| *id == rule.id);
     all.find(|(.., kinds)| kinds.contains(&kind)).map(|(_, setting, _)| *setting)
 }
 
-/// What a rule looks at, with a setting or without one.
+/// Returns the requests that a rule matches, with or without a setting.
 fn looked_at(rule: &Rule, setting: Option<&str>) -> Asked {
     let is_asked = |kind: &&String| {
         let needed = asks_for(rule, kind);
@@ -114,7 +114,7 @@ fn looked_at(rule: &Rule, setting: Option<&str>) -> Asked {
         ("operators.coreos.com".to_owned(), format!("{resource}/status"), "UPDATE".to_owned())
     };
     match rule.id.as_str() {
-        // What OLM looks up is in the status.
+        // OLM records resolved objects in the status.
         id if id.starts_with("CON-") && rule.kinds.iter().any(|kind| kind == "InstallPlan") => {
             let plans = asked.iter().filter(|on| on.1 == "installplans");
             let statuses = plans.map(|(group, resource, operation)| {
@@ -174,7 +174,7 @@ fn described() -> Vec<(String, Descriptor)> {
 /// all off.
 struct Copies {
     text: String,
-    /// What each looks at, in the order of the copies, and why.
+    /// The matches of each copy, in their order, with the reason.
     expected: Vec<(String, Asked)>,
 }
 
@@ -232,7 +232,7 @@ impl Copies {
 }
 
 #[test]
-fn what_is_registered_is_what_the_rules_look_at() {
+fn registered_rules_equal_the_evaluated_requests() {
     let described = described();
     let clustered: Vec<_> = described
         .iter()

@@ -28,12 +28,13 @@ pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// and opgate's own margin, so that opgate answers first and names the slow policy.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Of `timeoutSeconds`: less helps nobody, more is not allowed.
+/// Minimum and maximum of `timeoutSeconds`: a lower value helps no client, and Kubernetes allows no higher
+/// one.
 const LEAST_SECONDS: i32 = 5;
 pub(super) const MOST_SECONDS: i32 = 30;
 
 impl Planned<'_> {
-    /// What API servers are told; `others` have their names already.
+    /// Builds the webhook configuration; `others` have their names already.
     pub(super) fn webhook(
         &self,
         registration: &Registration,
@@ -110,7 +111,7 @@ impl Planned<'_> {
         name
     }
 
-    /// What has the same group, versions and operations goes into one rule.
+    /// Combines entries with the same group, versions and operations in one rule.
     fn rules(&self) -> Vec<RuleWithOperations> {
         let mut operations: BTreeMap<_, BTreeSet<Operation>> = BTreeMap::new();
         for matched in &self.matches {
@@ -122,7 +123,7 @@ impl Planned<'_> {
             rules.entry((group, versions, operations)).or_default().insert(resource);
         }
         let rules = rules.into_iter().map(|((group, versions, operations), resources)| {
-            // API servers refuse a wildcard beside what it stands for.
+            // API servers reject a wildcard together with specific values.
             let every = versions.contains("*");
             let versions = versions.iter().copied().filter(|version| !every || *version == "*");
             let is_left = |inner: &&str| {
@@ -162,11 +163,11 @@ impl Planned<'_> {
         Some(vec![condition("any-rule", &either.join(" || "))])
     }
 
-    /// Which namespaces are looked at. API servers heed it for objects in namespaces and for
-    /// namespaces themselves; all other cluster-scoped objects are sent whatever it says.
+    /// Returns the namespace selector. API servers apply it to objects in namespaces and to namespaces
+    /// themselves; all other cluster-scoped objects are always sent.
     ///
-    /// What is only wanted in some namespaces is exempt in all others already. A namespace that is
-    /// wanted and exempt is exempt: then both conditions are there, for people to see.
+    /// Policies limited to some namespaces exempt all others already. A namespace that is both matched and
+    /// exempt is exempt: both conditions are registered, so that administrators can see them.
     fn namespaces(&self, exempt: &[String]) -> LabelSelector {
         let by_all = |name: &&String| self.policies.iter().all(|p| p.excluded.contains(name));
         let excluded = self.policies.first().map(|policy| policy.excluded).unwrap_or_default();
@@ -205,7 +206,7 @@ impl Planned<'_> {
     }
 }
 
-/// Whole seconds after which a policy with so much time has answered for certain.
+/// Returns the whole seconds after which a policy with this time limit has responded.
 pub(super) fn seconds_for(time: Duration) -> i32 {
     let needed = time.saturating_add(MARGIN);
     let seconds = needed.as_secs().saturating_add(u64::from(needed.subsec_nanos() > 0));
@@ -368,7 +369,7 @@ mod tests {
         for (wanted, expected) in cases {
             assert_eq!(selected(&[policy("a", &wanted)]), expected);
         }
-        // What a policy excludes is exempt where no other policy of the webhook wants it.
+        // A namespace excluded by a policy is exempt if no other policy of the webhook matches it.
         let wanted = [bundles];
         let (few, many) = (texts(&["b", "kube-system"]), texts(&["a", "b"]));
         let few = PolicyFacts { excluded: &few, ..policy("few", &wanted) };
@@ -404,7 +405,7 @@ mod tests {
         for (wanted, expected) in cases {
             assert_eq!(shown(&wanted), expected);
         }
-        // What is not sent to one policy must not be kept from another.
+        // A limit of one policy must not apply to another.
         let (few, all) = ([pods(&[one])], [pods(&[])]);
         let both = webhooks(&[policy("a", &few), policy("b", &all)]);
         let path = |webhook: &Value| webhook["clientConfig"]["url"].clone();
@@ -461,7 +462,7 @@ mod tests {
         }
     }
 
-    /// A policy for one team has a webhook of its own, and API servers do not ask it about the others.
+    /// A policy for one team has a separate webhook, and API servers do not call it for other teams.
     #[test]
     fn a_policy_is_registered_within_its_scope() {
         let rule = requests("", &["v1"], &["pods"], WRITES).rule;

@@ -13,7 +13,7 @@ IMG_1 = Rule(
     """
     the image of a container has a digest
 
-    `image` of each container and init container contains a digest. On UPDATE the rule looks at images that change.
+    `image` of each container and init container contains a digest. On UPDATE the rule evaluates only changed images.
 
     # Why
 
@@ -31,9 +31,10 @@ IMG_1 = Rule(
 
     `image: quay.io/house/a:v1`
     """,
+    name="image-digest",
     level=DENY,
     on={POD: [CREATE, UPDATE]},
-    source="house rules, section 3",
+    sources=["house rules, section 3"],
 )
 
 IMG_2 = Rule(
@@ -59,10 +60,11 @@ IMG_2 = Rule(
 
     `image: quay.io/other/a@sha256:…`
     """,
+    name="known-image-registry",
     level=DENY,
     on={POD: [CREATE, UPDATE]},
-    off_until=["/registries"],
-    source="house rules, section 4",
+    enabled_by=["/registries"],
+    sources=["house rules, section 4"],
 )
 
 IMG_3 = Rule(
@@ -88,10 +90,11 @@ IMG_3 = Rule(
 
     `image: quay.io/house/a@sha256:…`
     """,
+    name="namespace-image-registry",
     level=DENY,
     on={POD: [CREATE, UPDATE]},
     reads=[NAMESPACES],
-    source="house rules, section 5",
+    sources=["house rules, section 5"],
 )
 
 POLICY = Policy(
@@ -109,14 +112,14 @@ POLICY = Policy(
 )
 
 
-@POLICY.judge(POD)
-def judge(review: Review, report: Report) -> None:
+@POLICY.evaluate(POD)
+def evaluate(review: Review, report: Report) -> None:
     images = list(touched_images(review))
     if not images:
         return
     registries = review.settings.texts("/registries")
     namespace = review.namespace
-    found = report.answer([IMG_3], "Namespaces", lambda: NAMESPACES.get("", namespace))
+    found = report.or_skip([IMG_3], "Namespaces", lambda: NAMESPACES.get("", namespace))
     own = found.text("/metadata/annotations/house.example~1registry") if found else None
     for field, image in images:
         if "@" not in image:
@@ -141,7 +144,7 @@ def touched_images(review: Review) -> Iterator[tuple[str, str]]:
 
 @POLICY.check_settings
 def check(settings: Document) -> Iterator[tuple[str, str]]:
-    """What the schema cannot say."""
+    """Checks beyond the schema."""
     for index, registry in enumerate(settings.texts("/registries")):
         if registry.endswith("/"):
             yield f"/registries/{index}", "remove the slash at the end"

@@ -92,7 +92,7 @@ async fn an_honest_registry_gives_the_component() {
 }
 
 #[tokio::test]
-async fn what_a_registry_makes_up_is_refused() {
+async fn inconsistent_registry_responses_are_rejected() {
     let cases: [Case; 24] = [
         (
             "another layer",
@@ -242,7 +242,7 @@ async fn what_a_registry_makes_up_is_refused() {
 }
 
 #[tokio::test]
-async fn who_is_slow_is_not_waited_for() {
+async fn slow_registry_ends_in_a_timeout() {
     let short = Duration::from_millis(100);
     let standing = Limits { progress: short, attempts: 2, ..limits() };
     let dripping = Limits { total: short, ..limits() };
@@ -304,7 +304,7 @@ async fn a_handshake_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_and_what_lasts_is_not() {
+async fn transient_errors_are_retried_and_permanent_ones_are_not() {
     for (codes, retry_after, is_pulled, requests) in [
         (vec![503, 429], None, true, 4),
         (vec![500], Some("0"), true, 3),
@@ -402,7 +402,7 @@ async fn credentials_go_where_they_belong_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn who_wants_credentials_for_somebody_else_gets_none() {
+async fn credentials_are_not_sent_to_foreign_token_servers() {
     let folder = tempfile::tempdir().unwrap();
     let thief = Fake::start(|_, _| Answer::ok("application/json", r#"{"token": "t"}"#)).await;
     let at = thief.address;
@@ -579,7 +579,7 @@ fn sign(content: &mut Content, digest: &Digest, layers: &[serde_json::Value]) {
 }
 
 #[tokio::test]
-async fn only_what_a_key_has_signed_is_pulled() {
+async fn only_components_signed_by_the_key_are_pulled() {
     let generate = || EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let (ours, theirs) = (generate(), generate());
     let keys = Keys::parse(&pem(&ours)).unwrap();
@@ -672,7 +672,7 @@ async fn only_what_a_key_has_signed_is_pulled() {
 }
 
 #[tokio::test]
-async fn what_was_pulled_by_digest_needs_no_registry() {
+async fn component_pulled_by_digest_is_served_from_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();
     let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
@@ -710,7 +710,7 @@ async fn what_was_pulled_by_digest_needs_no_registry() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_for_what_it_is_for() {
+async fn proxy_is_used_only_for_configured_hosts() {
     let mut content = Content::default();
     content.artifact("v1", COMPONENT);
     let proxy = Fake::start(move |asked, _| {

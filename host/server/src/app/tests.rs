@@ -21,7 +21,7 @@ fn app() -> Arc<App> {
 }
 
 #[tokio::test]
-async fn bodies_that_nobody_wants_are_read_to_an_end_that_all_share() {
+async fn unwanted_bodies_are_discarded_up_to_a_shared_limit() {
     const FRAME: usize = 1 << 20;
     let (app, read) = (app(), Arc::new(AtomicUsize::new(0)));
     let (mut router, frame) = (app.webhook(), Bytes::from(vec![0; FRAME]));

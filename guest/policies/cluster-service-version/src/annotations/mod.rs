@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_verdict_has_no_room_for_is_counted() {
+    fn violations_beyond_the_limit_are_counted() {
         let annotated = |name: &str, list: serde_json::Value| json!({"metadata": {"annotations": {name: list.to_string()}}});
         let kinds: Vec<_> =
             (0..1_000).map(|n| json!({"apiVersion": "a.b/v1", "kind": format!("K{n}")})).collect();

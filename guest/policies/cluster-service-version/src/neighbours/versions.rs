@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stem_is_what_stands_before_the_version() {
+    fn stem_is_the_name_without_its_version() {
         for (name, expected) in [
             ("etcdoperator.v0.9.4", "etcdoperator"),
             ("etcdoperator.v0.9.4-1+a.b", "etcdoperator"),

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resources_are_compared_as_the_setting_says() {
+    fn resources_are_compared_strictly_or_as_upstream() {
         for (resource, strictly, upstream) in [
             ("*", true, true),
             ("*/*", true, false),

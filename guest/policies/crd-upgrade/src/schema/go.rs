@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_say_nothing_are_not_written() {
+    fn empty_optional_fields_are_not_written() {
         for (json, expected) in [
             (r#"[{"a":"","b":1,"c":null,"d":[]},{"e":[]}]"#, r#"[{"b":1},{}]"#),
             (

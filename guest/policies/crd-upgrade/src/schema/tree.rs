@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_has_some_values_or_none() {
+    fn invalid_json_does_not_panic() {
         for json in [
             "",
             "{",
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_nothing() {
+    fn missing_nodes_read_as_empty() {
         let tree = Tree::of(b"[".to_vec());
         assert_eq!((tree.raw(9), tree.kind(9), tree.children(9).count()), (&[][..], Kind::Null, 0));
         assert_eq!((tree.name(0), tree.elements(9)), ("".into(), vec![]));

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_not_read() {
+    fn json_beyond_the_depth_limit_is_rejected() {
         let nested = |levels: usize| [vec![b'['; levels], vec![b']'; levels]].concat();
         assert!(Json::parse(&nested(DEPTH)).is_some());
         assert!(Json::parse(&nested(DEPTH + 1)).is_none());

@@ -66,7 +66,7 @@ fn types() {
 }
 
 #[test]
-fn int_or_string_and_what_users_write_beside_it() {
+fn int_or_string_with_any_of_or_all_of_is_validated() {
     let any = json!([{"type": "integer"}, {"type": "string"}]);
     let none = r#"[]: Invalid value: "": "field" must validate at least one schema (anyOf)"#;
     let default =

@@ -55,7 +55,7 @@ mod tests {
     use super::super::{Unanswered, missing_permissions, opens_groups};
 
     #[test]
-    fn what_is_too_large_has_no_answer() {
+    fn oversized_rbac_objects_are_unanswered() {
         let too_large = |at: &str| Unanswered::TooLarge(at.to_owned());
         let nothing = vec!["{}"; MANY].join(",");
         let found = opens_groups(&parsed(&role("ns", "r", &nothing)), None);

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_csv_that_asks_for_what_the_account_has() {
+    fn csv_misses_only_permissions_the_account_lacks() {
         assert_eq!(missing(&in_namespace(ALL), &csv(PODS, "")), []);
         assert_eq!(missing(&in_namespace(PODS), &csv(PODS, "")), []);
         assert_eq!(missing(&in_cluster(PODS), &csv(PODS, PODS)), []);

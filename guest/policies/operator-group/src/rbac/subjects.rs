@@ -159,7 +159,7 @@ mod tests {
     use super::super::widening_binding;
 
     #[test]
-    fn whom_a_binding_reaches() {
+    fn binding_reaches_matching_subjects_only() {
         for (subject, reaches) in [
             (SCOPED, true),
             (r#"{"kind":"Group","name":"system:serviceaccounts"}"#, true),

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_writes_what_only_olm_should() {
+    fn account_that_can_write_olm_resources_is_reported() {
         let rule = |group: &str, resource: &str, verb: &str| {
             format!(
                 r#"{{"apiGroups":["x","{group}"],"resources":["y","{resource}"],"verbs":["get","{verb}"]}}"#
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_to_what_only_olm_should_write() {
+    fn binding_that_grants_olm_resources_is_reported() {
         let objects = [
             ("clusterroles", role("", "cluster-admin", ALL)),
             ("clusterroles", role("", "reader", READ_CRDS)),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_grows_to_what_only_olm_should_write() {
+    fn role_extended_to_olm_resources_is_reported() {
         let objects = [
             // The stored object does not count, the reviewed one does.
             ("clusterroles", role("", "r", ALL)),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_compared_with_what_is_installed() {
+    fn channel_is_compared_with_the_installed_version() {
         use Ordering::{Equal, Greater, Less};
         for (channel, csv, order) in [
             ("stable-4.9", "a.v4.10.3", Some(Less)),

@@ -1,7 +1,7 @@
-"""Runs the cases of rules: what each rule accepts and rejects, `cases/<RULE>.yaml`.
+"""Runs the cases of rules: the requests that each rule accepts and rejects, `cases/<RULE>.yaml`.
 
     cases/IMG-1.yaml ─┐
-                      ├─▶ Case ─▶ judge ─▶ findings, skipped rules, notes and reason, compared with what the case says
+                      ├─▶ Case ─▶ evaluate ─▶ violations, skipped rules, audit annotations and reason, compared with the case
     cases/objects.yaml┘
 
 The format is that of `opgate policy test`, which runs the same files through the component.
@@ -18,6 +18,7 @@ import yaml
 
 from ..declare import DENY
 from ..policy import Policy
+from .evaluate import evaluate
 
 _REQUEST = {"subResource": "sub_resource"}
 
@@ -32,14 +33,13 @@ class Case:
     """`accept`, `reject` or `skip`."""
     entry: dict[str, Any]
     objects: dict[str, Any]
+    ignores_others: bool = False
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.name}"
 
     def verdict(self, policy: Policy) -> Any:
-        """What the policy answers."""
-        from . import judge
-
+        """The verdict of the policy."""
         entry = self.entry
         new = old = None
         if "create" in entry:
@@ -49,13 +49,13 @@ class Case:
         elif "delete" in entry:
             old = self._named(entry["delete"])
         else:
-            raise AssertionError(f"{self}: there is nothing to judge: write create, update or delete")
+            raise AssertionError(f"{self}: there is no request: write create, update or delete")
         for pointer, value in entry.get("with", {}).items():
             _change(old if new is None else new, pointer, value)
-        for pointer, value in entry.get("with-old", {}).items():
+        for pointer, value in entry.get("withOld", {}).items():
             _change(old, pointer, value)
         cluster = entry.get("cluster")
-        return judge(
+        return evaluate(
             policy,
             new,
             old=old,
@@ -65,15 +65,15 @@ class Case:
         )
 
     def check(self, policy: Policy) -> None:
-        """Fails with an `AssertionError` if the policy answers anything else than the case says."""
+        """Raises an `AssertionError` unless the verdict is that of the case."""
         verdict = self.verdict(policy)
         levels = {rule.id: "deny" if rule.level is DENY else "warn" for rule in policy.rules}
-        found = sorted((v.rule, v.message, v.field, v.level.name.lower()) for v in verdict.violations)
+        found = sorted((v.rule, v.message, v.field, v.level.name.lower()) for v in verdict.violations if self._counts(v.rule))
         expected = sorted(
             (
                 e.get("rule", self.rule),
-                e.get("message", e.get("starts", "")),
-                e.get("at"),
+                e.get("message", e.get("messagePrefix", "")),
+                e.get("field"),
                 e.get("level", levels.get(e.get("rule", self.rule))),
                 "message" not in e,
             )
@@ -88,15 +88,20 @@ class Case:
         )
         assert same, f"{self}:\n  expected {[e[:4] for e in expected]}\n  found    {found}"
         skipped = set(self.entry.get("skipped", [])) | ({self.rule} if self.expects == "skip" else set())
-        assert {s.rule for s in verdict.skipped} == skipped, f"{self}: skipped {verdict.skipped}, not {skipped}"
+        actual = {s.rule for s in verdict.skipped if self._counts(s.rule) or s.rule in skipped}
+        assert actual == skipped, f"{self}: skipped {verdict.skipped}, not {skipped}"
         assert verdict.reason == self.entry.get("reason"), f"{self}: the reason is {verdict.reason!r}"
-        notes = {note.key: note.value for note in verdict.audit_annotations}
-        assert notes == self.entry.get("notes", notes), f"{self}: the notes are {notes}"
+        annotations = {annotation.key: annotation.value for annotation in verdict.audit_annotations}
+        assert annotations == self.entry.get("auditAnnotations", annotations), f"{self}: the audit annotations are {annotations}"
+
+    def _counts(self, rule: str) -> bool:
+        """Whether violations of a rule count: `otherRules: ignored` ignores those of rules that the case does not name."""
+        return not self.ignores_others or rule == self.rule or any(e.get("rule") == rule for e in self._expected())
 
     def _expected(self) -> list[dict[str, Any]]:
         entry = self.entry
-        one = [entry] if "message" in entry or "starts" in entry else []
-        return one + entry.get("findings", []) + entry.get("also", [])
+        one = [entry] if "message" in entry or "messagePrefix" in entry else []
+        return one + entry.get("violations", []) + entry.get("otherViolations", [])
 
     def _named(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -106,7 +111,7 @@ class Case:
 
 
 def _change(value: Any, pointer: str, new: Any) -> None:
-    """Puts a value at a pointer; None removes."""
+    """Sets a value at a pointer; None removes."""
     *parents, last = (token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
     for token in parents:
         value = value[int(token)] if isinstance(value, list) else value.setdefault(token, {})
@@ -119,9 +124,9 @@ def _change(value: Any, pointer: str, new: Any) -> None:
         value[last] = copy.deepcopy(new)
 
 
-def read(folder: str) -> list[Case]:
-    """All cases of a folder, in the order of their files."""
-    path = Path(folder)
+def read(directory: str) -> list[Case]:
+    """All cases of a directory, in the order of their files."""
+    path = Path(directory)
     shared = path / "objects.yaml"
     objects = yaml.safe_load(shared.read_text(encoding="utf-8")) if shared.is_file() else {}
     found = []
@@ -130,8 +135,9 @@ def read(folder: str) -> list[Case]:
             continue
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         common = {key: content[key] for key in ("settings", "cluster") if key in content}
+        ignores_others = content.get("otherRules") == "ignored"
         for expects in ("accept", "reject", "skip"):
             for entry in content.get(expects) or []:
-                found.append(Case(content["rule"], entry["name"], expects, common | entry, objects))
-    assert found, f"{folder}: no cases"
+                found.append(Case(content["rule"], entry["name"], expects, common | entry, objects, ignores_others))
+    assert found, f"{directory}: no cases"
     return found

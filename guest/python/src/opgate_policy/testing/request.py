@@ -1,11 +1,11 @@
-"""Requests of native tests: what follows from the object, and the routes that the host would find."""
+"""Requests of native tests: the parts that follow from the object, and the routes that match."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .. import wit
-from ..declare import Names, Operation
+from ..declare import NamePatterns, Operation
 from ..describe import matches
 from ..document import Document
 from ..policy import Policy
@@ -19,8 +19,11 @@ def plural(kind: str) -> str:
     return kind + ("es" if kind.endswith("s") else "s")
 
 
-class RequestHandle:
+class TestRequest:
     """A request with the functions of the host's handle."""
+
+    # Not a test of pytest.
+    __test__ = False
 
     def __init__(
         self,
@@ -95,13 +98,13 @@ def _fits(pattern: str, name: str) -> bool:
     return name.endswith(last)
 
 
-def _named(names: Names, name: str) -> bool:
+def _named(names: NamePatterns, name: str) -> bool:
     is_in = not names.include or any(_fits(pattern, name) for pattern in names.include)
     return is_in and not any(_fits(pattern, name) for pattern in names.exclude)
 
 
-def routes_of(policy: Policy, request: RequestHandle, settings: Document) -> int:
-    """The routes of a request as bits, as the host finds them. Labels of namespaces are not known here, so all fit."""
+def routes_of(policy: Policy, request: TestRequest, settings: Document) -> int:
+    """The routes of a request as bits, as in the host. Labels of namespaces are unknown here, so every namespace selector matches."""
     resource = request.resource()
     name = "/".join(filter(None, (resource.resource, request.sub_resource())))
     whole = f"{resource.resource}/*"

@@ -1,6 +1,6 @@
-"""The cluster of a native test: the objects that the test gives, as the host would answer questions about them.
+"""Cluster state of native tests: answers queries from the objects of a test, as the host does.
 
-A policy sees the fields that it declares and no others, so that a test fails where a declaration lacks one.
+A policy sees only the declared fields, so that a test fails if a declaration lacks one.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .handle import MISSING, Handle, found
+from .. import host
+from ..cluster import ClusterRead
+from ..host import NativeError
+from ..plain import MISSING, Plain, found
+from ..policy import Policy
 from .request import plural
-
-if TYPE_CHECKING:
-    from ..declare import ClusterRead
-    from ..policy import Policy
 
 _ALWAYS = (
     "/metadata/name",
@@ -25,31 +25,19 @@ _ALWAYS = (
     "/metadata/resourceVersion",
     "/metadata/deletionTimestamp",
 )
-_current: Cluster | None = None
-# In this module, `list` is the function of the contract.
-_LIST = type([])
 
 
 class _Reason:
-    def __init__(self, why: str) -> None:
-        self.value = why
+    def __init__(self, reason: str) -> None:
+        self.value = reason
 
 
-class ReadError_Absent(_Reason):  # noqa: N801, as componentize-py names it
-    """There is no cluster."""
-
-
-class ReadError_Denied(_Reason):  # noqa: N801
-    """Not declared."""
+class ReadError_NotDeclared(_Reason):  # noqa: N801, as componentize-py names it
+    """The resource, or the index, is not declared."""
 
 
 class ReadError_Invalid(_Reason):  # noqa: N801
-    """A selector is wrong."""
-
-
-class _Refused(Exception):
-    def __init__(self, why: _Reason) -> None:
-        self.value = why
+    """A selector is invalid."""
 
 
 class _Name:
@@ -57,8 +45,8 @@ class _Name:
         self.namespace, self.name = namespace, name
 
 
-class _Sampled:
-    def __init__(self, objects: list[Handle], complete: bool) -> None:
+class _SampleResult:
+    def __init__(self, objects: list[Plain], complete: bool) -> None:
         self.objects, self.complete = objects, complete
 
 
@@ -72,7 +60,7 @@ def _group_of(value: dict[str, Any]) -> str:
 
 
 def _keep(value: Any, tokens: list[str], of: Any, names_only: bool = False) -> Any:
-    """`of` with what stands at the tokens of `value`."""
+    """`of` with the value at the tokens of `value`."""
     if not tokens:
         return dict.fromkeys(value, True) if names_only and isinstance(value, dict) else value
     first, rest = tokens[0].replace("~1", "/").replace("~0", "~"), tokens[1:]
@@ -81,8 +69,8 @@ def _keep(value: Any, tokens: list[str], of: Any, names_only: bool = False) -> A
         for name in value if tokens[0] == "*" else [first] if first in value else []:
             of[name] = _keep(value[name], rest, of.get(name), names_only)
         return of
-    if isinstance(value, _LIST) and tokens[0] == "*":
-        of = of if isinstance(of, _LIST) else [None] * len(value)
+    if isinstance(value, list) and tokens[0] == "*":
+        of = of if isinstance(of, list) else [None] * len(value)
         return [_keep(item, rest, kept, names_only) for item, kept in zip(value, of, strict=True)]
     return of
 
@@ -93,7 +81,7 @@ def _texts(value: Any, tokens: list[str]) -> list[str]:
         return [value] if isinstance(value, str) else []
     first, rest = tokens[0], tokens[1:]
     if first == "*":
-        below = value if isinstance(value, _LIST) else value.values() if isinstance(value, dict) else []
+        below = value if isinstance(value, list) else value.values() if isinstance(value, dict) else []
         return [text for item in below for text in _texts(item, rest)]
     if first == "#" and not rest:
         return [*value] if isinstance(value, dict) else []
@@ -122,7 +110,7 @@ def _selects(selector: Any, labels: dict[str, str]) -> bool:
             "DoesNotExist": lambda: name not in labels,  # noqa: B023
         }.get(expression.get("operator"))
         if holds is None:
-            raise _Refused(ReadError_Invalid(f"{expression.get('operator')!r} is not a valid label selector operator"))
+            raise NativeError(ReadError_Invalid(f"{expression.get('operator')!r} is not a valid label selector operator"))
         if not holds():
             return False
     return True
@@ -133,7 +121,7 @@ def _labels(value: dict[str, Any]) -> dict[str, str]:
 
 
 class Cluster:
-    """The objects of a cluster, for a policy that declares what it reads."""
+    """Cluster state for a policy, with the functions of the contract."""
 
     def __init__(self, policy: Policy, objects: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
         self.policy, self.settings = policy, settings
@@ -150,13 +138,13 @@ class Cluster:
             }
         return json.loads(json.dumps(value))
 
-    def of(self, resource: Any) -> tuple[ClusterRead, list[dict[str, Any]]]:
-        """The declaration of a resource, and its objects as the host keeps them."""
+    def of(self, resource: Any) -> tuple[ClusterRead, Sequence[dict[str, Any]]]:
+        """The declaration of a resource, and the kept parts of its objects."""
         wanted = (resource.group, resource.version, resource.resource)
         for read in (read for rule in self.policy.rules for read in rule.reads):
             if (read.group, read.version, read.resource) == wanted:
                 return read, [self._projected(value, read) for value in self.objects if self._is_read(value, read)]
-        raise _Refused(ReadError_Denied("not declared"))
+        raise NativeError(ReadError_NotDeclared("not declared"))
 
     def _is_read(self, value: dict[str, Any], read: ClusterRead) -> bool:
         if plural(str(value.get("kind", ""))) != read.resource or _group_of(value) != read.group:
@@ -165,7 +153,7 @@ class Cluster:
             named = found(self.settings, read.namespace.pointer)
             if _key(value)[0].decode() != (named if isinstance(named, str) else read.namespace.default):
                 return False
-        return not read.labels or _selects(json.loads(read.labels), _labels(value))
+        return not read.label_selector or _selects(json.loads(read.label_selector), _labels(value))
 
     @staticmethod
     def _projected(value: dict[str, Any], read: ClusterRead) -> dict[str, Any]:
@@ -181,72 +169,59 @@ class Cluster:
             values[name] = {part.strip() for part in split if part.strip()} if index.separator else set(split)
         return {"object": kept, "indexes": values}
 
+    def _select(self, resource: Any, query: Any) -> Sequence[dict[str, Any]]:
+        _, objects = self.of(resource)
+        after = None if query.after is None else (query.after.namespace.encode(), query.after.name.encode())
+        selected = []
+        for entry in objects:
+            value = entry["object"]
+            holds = (
+                (query.namespace is None or _key(value)[0].decode() == query.namespace)
+                and (query.label_selector is None or _selects(json.loads(query.label_selector), _labels(value)))
+                and (after is None or _key(value) > after)
+            )
+            for match in query.matches:
+                if match.index not in entry["indexes"]:
+                    raise NativeError(ReadError_NotDeclared(f"there is no index {match.index!r}"))
+                has = entry["indexes"][match.index]
+                holds = holds and (bool(has & set(match.values)) or (match.include_missing and not has))
+            if holds:
+                selected.append(value)
+        return selected[: query.limit]
+
+    def get(self, resource: Any, namespace: str, name: str) -> Plain | None:
+        """As in the contract."""
+        _, objects = self.of(resource)
+        for entry in objects:
+            if _key(entry["object"]) == (namespace.encode(), name.encode()):
+                return Plain(entry["object"])
+        return None
+
+    def list(self, resource: Any, query: Any) -> Sequence[Plain]:
+        """As in the contract."""
+        return [Plain(value) for value in self._select(resource, query)]
+
+    def names(self, resource: Any, query: Any) -> Sequence[_Name]:
+        """As in the contract."""
+        return [_Name(key[0].decode(), key[1].decode()) for key in map(_key, self._select(resource, query))]
+
+    def sample(self, resource: Any, limit: int) -> _SampleResult:
+        """As in the contract."""
+        if not any(rule.samples for rule in self.policy.rules):
+            raise NativeError(ReadError_NotDeclared("no rule declares samples"))
+        of_kind = [
+            value
+            for value in self.objects
+            if plural(str(value.get("kind", ""))) == resource.resource and _group_of(value) == resource.group
+        ]
+        return _SampleResult([Plain(value) for value in of_kind[:limit]], len(of_kind) <= limit)
+
 
 @contextmanager
 def during(cluster: Cluster | None) -> Iterator[None]:
-    """Answers questions from the cluster while the block runs."""
-    global _current
-    before, _current = _current, cluster
+    """Answers queries from the cluster while the block runs."""
+    before, host.native = host.native, host.no_cluster() if cluster is None else cluster
     try:
         yield
     finally:
-        _current = before
-
-
-def _now() -> Cluster:
-    if _current is None:
-        raise _Refused(ReadError_Absent("there is no cluster"))
-    return _current
-
-
-def _select(resource: Any, query: Any) -> list[dict[str, Any]]:
-    read, objects = _now().of(resource)
-    after = None if query.after is None else (query.after.namespace.encode(), query.after.name.encode())
-    selected = []
-    for entry in objects:
-        value = entry["object"]
-        holds = (
-            (query.namespace is None or _key(value)[0].decode() == query.namespace)
-            and (query.labels is None or _selects(json.loads(query.labels), _labels(value)))
-            and (after is None or _key(value) > after)
-        )
-        for match in query.matches:
-            if match.index not in entry["indexes"]:
-                raise _Refused(ReadError_Denied(f"there is no index {match.index!r}"))
-            has = entry["indexes"][match.index]
-            holds = holds and (bool(has & set(match.values)) or (match.absent and not has))
-        if holds:
-            selected.append(value)
-    return selected[: query.limit]
-
-
-def get(resource: Any, namespace: str, name: str) -> Handle | None:
-    """As the contract says."""
-    _, objects = _now().of(resource)
-    for entry in objects:
-        if _key(entry["object"]) == (namespace.encode(), name.encode()):
-            return Handle(entry["object"])
-    return None
-
-
-def list(resource: Any, query: Any) -> Sequence[Handle]:  # noqa: A001
-    """As the contract says."""
-    return [Handle(value) for value in _select(resource, query)]
-
-
-def names(resource: Any, query: Any) -> Sequence[_Name]:
-    """As the contract says."""
-    return [_Name(key[0].decode(), key[1].decode()) for key in map(_key, _select(resource, query))]
-
-
-def sample(resource: Any, limit: int) -> _Sampled:
-    """As the contract says."""
-    cluster = _now()
-    if not any(rule.samples for rule in cluster.policy.rules):
-        raise _Refused(ReadError_Denied("no rule declares samples"))
-    of_kind = [
-        value
-        for value in cluster.objects
-        if plural(str(value.get("kind", ""))) == resource.resource and _group_of(value) == resource.group
-    ]
-    return _Sampled([Handle(value) for value in of_kind[:limit]], len(of_kind) <= limit)
+        host.native = before

@@ -12,33 +12,32 @@ use crate::cluster::lens::{Copies, Listing, Sight, World};
 use crate::cluster::reservations::{Form, stored};
 use crate::cluster::unreadable::NotKept;
 
-/// One object in a world.
+/// One object in a possible state.
 #[derive(Debug, Default)]
 pub(crate) struct Got {
     pub(crate) object: Option<Arc<Object>>,
-    /// Whether it differs in another world.
+    /// Whether it differs in another possible state.
     pub(in crate::cluster) touches: bool,
-    /// Whether the world cannot show the object as it may be stored.
+    /// Whether the possible state cannot show the object as it may be stored.
     pub(in crate::cluster) is_unsure: bool,
 }
 
-/// A page of objects in a world.
+/// A page of objects in a possible state.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct Selected {
     pub(in crate::cluster) objects: Vec<Arc<Object>>,
-    /// Objects that change the answer in other worlds.
+    /// Objects that change the result in other possible states.
     pub(in crate::cluster) touched: Vec<Key>,
     /// The number of copies of its last object that were shown so far.
     pub(in crate::cluster) copies_of_last: usize,
-    /// Whether the world cannot show an object that may match as it may be stored.
+    /// Whether the possible state cannot show an object that may match as it may be stored.
     pub(in crate::cluster) is_unsure: bool,
 }
 
 impl Kind {
-    /// One object in a world. The result of a direct read counts if it is newer.
+    /// Returns one object in a possible state. The result of a direct read is used if it is newer.
     ///
-    /// # Errors
-    /// The reason why there is no answer.
+    /// # Errors The reason why there is no result.
     pub(crate) fn get<'s>(
         &self,
         key: &Key,
@@ -71,11 +70,11 @@ impl Kind {
         Ok(Got { object: object.cloned(), touches, is_unsure })
     }
 
-    /// Objects that match in a world. Of the object after which the page starts, `skip` copies were
-    /// shown before. The work is charged to the meter. If that stops, the answer is not used.
+    /// Returns the matching objects in a possible state. `skip` is the number of copies that were
+    /// already shown of the object after which the page starts. The work is charged to the meter.
+    /// If the meter stops, the result is not used.
     ///
-    /// # Errors
-    /// The reason why there is no answer.
+    /// # Errors The reason why there is no result.
     pub(in crate::cluster) fn select<'s>(
         &self,
         query: &Query,
@@ -139,8 +138,8 @@ impl Kind {
         Ok(Selected { objects, touched, copies_of_last, is_unsure })
     }
 
-    /// The source of an answer: the watch, or a newer direct read. A direct read needs no current
-    /// watch.
+    /// The source of a result: the watch, or a newer direct read. A direct read does not need a
+    /// current watch.
     fn base<'s>(
         &self,
         state: &'s State,

@@ -1,12 +1,13 @@
-//! What the API server says about objects: read and projected wherever there is time, taken over under the lock.
+//! Objects as the API server reports them: read and projected outside the lock, stored under the
+//! lock.
 //!
 //! ```text
 //! JSON ─▶ Reading::change ─▶ Change ─┬▶ Kind::add, to a listing ─▶ Kind::replace ─┐
-//!        (on any thread)             └▶ Kind::take_over ──────────────────────────┴▶ what queries see
+//!        (on any thread)             └▶ Kind::take_over ──────────────────────────┴▶ visible to queries
 //! ```
 //!
-//! Queries wait while the lock is held for writing. So nothing is read, projected, compared or dropped then, whose
-//! size a tenant chooses.
+//! Queries wait while the lock is held for writing. So under the lock, opgate does not read,
+//! project, compare or drop anything whose size a tenant determines.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,7 @@ pub(crate) struct Change {
     uid: String,
     /// The part that is stored; `None` if the object is not.
     object: Result<Option<Object>, Unreadable>,
-    /// What is left of a large one without memory: made where it is read.
+    /// The index values of a large object that exceeds the memory: computed where it is read.
     sketch: Option<Sketch>,
 }
 
@@ -38,11 +39,10 @@ pub(crate) struct Change {
 const LARGE: usize = 64 << 10;
 
 impl Reading {
-    /// The stored part of an object; `None` if the object is not stored. `namespace` is that of the
-    /// request, for objects without one.
+    /// Projects the stored part of an object; `None` if the object is not stored. `namespace` is
+    /// that of the request, for objects without one.
     ///
-    /// # Errors
-    /// If it cannot be read.
+    /// # Errors If it cannot be read.
     pub(in crate::cluster) fn project(
         &self,
         object: Value<'_>,
@@ -53,7 +53,7 @@ impl Reading {
         Ok((is_inside && self.labels.matches(|key| object.label(key))).then_some(object))
     }
 
-    /// An object of the API server, which has none without a name.
+    /// Reads an object of the API server; `None` if it has no name.
     pub(in crate::cluster) fn change(&self, object: Value<'_>, namespace: &str) -> Option<Change> {
         let text = |pointer: &str| object.get(pointer).and_then(|v| v.text()).unwrap_or_default();
         let (version, uid) = (text("/metadata/resourceVersion"), text("/metadata/uid"));
@@ -65,7 +65,7 @@ impl Reading {
     }
 }
 
-/// What is stored of an object.
+/// The stored part of an object.
 enum Stored {
     Object(Arc<Object>),
     Name(UnreadableObject),
@@ -88,7 +88,7 @@ impl Kind {
         Listing { objects, ..Listing::default() }
     }
 
-    /// Adds an object of the API server to a listing. An unreadable one is recorded there.
+    /// Adds an object of the API server to a listing. An unreadable object is recorded there.
     pub(in crate::cluster) fn take(
         &self,
         listing: &mut Listing,
@@ -100,7 +100,8 @@ impl Kind {
         }
     }
 
-    /// Adds an object to a listing, with memory of its own unless it is known as it is.
+    /// Adds an object to a listing. It is charged separately unless the cache already holds an
+    /// equal object.
     pub(crate) fn add(&self, listing: &mut Listing, change: Change) {
         let Change { key, object, sketch, .. } = change;
         let known = self.state.read().listing.objects.get(&key).cloned();
@@ -128,7 +129,8 @@ impl Kind {
         }
     }
 
-    /// The object, with the memory that it takes in place of `instead` bytes; without that, its name.
+    /// Charges the memory of an object that replaces one of `instead` bytes. Without memory, only
+    /// its name is kept.
     fn charged(
         &self,
         object: Object,
@@ -162,7 +164,8 @@ impl Kind {
         );
     }
 
-    /// Takes over a complete list that started at this time. It shows nothing that came later.
+    /// Replaces all objects by a complete list that started at this time. The list shows nothing
+    /// that came later.
     pub(crate) fn replace(&self, listing: Listing, began: Instant) {
         let is_filtered = !self.labels().is_empty();
         let mut state = self.state.write();
@@ -190,7 +193,7 @@ impl Kind {
         self.settled.notify_waiters();
     }
 
-    /// Takes over the objects of a file, instead of those of the same names.
+    /// Adds the objects of a file, and replaces those with the same names.
     pub(in crate::cluster) fn merge(&self, listing: Listing) {
         let mut state = self.state.write();
         for object in listing.objects.select(&Query::default()) {
@@ -203,14 +206,14 @@ impl Kind {
         }
     }
 
-    /// Takes over an added or changed object.
+    /// Stores an added or changed object.
     pub(in crate::cluster) fn apply(&self, object: Value<'_>, namespace: &str) {
         if let Some(change) = self.reading.change(object, namespace) {
             self.take_over(change);
         }
     }
 
-    /// Takes over an added or changed object.
+    /// Stores an added or changed object.
     pub(crate) fn take_over(&self, change: Change) {
         let Change { key, version, uid, object, sketch } = change;
         let stored = match object {
@@ -265,7 +268,7 @@ impl Kind {
         self.settled.notify_waiters();
     }
 
-    /// Whether there is memory now for an object that is kept by name. A list shows it.
+    /// Whether there is memory now for an object that is kept by name. A new list then reads it.
     pub(in crate::cluster) fn has_memory_again(&self) -> bool {
         self.state.read().listing.unreadable.fits(&self.memory)
     }

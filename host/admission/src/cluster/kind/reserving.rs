@@ -31,7 +31,7 @@ pub(in crate::cluster) struct Allowed<'a> {
     pub(in crate::cluster) tenant: &'a Tenant,
 }
 
-/// What an allowed change stores of an object, and what was stored before.
+/// The stored part of an object before and after an allowed change.
 #[derive(Debug)]
 struct Forms {
     object: Option<Arc<Object>>,
@@ -45,10 +45,9 @@ impl Kind {
         Counters { made: state.reserved.made(), settled: state.reserved.settled() }
     }
 
-    /// Whether there is room to reserve an allowed change.
+    /// Checks whether an allowed change fits into the reservation limits.
     ///
-    /// # Errors
-    /// If there is none, or if there is no memory for reading the object.
+    /// # Errors If it does not, or if there is no memory for reading the object.
     pub(in crate::cluster) fn check_room(&self, allowed: Allowed<'_>) -> Result<(), Full> {
         let Some(Forms { object, .. }) = self.forms(allowed)? else { return Ok(()) };
         let change = self.change_of(allowed, object);
@@ -57,8 +56,8 @@ impl Kind {
 
     /// Reserves an allowed change.
     ///
-    /// # Errors
-    /// If there is no room for a reservation, or no memory for reading the object.
+    /// # Errors If it exceeds the reservation limits, or if there is no memory for reading the
+    /// object.
     pub(in crate::cluster) fn reserve(&self, allowed: Allowed<'_>) -> Result<(), Full> {
         let Some(Forms { object, old }) = self.forms(allowed)? else { return Ok(()) };
         let (key, bounds) = (allowed.key, self.options.bounds);
@@ -97,7 +96,7 @@ impl Kind {
         Ok((!is_another && !is_nothing).then_some(Forms { object, old }))
     }
 
-    /// The objects that a reservation would be about.
+    /// The objects that a reservation would affect.
     pub(in crate::cluster) fn made(&self, allowed: Allowed<'_>) -> Option<Made> {
         let Forms { object, old } = self.forms(allowed).ok()??;
         let state = self.state.read();
@@ -105,7 +104,7 @@ impl Kind {
         Some(state.reserved.forms(allowed.key, stored, object, self.options.bounds))
     }
 
-    /// Whether a reservation since `seen` can change the answer to one of the queries.
+    /// Whether a reservation since `seen` can change the result of one of the queries.
     pub(in crate::cluster) fn is_touched<'q>(
         &self,
         seen: Option<&Counters>,
@@ -115,17 +114,17 @@ impl Kind {
         seen.is_none_or(|seen| state.reserved.touch(seen.made, asked))
     }
 
-    /// What all reservations use.
+    /// The usage of all reservations.
     pub(in crate::cluster) fn reserved(&self) -> Usage {
         self.state.read().reserved.usage()
     }
 
-    /// What those of a namespace, and those of a user, use.
+    /// The usage of a namespace, and of a user.
     pub(in crate::cluster) fn reserved_by(&self, tenant: &Tenant) -> [Usage; 2] {
         self.state.read().reserved.usage_of(tenant)
     }
 
-    /// The namespaces and users that use most of the room, at most `count`.
+    /// The namespaces and users with the highest usage, at most `count`.
     pub(in crate::cluster) fn largest_tenants(&self, count: usize) -> Vec<(String, Usage)> {
         self.state.read().reserved.largest(count)
     }
@@ -135,7 +134,7 @@ impl Kind {
         &self.reserved
     }
 
-    /// The time from which reservations can be settled by asking, or before it.
+    /// The earliest time at which a direct read can settle a reservation, or a time before it.
     pub(in crate::cluster) fn first_end(&self) -> Option<Instant> {
         self.state.read().reserved.first_end()
     }
@@ -163,7 +162,7 @@ impl Kind {
         }
     }
 
-    /// Takes over the result of a direct read for an object, which started at this time.
+    /// Stores the result of a direct read of an object, which started at this time.
     pub(in crate::cluster) fn learn(&self, key: &Key, found: &Listing, asked: Instant) {
         let mut state = self.state.write();
         if found.unreadable.contains_key(key) {
@@ -186,10 +185,10 @@ impl Kind {
                 .map(Known::Gone),
             (None, None) => None,
         };
-        // A watch that shows nothing for long may leave many of these.
+        // A watch that shows nothing for a long time may leave many of these.
         let has_room = state.reserved.of(key).is_some()
             || state.reserved.keys() < self.options.bounds.count.saturating_mul(2);
-        // A polled resource has no versions that say which list is later.
+        // A polled resource has no versions that show which list is later.
         let known = known.filter(|_| has_room && !state.polled);
         state.reserved.read(key, object, known, asked, !self.labels().is_empty());
         drop(state);

@@ -1,4 +1,4 @@
-//! The state of the view of a resource.
+//! The state of the cache of a resource.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,84 +10,84 @@ use crate::cluster::reservations::Reservations;
 use crate::cluster::{Options, Source};
 use opgate_engine::reader::ReadError;
 
-/// A watch that has failed for this time is interrupted: its view can be outdated.
+/// The time after which a failing watch counts as interrupted: its cache can be outdated.
 const INTERRUPTED: Duration = Duration::from_secs(5);
 
-/// Whether there is an answer about a resource.
+/// Whether the cache of a resource is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// The first answer of the API server has not arrived yet.
     Listing,
     /// The API server has never reported it.
     Unseen,
-    /// There is an answer.
+    /// The cache is ready.
     Current,
     /// The API server does not know the resource: there are no objects.
     NotInstalled,
-    /// The last contact was too long ago.
+    /// The last contact was too long ago: the cache is stale.
     TooOld,
 }
 
 impl Standing {
-    /// Whether there is an answer.
+    /// Whether the cache is ready.
     #[must_use]
     pub fn is_current(self) -> bool {
         matches!(self, Self::Current | Self::NotInstalled)
     }
 
-    /// Whether there ever was one.
+    /// Whether the cache was ever ready.
     #[must_use]
     pub fn was_seen(self) -> bool {
         !matches!(self, Self::Listing | Self::Unseen)
     }
 }
 
-/// The state of a resource, for people and metrics.
+/// The state of a resource, for users and metrics.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// Whether there is an answer.
+    /// Whether the cache is ready.
     pub standing: Standing,
-    /// Whether policies do without the resource: it need not be permitted, or its server is down.
+    /// Whether policies work without the resource: permission to read it is optional, or its
+    /// server is down.
     pub left_out: bool,
     /// Whether the API server does not accept the token of this server.
     pub unauthorized: bool,
-    /// The time for which the watch has failed, if it is long enough to matter.
+    /// The time for which the watch has been failing, if it is long enough to matter.
     pub interrupted: Option<Duration>,
-    /// Whether it is listed at intervals, because it cannot be watched.
+    /// Whether it is polled, because it cannot be watched.
     pub polled: bool,
-    /// The age of the first view.
+    /// The time since the first list.
     pub seen: Option<Duration>,
-    /// The age of the view: the time since the last contact. None for files, and before the first
-    /// view.
+    /// The time since the last contact. None for files, and before the first list.
     pub age: Option<Duration>,
-    /// The number of lists that were taken over.
+    /// The number of lists that were stored.
     pub lists: u64,
     /// Objects.
     pub objects: usize,
     /// Objects that cannot be read.
     pub unreadable: usize,
-    /// Those among them that are kept by name, because there is no memory for them.
+    /// The number of unreadable objects that are kept by name because there is no memory for them.
     pub by_name: usize,
-    /// Some of their namespaces.
+    /// Some of the namespaces of those.
     pub crowded: Vec<String>,
     /// Allowed requests that are not settled.
     pub reservations: usize,
     /// Bytes in use.
     pub bytes: usize,
-    /// The `resourceVersion` of the API server up to which the view is complete; empty for files.
+    /// The `resourceVersion` of the API server up to which the cache is complete; empty for files.
     pub version: String,
     /// The time of the last contact.
     pub last_event: Option<SystemTime>,
-    /// The reason why there is no answer, or will be none soon.
+    /// The reason why the cache is not ready, or will soon become stale.
     pub error: Option<String>,
-    /// The last error alone: the same text as long as the same is wrong.
+    /// The last error without times: the text stays the same while the problem does.
     pub cause: Option<String>,
 }
 
-/// Why a list failed, if policies can do without the resource for that reason.
+/// The reason why a list failed, if policies can work without the resource for that reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cluster) enum Refused {
-    /// It did not, or for another reason.
+    /// The list did not fail, or for another reason.
     No,
     /// The API server does not permit to read it.
     Forbidden,
@@ -97,22 +97,22 @@ pub(in crate::cluster) enum Refused {
     Down,
 }
 
-/// The state of the view of a resource, with times.
+/// The state of the cache of a resource, with times.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) listing: Listing,
     pub(super) reserved: Reservations,
-    /// The time of the first view; none before the first list.
+    /// The time of the first list; none before it.
     pub(super) synced: Option<Instant>,
     /// The API server does not know the resource.
     pub(super) absent: bool,
-    /// It is listed at intervals, because it cannot be watched.
+    /// It is polled, because it cannot be watched.
     pub(super) polled: bool,
     /// The API server cannot serve it now.
     pub(super) unavailable: bool,
-    /// What the last list found.
+    /// The reason why the last list failed.
     pub(super) refused: Refused,
-    /// When the API server first answered, and refused to say anything of it, since it was last heard of.
+    /// The time since which the API server responds but denies access to the resource.
     pub(super) locked_out: Option<Instant>,
     /// The number of lists.
     pub(super) lists: u64,
@@ -125,7 +125,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// `at` is the time for which the news holds.
+    /// Records a contact. `at` is the time for which the news holds.
     pub(super) fn heard(&mut self, is_event: bool, at: Instant) {
         self.contact = at;
         self.failing = None;
@@ -176,23 +176,23 @@ impl State {
 }
 
 impl Kind {
-    /// Whether the resource is listed at intervals, because it cannot be watched.
+    /// Whether the resource is polled, because it cannot be watched.
     pub(in crate::cluster) fn is_polled(&self) -> bool {
         self.state.read().polled
     }
 
-    /// Records whether it is; returns whether that is new.
+    /// Records whether it is polled; returns whether that is new.
     pub(in crate::cluster) fn set_polled(&self, polled: bool) -> bool {
         std::mem::replace(&mut self.state.write().polled, polled) != polled
     }
 
-    /// The API server cannot serve the resource, and nobody knows when it will.
+    /// Records that the API server cannot serve the resource, for an unknown time.
     pub(in crate::cluster) fn unavailable(&self) {
         self.state.write().unavailable = true;
         self.settled().notify_waiters();
     }
 
-    /// Whether nothing waits for the resource: it was seen, or cannot be.
+    /// Whether nothing waits for the resource: it was listed, or cannot be.
     pub(in crate::cluster) fn is_known(&self) -> bool {
         let state = self.state.read();
         let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
@@ -202,7 +202,7 @@ impl Kind {
     /// Records why the last list failed.
     pub(in crate::cluster) fn refused(&self, refused: Refused) {
         let mut state = self.state.write();
-        // Where nothing was, something may be now that may not be seen.
+        // A resource that was not installed may now exist without permission to read it.
         if refused == Refused::Forbidden && state.absent {
             (state.absent, state.synced) = (false, None);
         }
@@ -214,8 +214,8 @@ impl Kind {
         self.settled().notify_waiters();
     }
 
-    /// Why policies do without the resource: there is no view of it, it need not be permitted, or
-    /// nobody can read it while the server that serves it is down.
+    /// The reason why policies work without the resource: it was never listed, permission to read
+    /// it is optional, or the server that serves it is down.
     pub(in crate::cluster) fn refusal(&self) -> Option<ReadError> {
         let state = self.state.read();
         let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
@@ -226,8 +226,9 @@ impl Kind {
         Some(if is_left_out { ReadError::NotGranted(why) } else { ReadError::Unavailable(why) })
     }
 
-    /// Whether the API server answers, but has refused to say anything of the resource for longer than a view
-    /// may be old. Silence is another matter: an API server that is down calls nobody.
+    /// Whether the API server responds, but has denied access to the resource for longer than the
+    /// maximum age of the cache. An API server that does not respond is another case: it sends no
+    /// reviews either.
     #[must_use]
     pub fn is_locked_out(&self) -> bool {
         let state = self.state.read();
@@ -235,7 +236,7 @@ impl Kind {
         state.locked_out.is_some() && !is_left_out && state.is_too_old(&self.options)
     }
 
-    /// Whether nothing of the resource has been seen.
+    /// Whether no object of the resource was ever listed.
     pub(in crate::cluster) fn shows_nothing(&self) -> bool {
         let listing = &self.state.read().listing;
         listing.objects.is_empty() && listing.unreadable.is_empty()

@@ -1,4 +1,4 @@
-//! The last reservations, by which an evaluation knows whether it has missed one that matters to it.
+//! The last reservations, which show whether an evaluation has missed one that affects it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ const MAX_ENTRIES: usize = 1_024;
 pub enum Question {
     /// One object.
     Object(Key),
-    /// All objects that match, wherever the answer starts and ends.
+    /// All objects that match, wherever the page starts and ends.
     Query(Box<Query>),
     /// Too much to be recorded.
     Anything,
 }
 
 impl Question {
-    /// Whether a change of an object with these forms can change the answer.
+    /// Whether a change of an object can change the result.
     fn is_about(&self, made: &Made) -> bool {
         match self {
             Self::Object(key) => *key == made.key,
@@ -34,17 +34,17 @@ impl Question {
     }
 }
 
-/// A reservation: the object, in all forms that it had or can get.
+/// A reservation: the object, in all versions that it had or can get.
 #[derive(Debug)]
 pub(in crate::cluster) struct Made {
     pub(super) key: Key,
     pub(super) forms: Vec<Arc<Object>>,
-    /// The forms of which only an outline is kept.
+    /// The versions of which only an outline is kept.
     pub(super) outlines: Vec<Arc<Outline>>,
 }
 
 impl Made {
-    /// Whether one of the queries can have another answer now.
+    /// Whether one of the queries can have another result now.
     pub(in crate::cluster) fn answers<'q>(
         &self,
         mut asked: impl Iterator<Item = &'q Question>,
@@ -72,7 +72,7 @@ impl Log {
         self.count
     }
 
-    /// Adds a reservation; the oldest ones make room for it.
+    /// Adds a reservation, and removes the oldest ones if the log is full.
     pub(super) fn push(&mut self, made: Made, max_bytes: usize) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(made.size());
@@ -83,14 +83,14 @@ impl Log {
         }
     }
 
-    /// Whether a reservation after the first `count` can change the answer to one of the queries.
+    /// Whether a reservation after the first `count` can change the result of one of the queries.
     pub(super) fn touches<'q>(
         &self,
         count: u64,
         asked: &(impl Iterator<Item = &'q Question> + Clone),
     ) -> bool {
         let since = usize::try_from(self.count.saturating_sub(count)).unwrap_or(usize::MAX);
-        // Reservations that are not recorded any more can be about any object.
+        // Reservations that are no longer recorded can affect any object.
         since > self.entries.len()
             || self.entries.iter().rev().take(since).any(|made| made.answers(asked.clone()))
     }

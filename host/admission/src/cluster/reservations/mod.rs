@@ -1,14 +1,14 @@
 //! Allowed changes, and knowledge about objects beyond the watch.
 //!
 //! An allowed request may be stored a moment later, or never: the name can exist already (409),
-//! another webhook can deny it, its client can be gone. Until the result is known, both count
+//! another webhook can deny it, its client can be gone. Until the outcome is known, both count
 //! (docs/adr/0012, docs/adr/0036):
 //!
 //! ```text
-//! allowed ─▶ Pending ─┬─ the watch or a list shows it, or what came after it ─▶ gone from here
-//!  (equal ones join)  ├─ read directly: it is there ─▶ Known, until the watch has come so far
+//! allowed ─▶ Pending ─┬─ the watch or a list shows it, or a later version ─▶ gone from here
+//!  (equal ones join)  ├─ read directly: it is there ─▶ Known, until the watch has reached it
 //!                     ├─ read directly after its time: it is not there ─▶ gone from here
-//!                     └─ no read succeeds, but the watch has spoken long after its time ─▶ gone from here
+//!                     └─ no read succeeds, but the watch had contact long after its time ─▶ gone from here
 //! ```
 
 mod log;
@@ -32,15 +32,16 @@ pub use room::Bounds;
 use room::Room;
 pub(super) use room::{Tenant, Usage};
 
-/// From this number of requests in progress about one object on, the last of them share a world.
+/// From this number of requests in progress about one object on, the last of them share a possible
+/// state.
 pub(super) const MAX_WORLDS: usize = 4;
 
-/// From this number of requests of one tenant about one object on, the last of them share a place: a controller that
-/// creates, gets 409 and updates needs no more room the faster it is.
+/// From this number of requests of one tenant about one object on, the last of them share an
+/// entry: a controller that creates, gets 409 and updates needs no more memory the faster it is.
 const MAX_PLACES: usize = 8;
 
 /// Maximum delay of an event. Events that arrive later than this after the end of a reservation
-/// show what was stored before that end.
+/// show the state that was stored before that end.
 const LAG: Duration = Duration::from_secs(10);
 
 /// Part of the memory for the log.
@@ -50,12 +51,12 @@ const LOG_PART: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// What a direct read found.
+/// The result of a direct read.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
-    /// An object that the watch does not know yet.
+    /// An object that the watch does not show yet.
     Newer(Arc<Object>),
-    /// Nothing, at this version, though the watch still shows an object.
+    /// No object, at this version, though the watch still shows one.
     Gone(u64),
 }
 
@@ -67,7 +68,7 @@ impl Known {
         }
     }
 
-    /// Whether a watch that has come to this version knows it, too.
+    /// Whether a watch that has reached this version shows it, too.
     fn is_reached_by(&self, version: &str) -> bool {
         match self {
             Self::Newer(object) => !is_newer(object.resource_version(), version),
@@ -85,13 +86,13 @@ struct Overlay {
     pending: Vec<Pending>,
 }
 
-/// Where a request is recorded among those about the same object.
+/// The entry in which a request is recorded among those about the same object.
 enum Place {
-    /// With an equal one.
+    /// The entry of an equal request.
     Equal(usize),
-    /// With others of its tenant, in a form that stands for all of them.
+    /// An entry of the same tenant, with content that represents all its requests.
     Merged(usize, Form),
-    /// By itself.
+    /// A new entry.
     New,
 }
 
@@ -103,9 +104,9 @@ pub(super) struct Change<'c> {
     pub(super) object: Option<Arc<Object>>,
     /// The `resourceVersion` that it changes; empty for a new object.
     pub(super) before: &'c str,
-    /// Until when it may be stored.
+    /// The time until which it may be stored.
     pub(super) ends: Instant,
-    /// Who makes it.
+    /// The tenant that makes it.
     pub(super) tenant: &'c Tenant,
 }
 
@@ -127,7 +128,7 @@ pub(super) struct Reservations {
     log: Log,
     /// The number of settled ones.
     settled: u64,
-    /// No reservation ends before this time. It is found anew when it has passed.
+    /// A time before which no reservation ends. It is computed again when it has passed.
     first_end: Option<Instant>,
 }
 
@@ -140,7 +141,7 @@ pub(super) struct Shown<'r> {
 }
 
 impl<'r> Shown<'r> {
-    /// The same without requests.
+    /// Removes the unsettled requests.
     pub(super) fn into_stored(self) -> Self {
         Self { pending: &[], ..self }
     }
@@ -166,7 +167,7 @@ impl Reservations {
         self.log.count()
     }
 
-    /// Whether a reservation since `made` can change the answer to one of the queries.
+    /// Whether a reservation since `made` can change the result of one of the queries.
     pub(super) fn touch<'q>(
         &self,
         made: u64,
@@ -175,7 +176,8 @@ impl Reservations {
         self.log.touches(made, asked)
     }
 
-    /// The forms of an object that any world can show beside the `stored` ones.
+    /// The versions of an object that any possible state can show in addition to the `stored`
+    /// ones.
     pub(super) fn forms(
         &self,
         key: &Key,
@@ -202,18 +204,18 @@ impl Reservations {
         self.settled
     }
 
-    /// What all reservations use.
+    /// The usage of all reservations.
     pub(super) fn usage(&self) -> Usage {
         let all = self.room.all();
         Usage { bytes: all.bytes.saturating_add(self.known_bytes), ..all }
     }
 
-    /// What those of a namespace, and those of a user, use.
+    /// The usage of a namespace, and of a user.
     pub(super) fn usage_of(&self, tenant: &Tenant) -> [Usage; 2] {
         self.room.of(tenant)
     }
 
-    /// The namespaces and users that use most, at most `count`.
+    /// The namespaces and users with the highest usage, at most `count`.
     pub(super) fn largest(&self, count: usize) -> Vec<(String, Usage)> {
         self.room.largest(count)
     }
@@ -248,12 +250,12 @@ impl Reservations {
         self.by_key.get(key).map_or(0, |overlay| overlay.pending.len())
     }
 
-    /// The time at which the first reservation can be settled by asking, or before it.
+    /// The earliest time at which a direct read can settle a reservation, or a time before it.
     pub(super) fn first_end(&self) -> Option<Instant> {
         self.first_end
     }
 
-    /// Objects with a reservation whose time is over, at most `count`; those that wait longest first.
+    /// Objects with a reservation whose time is over, at most `count`, the longest waiting first.
     pub(super) fn ended(&mut self, at: Instant, count: usize) -> Vec<Key> {
         if self.first_end.is_none_or(|first| first > at) {
             return Vec::new();
@@ -266,16 +268,15 @@ impl Reservations {
         ended.into_iter().take(count).map(|(_, key)| key.clone()).collect()
     }
 
-    /// Whether there is room for a change.
+    /// Checks whether a change fits into the limits.
     ///
-    /// # Errors
-    /// If there is none, or the tenant has its share.
+    /// # Errors If it does not, or if the tenant has used its share.
     pub(super) fn check_room(&self, change: &Change<'_>, bounds: Bounds) -> Result<(), Full> {
         let pending = change.pending(bounds);
         self.place(change.key, &pending, bounds).map(|_| ())
     }
 
-    /// The place of a request.
+    /// Determines the entry of a request.
     fn place(&self, key: &Key, pending: &Pending, bounds: Bounds) -> Result<Place, Full> {
         let others = self.by_key.get(key).map_or(&[][..], |overlay| &overlay.pending);
         if let Some(equal) = others.iter().position(|other| other.is_equal(pending)) {
@@ -301,8 +302,7 @@ impl Reservations {
 
     /// Adds a request. `stored` is the object that the watch shows.
     ///
-    /// # Errors
-    /// If there is no room.
+    /// # Errors If the limits are reached.
     pub(super) fn make(
         &mut self,
         change: &Change<'_>,
@@ -315,7 +315,7 @@ impl Reservations {
         let overlay = self.by_key.entry(change.key.clone()).or_default();
         match place {
             Place::Equal(at) => {
-                // It changes no answer.
+                // It changes no result.
                 if let Some(equal) = overlay.pending.get_mut(at) {
                     equal.join(pending);
                 }
@@ -340,7 +340,8 @@ impl Reservations {
         Ok(())
     }
 
-    /// The watch or a list shows an object. `object` is its stored part, if it can be read.
+    /// Records that the watch or a list shows an object. `object` is its stored part, if it can be
+    /// read.
     pub(super) fn shown(
         &mut self,
         key: &Key,
@@ -355,7 +356,7 @@ impl Reservations {
         });
     }
 
-    /// The watch shows that an object with this uid is gone since this version.
+    /// Records that the watch shows the deletion of the object with this uid at this version.
     pub(super) fn gone(&mut self, key: &Key, version: &str, uid: &str) {
         self.change(key, |overlay| {
             overlay.forget_known(version);
@@ -367,7 +368,7 @@ impl Reservations {
         });
     }
 
-    /// A list of this version does not have the object.
+    /// Records that a list of this version does not have the object.
     pub(super) fn not_listed(&mut self, key: &Key, version: &str, is_filtered: bool) {
         self.change(key, |overlay| {
             overlay.forget_known(version);
@@ -376,8 +377,8 @@ impl Reservations {
         });
     }
 
-    /// Versions have gone backwards: the knowledge belongs to another history, and the objects to
-    /// be changed do not exist any more.
+    /// Resets everything because versions have gone backwards: the knowledge belongs to another
+    /// history, and the objects to be changed do not exist any more.
     pub(super) fn start_anew(&mut self) {
         for key in self.all() {
             self.change(&key, |overlay| {
@@ -387,8 +388,8 @@ impl Reservations {
         }
     }
 
-    /// A direct read that started at this time found the object, or none. `known` is what the watch does not
-    /// know yet.
+    /// Records that a direct read that started at this time found the object, or none. `known` is
+    /// a result that the watch does not show yet.
     pub(super) fn read(
         &mut self,
         key: &Key,
@@ -411,7 +412,7 @@ impl Reservations {
                 }
             }
             overlay.pending.retain(|pending| pending.ends > asked);
-            // An answer that took longer than another one is older.
+            // A result that took longer than another one is older.
             let is_old = match (&overlay.known, &known) {
                 (Some(Known::Newer(object)), Some(Known::Newer(newer))) => {
                     is_newer(object.resource_version(), newer.resource_version())
@@ -423,7 +424,7 @@ impl Reservations {
                     is_newer(&at.to_string(), newer.resource_version())
                 }
                 (Some(Known::Gone(at)), Some(Known::Gone(later))) => at > later,
-                // The read has found what the watch shows, and so nothing that is news.
+                // The read has found the version that the watch shows, and so no news.
                 (Some(Known::Newer(object)), None) => found.is_some_and(|found| {
                     is_newer(object.resource_version(), found.resource_version())
                 }),
@@ -438,7 +439,7 @@ impl Reservations {
         });
     }
 
-    /// All events up to this version have arrived, the last one at this time.
+    /// Records that all events up to this version have arrived, the last one at this time.
     pub(super) fn heard(&mut self, version: Option<u64>, at: Instant) {
         if self.by_key.is_empty() {
             return;
@@ -463,7 +464,7 @@ impl Reservations {
         self.by_key.keys().cloned().collect()
     }
 
-    /// Changes an overlay, and accounts for what is settled.
+    /// Changes an overlay, and counts the reservations that this settles.
     fn change(&mut self, key: &Key, change: impl FnOnce(&mut Overlay)) {
         let Some(overlay) = self.by_key.get_mut(key) else { return };
         let usage = |overlay: &Overlay| -> Vec<(Tenant, Usage)> {
@@ -497,7 +498,7 @@ impl Overlay {
         Shown { key, known: self.known.as_ref(), pending: &self.pending }
     }
 
-    /// The stored object, as far as it is known.
+    /// The stored object, if it is known.
     fn stored<'o>(&'o self, base: Option<&'o Arc<Object>>) -> Option<&'o Arc<Object>> {
         stored(base, self.known.as_ref())
     }
@@ -517,7 +518,7 @@ impl Overlay {
     }
 }
 
-/// The stored state of one object, of which `base` is what the watch or a list shows.
+/// The stored state of one object. `base` is the object that the watch or a list shows.
 pub(super) fn stored<'o>(
     base: Option<&'o Arc<Object>>,
     known: Option<&'o Known>,
@@ -538,8 +539,8 @@ pub(super) fn stored<'o>(
     }
 }
 
-/// Whether one version is later than another. Versions that are not numbers have no order: then the
-/// watch decides.
+/// Whether one version is later than another. Versions that are not numbers have no order: then
+/// the watch counts.
 pub(super) fn is_newer(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version > than,

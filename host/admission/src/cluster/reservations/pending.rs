@@ -8,22 +8,24 @@ use tokio::time::Instant;
 use super::is_newer;
 use super::room::{Tenant, Usage};
 
-/// Maximum number of uids of equal requests that are recorded. Beyond, no uid settles the reservation.
+/// Maximum number of uids of equal requests that are recorded. If there are more, no uid settles
+/// the reservation.
 const MAX_UIDS: usize = 16;
 
-/// What a change stores.
+/// The content that a change stores.
 #[derive(Debug, Clone)]
 pub(in crate::cluster) enum Form {
     /// Nothing that is kept, for example because the object loses a label.
     Removed,
     /// The stored part of the object.
     Whole(Arc<Object>),
-    /// The same, if it is too large to be kept. What it says can only be read after it is stored.
+    /// An outline of the stored part, if that is too large to be kept. Its content can only be
+    /// read after it is stored.
     Outline(Arc<Outline>),
 }
 
 impl Form {
-    /// The form of a stored part, in so many bytes.
+    /// The content of a stored part of at most `max_bytes`.
     pub(super) fn of(object: Option<Arc<Object>>, max_bytes: usize) -> Self {
         match object {
             None => Self::Removed,
@@ -56,7 +58,7 @@ impl Form {
         }
     }
 
-    /// One form that stands for two of the same object; `None` if it cannot.
+    /// Content that represents two changes of one object; `None` if that is impossible.
     fn either(&self, other: &Self) -> Option<Self> {
         let outline = |form: &Self| match form {
             Self::Removed => None,
@@ -65,18 +67,18 @@ impl Form {
         };
         Some(match (outline(self), outline(other)) {
             (None, None) => Self::Removed,
-            // What an outline may match may also be absent.
+            // An object that an outline may match may also be absent.
             (Some(one), None) | (None, Some(one)) => Self::Outline(one),
             (Some(left), Some(right)) => Self::Outline(Arc::new(left.either(&right)?)),
         })
     }
 
-    /// Whether policies see the same in both, whichever of them is stored.
+    /// Whether policies see no difference between the two, whichever of them is stored.
     fn is_copy_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Removed, Self::Removed) => true,
             (Self::Whole(left), Self::Whole(right)) => left.is_copy_of(right),
-            // Outlines may hide a difference, but show the same.
+            // Outlines may hide a difference, but policies see none.
             (Self::Outline(left), Self::Outline(right)) => left == right,
             _ => false,
         }
@@ -93,9 +95,10 @@ pub(super) struct Pending {
     uids: Uids,
     /// The time until which it may still be stored.
     pub(super) ends: Instant,
-    /// Whose room it uses.
+    /// The tenant whose share it uses.
     tenant: Tenant,
-    /// The version of a stored object with the same content: beside it, nothing changes if this is stored, too.
+    /// The version of a stored object with equal content: nothing changes if this change is stored
+    /// in addition to it.
     alike: Option<Box<str>>,
 }
 
@@ -103,7 +106,7 @@ pub(super) struct Pending {
 enum Uids {
     /// An object with one of these is the result of one of the requests.
     Known(Vec<Box<str>>),
-    /// No request said one: any object may be the result.
+    /// No request had a uid: any object may be the result.
     Unknown,
     /// Too many to be recorded.
     Many,
@@ -124,42 +127,43 @@ impl Pending {
         &self.tenant
     }
 
-    /// The room that it uses. The recorded uids have at most the size of an entry.
+    /// The usage of the reservation. The recorded uids have at most the size of an entry.
     pub(super) fn usage(&self) -> Usage {
         let tenant = self.tenant.namespace.len() + self.tenant.user.len();
         let fixed = size_of::<Self>() + MAX_UIDS * 52;
         Usage { count: 1, bytes: fixed + tenant + self.form.size() }
     }
 
-    /// Whether both make the same change, so that one reservation serves for both.
+    /// Whether both make the same change, so that one reservation covers both.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         self.is_creation() == other.is_creation() && self.form.is_copy_of(&other.form)
     }
 
-    /// Whether both are of one tenant and settled in the same way.
+    /// Whether both belong to one tenant and are settled in the same way.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.is_creation() == other.is_creation() && self.tenant == other.tenant
     }
 
-    /// One reservation for two requests about the same object that are alike; `None` if it would be too large.
+    /// One reservation for two requests about the same object that are alike; `None` if it would
+    /// be too large.
     pub(super) fn either(&self, other: &Self) -> Option<Form> {
         self.form.either(&other.form)
     }
 
-    /// Takes over a request that is alike, and stands for both in this form.
+    /// Adds a request that is alike. This content then represents both.
     pub(super) fn merge(&mut self, other: Self, form: Form) {
         self.join(other);
         (self.form, self.alike) = (form, None);
     }
 
-    /// Takes over an equal request.
+    /// Adds an equal request.
     pub(super) fn join(&mut self, other: Self) {
         self.ends = self.ends.max(other.ends);
         if is_newer(&other.before, &self.before) {
             self.before = other.before;
         }
         let Uids::Known(more) = other.uids else {
-            // Without its uid, its result cannot be told from others'.
+            // Without its uid, its result cannot be distinguished from others.
             if self.is_creation() {
                 self.uids = Uids::Many;
             }
@@ -202,8 +206,8 @@ impl Pending {
     }
 
     /// Whether the deletion of an object at this version settles it: a change of a deleted object
-    /// is refused. An earlier one was the end of the view only: the object lost a label, and got it
-    /// again.
+    /// is denied. An earlier deletion only ended the view of the object: it lost a label, and got
+    /// it again.
     pub(super) fn is_settled_by_end(&mut self, version: &str, uid: &str) -> bool {
         if self.is_creation() {
             return !uid.is_empty()
@@ -226,7 +230,7 @@ impl Pending {
 
     /// Whether a list of this version, which does not have the object, settles it.
     pub(super) fn is_settled_by_list(&self, version: &str, is_filtered: bool) -> bool {
-        // The list does not have changes since its start yet.
+        // The list does not yet have changes since its start.
         !is_newer(&self.before, version) && self.is_settled_by_nothing(is_filtered)
     }
 

@@ -1,7 +1,7 @@
-//! The room for reservations of one resource, and the shares of its tenants.
+//! The limits of reservations of one resource, and the shares of its tenants.
 //!
-//! A tenant is a namespace, and a user: a request counts in the shares of both. A share is at most half of
-//! what the others leave, so that no tenant, and no number of tenants one after the other, takes all of it.
+//! A tenant is a namespace, and a user: a request counts in the shares of both. A share is at most
+//! half of what the others leave, so that no tenant, and no series of tenants, uses all of it.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -18,12 +18,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For callers that an API server authenticates.
+    /// For clients that an API server authenticates.
     pub const AUTHENTICATED: Self = Self { count: 4_096, bytes: 16 << 20 };
-    /// For anybody who reaches the port. The conflicts of an ordinary cluster fit.
+    /// For clients that are not authenticated. The conflicts of an ordinary cluster fit.
     pub const ANYBODY: Self = Self { count: 512, bytes: 2 << 20 };
 
-    /// Maximum size of an object that is kept whole. Of a larger one an outline is kept.
+    /// Maximum size of an object that is kept whole. For a larger one, an outline is kept.
     pub(super) fn whole(self) -> usize {
         self.bytes / 16
     }
@@ -34,7 +34,7 @@ impl Bounds {
     }
 }
 
-/// What reservations use.
+/// Number and size of reservations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::cluster) struct Usage {
     pub(in crate::cluster) count: usize,
@@ -52,14 +52,14 @@ impl Usage {
         Self { count, bytes: self.bytes.saturating_sub(other.bytes) }
     }
 
-    /// What a tenant that uses this much of `all` may have: half of what the others leave.
+    /// The share of a tenant that uses this much of `all`: half of what the others leave.
     pub(in crate::cluster) fn share(self, all: Self, bounds: Bounds) -> Self {
         let others = all.minus(self);
         let count = bounds.count.saturating_sub(others.count) / 2;
         Self { count, bytes: bounds.bytes.saturating_sub(others.bytes) / 2 }
     }
 
-    /// Whether a tenant that uses this much of `all` may have `more`.
+    /// Whether a tenant that uses this much of `all` may use `more`.
     pub(in crate::cluster) fn admits(self, more: Self, all: Self, bounds: Bounds) -> bool {
         let (wanted, share) = (self.plus(more), self.share(all, bounds));
         let needs_no_place = more.count == 0;
@@ -93,7 +93,7 @@ impl Room {
         [namespace, self.by_user.get(&tenant.user).copied().unwrap_or_default()]
     }
 
-    /// Whether a request of this size has its place.
+    /// Whether a request of this size fits into the shares of its tenant.
     pub(super) fn admits(&self, tenant: &Tenant, more: Usage, bounds: Bounds) -> bool {
         let [namespace, user] = self.of(tenant);
         let is_cluster_scoped = tenant.namespace.is_empty();

@@ -14,7 +14,7 @@ use crate::cluster::kind::key_of;
 /// Maximum bytes of the objects of all kinds together.
 const MOST_OF_ALL: usize = 64 << 20;
 
-/// The custom resources in files, if a policy may ask for them.
+/// The custom resources in files, if a policy may sample them.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct Files {
     state: RwLock<State>,
@@ -37,7 +37,7 @@ struct Kept {
 }
 
 impl Files {
-    /// They are kept from now on.
+    /// Starts to keep objects.
     pub(in crate::cluster) fn kept() -> Self {
         Self { kept: true, ..Self::default() }
     }

@@ -1,5 +1,5 @@
-//! What an administrator grants of custom resources: `widgets.example.com`, or `*.example.com` for all
-//! resources of a group.
+//! The custom resources that an administrator grants: `widgets.example.com`, or `*.example.com`
+//! for all resources of a group.
 
 use opgate_cluster::Resource;
 use opgate_upstream::names;
@@ -18,8 +18,7 @@ struct Grant {
 impl Grants {
     /// Adds a text of the configuration.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors The reason why the text is invalid.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         if text == "*" {
             return Err("a permission for everything would include Secrets: name groups, for example \"*.example.com\"".to_owned());
@@ -52,7 +51,7 @@ impl Grants {
         })
     }
 
-    /// API groups, each with its resources, or `*`, as a role names them.
+    /// API groups, each with its resources, or `*`, as in a role.
     pub fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|grant| (&*grant.group, grant.resource.as_deref().unwrap_or("*")))
     }
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_custom_resource_is_refused() {
+    fn grants_for_other_than_custom_resources_are_rejected() {
         for text in [
             "",
             "*",

@@ -1,4 +1,4 @@
-//! Lists some objects of a resource: page by page, and no further than the bounds.
+//! Lists some objects of a resource: page by page, within the limits.
 //!
 //! ```text
 //! page ─▶ one object after the other (split) ─▶ without managedFields ─▶ Taken
@@ -7,9 +7,9 @@
 //!   └──────────────────────────────────────────────────────────────────  Sample
 //! ```
 //!
-//! The first page has no resourceVersion, so the list is what the API server has stored, not what it has
-//! cached; the tokens keep all pages at that version. An answer is read no further than there is room: the
-//! connection of the rest is dropped.
+//! The first page has no resourceVersion, so the list is what the API server has stored, not what
+//! it has cached; the tokens keep all pages at that version. A response is only read up to the
+//! limit: the connection of the rest is dropped.
 
 use std::sync::Arc;
 
@@ -24,20 +24,21 @@ use super::{Ask, NoSample};
 use crate::cluster::requests::{Server, path};
 use crate::cluster::wire::{Page, PageText, Trouble, read_document, token_refused};
 
-/// Number of objects of the first page, and maximum number. The API server reads all objects of a page
-/// before it answers, however large they are.
+/// Number of objects of the first page, and maximum number. The API server reads all objects of a
+/// page before it responds, however large they are.
 const FIRST: usize = 20;
 const MOST: usize = 100;
 
-/// Maximum number of pages. Pages may have fewer objects than was asked for.
+/// Maximum number of pages. Pages may have fewer objects than requested.
 const MOST_PAGES: usize = 32;
 
-/// Answers may have this many times the bytes of the objects: the rest is metadata that is left out.
+/// Responses may have this many times the bytes of the objects: the rest is metadata that is left
+/// out.
 const READ: usize = 4;
 
-/// Why a list ended early.
+/// The reason why a list ended early.
 enum End {
-    /// A bound is reached.
+    /// A limit is reached.
     Full,
     /// The time is over.
     Late,
@@ -54,7 +55,7 @@ impl<E: Into<Trouble>> From<E> for End {
 struct Taken<'a> {
     ask: &'a Ask,
     texts: Vec<Arc<Text>>,
-    /// Bytes of the objects, and of the answers.
+    /// Bytes of the objects, and of the responses.
     bytes: usize,
     read: usize,
     /// Whether an object was left out.
@@ -74,7 +75,7 @@ impl<'a> Taken<'a> {
         self.ask.bytes.saturating_sub(self.bytes)
     }
 
-    /// Adds an object, if there is room for it.
+    /// Adds an object, if it fits.
     fn add(&mut self, item: Vec<u8>) -> Result<(), End> {
         let json = without_managed_fields(read_document(item)?.root());
         if json.len() > self.room() {
@@ -102,7 +103,7 @@ impl<'a> Taken<'a> {
 }
 
 impl Server {
-    /// Some objects of a resource.
+    /// Lists some objects of a resource.
     pub(in crate::cluster) async fn sample(&self, ask: &Ask) -> Result<Sample, NoSample> {
         let resource = &ask.resource;
         let unavailable = |why: &str| Err(NoSample::Unavailable(format!("{resource}: {why}")));
@@ -121,7 +122,7 @@ impl Server {
                 Err(End::Trouble(Trouble::Gone)) if !taken.texts.is_empty() => {
                     Ok(taken.sample(false))
                 }
-                // It is no longer there, or never was.
+                // It no longer exists, or never did.
                 Err(End::Trouble(Trouble::Absent)) => Ok(Taken::new(ask).sample(true)),
                 Err(End::Trouble(Trouble::Forbidden(why))) => Err(NoSample::NotGranted(format!(
                     "{resource}: forbidden: {why}; grant list on it to the service account of opgate"
@@ -149,7 +150,7 @@ impl Server {
             if taken.is_full() {
                 return Err(End::Full);
             }
-            // Small objects: more of them each time.
+            // Small objects: a larger page each time.
             let each = (taken.read / taken.texts.len().max(1)).max(1);
             limit = (ask.bytes / each).clamp(1, limit.saturating_mul(4).min(MOST));
             params.continue_token = Some(page.next);
@@ -175,7 +176,7 @@ impl Server {
             let mut rest = part;
             while let Some(item) = text.next(&mut rest)? {
                 if taken.is_full() {
-                    // This one is more than was asked for: it knows no pages.
+                    // The server sent more than requested: it does not support pages.
                     return Err(End::Full);
                 }
                 // One at a time, for all resources.

@@ -1,16 +1,16 @@
-//! Samples: some objects of kinds that nobody declared, listed when a policy asks for them.
+//! Samples: some objects of kinds that no policy declares, listed when a policy queries them.
 //!
 //! ```text
-//! policy ─ sample? ─▶ Reader ─ at hand ───────────────────────────────────────▶ answer
+//! policy ─ sample? ─▶ Reader ─ listed ─────────────────────────────────────────▶ result
 //!                        │ wanted: the call ends
 //!                        ▼
-//!            decide ─ a place (2 in the process) ─▶ Api: pages ─▶ Samples, in the lens ─▶ the call again
+//!            decide ─ a permit (2 in the process) ─▶ Api: pages ─▶ Samples, in the lens ─▶ the call again
 //! ```
 //!
-//! Users decide how many objects there are, how large they are, and how often a policy asks. So all of it
-//! is bounded: lists, objects and bytes of a review, reviews at a time, and the time. A review keeps its
-//! place and its objects until it is decided, and no longer. Other requests wait for none of this. See
-//! docs/adr/0024.
+//! Users determine the number and the size of objects, and how often a policy samples them. So
+//! everything is limited: lists, objects and bytes of a review, concurrent reviews, and the time.
+//! A review keeps its permit and its objects until it is decided, and no longer. Other requests
+//! wait for none of this. See docs/adr/0024.
 
 mod files;
 mod grants;
@@ -30,7 +30,7 @@ use super::direct::Api;
 pub(super) use files::Files;
 pub use grants::Grants;
 
-/// Reviews that have samples at a time. Each holds at most [`MOST_BYTES_OF_REVIEW`].
+/// Maximum number of reviews with samples at a time. Each holds at most [`MOST_BYTES_OF_REVIEW`].
 const AT_ONCE: usize = 2;
 
 /// Maximum number of objects of a sample, see `wit/policy.wit`.
@@ -39,19 +39,19 @@ pub(super) const MOST_OBJECTS: usize = 500;
 /// Maximum number of lists for one review.
 const MOST_LISTS: usize = 8;
 
-/// Maximum bytes of the objects of a sample, and of all samples of a review. A policy has 100 ms of
-/// processor time for all of them.
+/// Maximum bytes of the objects of a sample, and of all samples of a review. A policy has 100 ms
+/// of CPU time for all of them.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 const MOST_BYTES_OF_REVIEW: usize = 8 << 20;
 
 /// The index of an object takes memory in addition to its text.
 const WITH_INDEX: usize = 2;
 
-/// Time that is left for the policies after the lists: this, or a part of what is left.
+/// Time that remains for the policies after the lists: this, or a part of the remaining time.
 const MARGIN: Duration = Duration::from_secs(1);
 const PART: u32 = 4;
 
-/// What is to be listed.
+/// A list to make.
 #[derive(Debug)]
 pub struct Ask {
     /// The resource.
@@ -60,16 +60,16 @@ pub struct Ask {
     pub limit: usize,
     /// Maximum bytes of objects.
     pub bytes: usize,
-    /// Not later than this.
+    /// The deadline.
     pub until: Instant,
-    /// Who pays for the objects. If this account is exhausted, the sample ends there.
+    /// The account that pays for the objects. If its limit is reached, the sample ends there.
     pub account: Option<Arc<Account>>,
 }
 
-/// Why there is no sample.
+/// The reason why there is no sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoSample {
-    /// The API server does not permit it: what to grant.
+    /// The API server does not permit it: the missing permission.
     NotGranted(String),
     /// It cannot be listed now.
     Unavailable(String),
@@ -77,7 +77,7 @@ pub enum NoSample {
     Busy(String),
 }
 
-/// Whose permits limit the samples of the process.
+/// Permits that limit the samples of the process.
 #[derive(Debug, Clone)]
 pub(super) struct Places(Arc<Semaphore>);
 
@@ -87,7 +87,7 @@ impl Default for Places {
     }
 }
 
-/// One sample, or why there is none.
+/// One sample, or the reason why there is none.
 #[derive(Debug, Clone)]
 struct Entry {
     resource: Resource,
@@ -107,7 +107,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// The answer for a policy; `None` if it must be listed first.
+    /// The result for a policy; `None` if it must be listed first.
     pub(super) fn get(
         &self,
         resource: &Resource,
@@ -118,7 +118,7 @@ impl Samples {
             Ok(sample) => sample,
             Err(why) => return Some(Err(why.clone())),
         };
-        // It may have ended because less was asked for.
+        // It may have ended because fewer objects were requested.
         let is_short = !sample.complete && sample.objects.len() >= entry.limit;
         if is_short && limit > entry.limit && self.lists < MOST_LISTS {
             return None;
@@ -133,7 +133,7 @@ impl Samples {
         self.entries.push(Entry { resource, limit, found });
     }
 
-    /// Lists what is wanted, one resource after the other. Each has an answer afterwards.
+    /// Lists the wanted samples, one resource after the other. Each has a result afterwards.
     pub(super) async fn fetch(
         &mut self,
         wanted: &[(Resource, usize)],
@@ -204,9 +204,9 @@ impl Samples {
     }
 }
 
-/// Whether a policy may name this resource: a custom resource, with names that a URL can have. All of
-/// them come from a request. The groups of custom resources have a dot; the core group and its Secrets
-/// have none.
+/// Whether a policy may name this resource: a custom resource, with names that a URL can have. All
+/// of them come from a request. The groups of custom resources have a dot; the core group and its
+/// Secrets have none.
 pub(super) fn is_custom(resource: &Resource) -> bool {
     let Resource { group, version, resource } = resource;
     group.contains('.')

@@ -33,7 +33,7 @@ fn reserve(cluster: &Cluster, name: &str, seen: &[Counters]) -> Reserved {
 }
 
 #[test]
-fn what_both_read_in_the_same_way_is_shared() {
+fn identical_reads_share_a_cache() {
     let old = live(&[reading(&["/spec", "/status"])]);
     for (fields, shared) in [
         (&["/spec", "/status"][..], true),
@@ -57,7 +57,7 @@ fn what_both_read_in_the_same_way_is_shared() {
 /// Of two requests that are judged at the same time, one by each view, the second one must be judged again,
 /// whichever it is and whatever the views keep.
 #[tokio::test]
-async fn two_views_never_allow_two_requests_that_do_not_know_each_other() {
+async fn two_caches_never_allow_conflicting_requests() {
     for fields in [&["/spec"][..], &["/spec", "/data"], &["/data"]] {
         for old_first in [true, false] {
             let old = live(&[reading(&["/spec"])]);
@@ -80,7 +80,7 @@ async fn two_views_never_allow_two_requests_that_do_not_know_each_other() {
 
 /// A view that is gone gets nothing, and the other one is alone again.
 #[tokio::test]
-async fn who_is_gone_is_reserved_for_no_more() {
+async fn dropped_cache_gets_no_reservations() {
     let old = live(&[reading(&["/spec"])]);
     let kind = Arc::downgrade(&old.kinds[0]);
     let new = Cluster::beside(&[reading(&["/data"])], &old);
@@ -120,7 +120,7 @@ async fn a_reservation_stays_over_the_change() {
 /// The new view is known as soon as the kinds are that only it has, except what the old one does not know
 /// either.
 #[tokio::test]
-async fn only_what_is_new_is_waited_for() {
+async fn only_new_reads_delay_the_candidate_cache() {
     use futures_util::FutureExt as _;
     let of = |resource: &str, fields: &[&str]| Reading {
         resource: Resource { group: "g".into(), version: "v1".into(), resource: resource.into() },

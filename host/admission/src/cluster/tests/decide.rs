@@ -126,7 +126,7 @@ fn reserved(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_reserved_for_who_has_given_up() {
+async fn late_decision_reserves_nothing() {
     let cluster = view(Options::of(Source::Live));
     assert_eq!(ask(&cluster, None, 0).await, Err(Undecided::Unsettled(Unsettled::Late)));
     assert_eq!(reserved(&cluster), 0);
@@ -143,7 +143,7 @@ async fn without_room_there_is_no_verdict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_known_is_denied_in_time() {
+async fn unresolved_reservation_denies_before_the_deadline() {
     let reserve = |cluster: &Cluster, name: &str| {
         let other = object(name, "", "o", "x");
         assert!(reserve_for(&cluster.kinds[0], "u", &key(name), &other, ""));
@@ -176,7 +176,7 @@ async fn what_cannot_be_known_is_denied_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_fails_is_replaced_or_a_fault() {
+async fn failed_watch_is_replaced_by_a_read_or_an_error() {
     let direct = Direct::new(Answers(None));
     let silent = Direct::new(Answers(Some("500: no answer")));
     let failing = "the watch of g/v1/r fails, it was last heard of 6 s ago: cut";
@@ -280,7 +280,7 @@ async fn writes(cluster: &Cluster, spec: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_elsewhere_repeats_nothing() {
+async fn unrelated_writes_repeat_no_evaluation() {
     let cluster = view(Options::of(Source::Live));
     let slow = Asks::new(&cluster, "slow", "mine", 40);
     tokio::select! {
@@ -293,7 +293,7 @@ async fn what_is_written_elsewhere_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_in_the_way_of_others_goes_first() {
+async fn often_repeated_evaluation_gets_priority() {
     let cluster = view(Options::of(Source::Live));
     let slow = Asks::new(&cluster, "slow", "shared", 40);
     let other = Asks::new(&cluster, "other", "shared", 30);
@@ -351,7 +351,7 @@ async fn the_same_again_is_no_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reservations_end_without_anybody_who_asks() {
+async fn reservations_expire_without_requests() {
     let cluster = view(Options::of(Source::Live));
     assert_eq!(Asks::new(&cluster, "a", "x", 0).decide(5).await, Ok(()));
     tokio::time::advance(Duration::from_secs(60)).await;

@@ -91,7 +91,7 @@ async fn a_reservation_hides_nothing_that_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_found_by_what_it_was_or_will_be_is_touched() {
+async fn pending_change_touches_queries_for_old_and_new_value() {
     let kind = live();
     kind.apply(object("a", "2", "u", "old").root(), "");
     reserve(&kind, "a", "u", "2", "new");
@@ -111,7 +111,7 @@ async fn who_is_found_by_what_it_was_or_will_be_is_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_leaves_the_view_takes_away_in_one_world_only() {
+async fn object_hidden_by_a_change_is_gone_in_one_possible_state() {
     let kind = visible();
     kind.apply(object("a", "2", "u", "old").root(), "");
     let json = r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"2","labels":{"hidden":""}},"spec":"old"}"#;
@@ -120,7 +120,7 @@ async fn a_change_that_leaves_the_view_takes_away_in_one_world_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_settle_what_they_show_or_overtake_and_nothing_else() {
+async fn events_settle_only_covered_reservations() {
     let kind = live();
     let pending = |name: &str| kind.pending(&key(name)).0;
     // A new object is settled by itself, not by another one of its name (409).
@@ -171,7 +171,7 @@ async fn a_reservation_ends_when_the_watch_has_spoken_after_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_direct_read_settles_what_it_can_know() {
+async fn direct_read_settles_covered_reservations() {
     let kind = live();
     let read = |objects: &[Arc<Document>], version: &str| {
         let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
@@ -202,7 +202,7 @@ async fn a_direct_read_settles_what_it_can_know() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_directly_counts_until_the_watch_is_as_far() {
+async fn direct_read_counts_until_the_watch_catches_up() {
     let kind = live();
     kind.apply(object("a", "5", "u", "watched").root(), "");
     let fresh = |version: &str, objects: &[Arc<Document>]| {
@@ -225,7 +225,7 @@ async fn what_was_read_directly_counts_until_the_watch_is_as_far() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_faults_questions_about_it_and_no_others() {
+async fn unreadable_object_fails_only_matching_queries() {
     let kind = live();
     kind.apply(object("a", "2", "u", "readable").root(), "");
     let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
@@ -258,7 +258,7 @@ async fn what_cannot_be_read_faults_questions_about_it_and_no_others() {
 
 /// What is not to be seen by its labels is not gone: a change that shows it again is still to come.
 #[tokio::test(start_paused = true)]
-async fn what_may_be_hidden_by_its_labels_is_not_taken_for_gone() {
+async fn object_hidden_by_labels_does_not_count_as_deleted() {
     let kind = visible();
     let pending = || kind.pending(&key("a")).0;
     let now = tokio::time::Instant::now;
@@ -299,7 +299,7 @@ async fn a_slow_list_settles_nothing_that_came_after_its_beginning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_etcd_that_was_restored_begins_anew() {
+async fn restored_etcd_resets_the_cache() {
     let kind = live();
     kind.apply(object("a", "900", "u", "later").root(), "");
     let mut there = Listing { version: "1000".to_owned(), ..kind.empty() };
@@ -312,7 +312,7 @@ async fn an_etcd_that_was_restored_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_named_by_another_name_is_not_reserved() {
+async fn object_with_a_different_name_is_not_reserved() {
     let kind = live();
     let forged = object("a", "", "u", "x");
     for number in 0..300 {
@@ -439,7 +439,7 @@ async fn uid_of_an_equal_request_settles_only_that_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_different_requests_about_an_object_share_the_last_world() {
+async fn excess_requests_for_an_object_share_one_possible_state() {
     let kind = live();
     for spec in 0..7 {
         reserve(&kind, "a", &format!("u{spec}"), "", &format!("s{spec}"));
@@ -478,7 +478,7 @@ async fn object_under_review_is_shown_as_it_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_that_finds_nothing_hides_what_the_watch_still_shows() {
+async fn empty_direct_read_hides_older_watched_objects() {
     let kind = live();
     kind.apply(object("a", "5", "u", "stored").root(), "");
     kind.apply(object("b", "6", "v", "stored").root(), "");

@@ -37,7 +37,7 @@ fn count(kind: &Kind, namespace: Option<&str>) -> Result<usize, String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_beyond_the_share_fail_only_queries_that_they_could_answer() {
+async fn objects_over_the_share_fail_only_matching_queries() {
     let (cluster, kind) = bounded();
     // Each of them is kept twice: as a field, and as the value of an index.
     let each = 20 << 10;
@@ -149,7 +149,7 @@ async fn names_are_bounded_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn listing_again_takes_no_memory_for_what_is_known() {
+async fn repeated_list_uses_no_additional_memory() {
     let (cluster, kind) = bounded();
     let objects: Vec<_> =
         (0..5).map(|number| large("tenant", &format!("o{number}"), 2, 20 << 10)).collect();

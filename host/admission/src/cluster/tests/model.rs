@@ -414,7 +414,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_allowed_is_what_is_stored(steps in steps(), consistent: bool, most in 1..3_usize) {
+    fn allowed_changes_hold_for_every_stored_state(steps in steps(), consistent: bool, most in 1..3_usize) {
         run(&steps, consistent, most);
     }
 }

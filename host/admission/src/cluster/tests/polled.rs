@@ -51,7 +51,7 @@ const OBJECT: &str = r#"{"apiVersion":"opgate.dev/v1alpha1","kind":"ServerVersio
     "metadata":{"name":"kubernetes"},"gitVersion":"v9.9.9"}"#;
 
 #[test]
-fn the_version_of_files_is_what_an_api_server_has_answered() {
+fn version_of_files_is_an_api_server_response() {
     let kept = json!({"metadata": {"name": "kubernetes"}, "gitVersion": "v1.25.4"});
     assert_eq!(version(&snapshot(&[ANSWER])), Some(kept.clone()));
     assert_eq!(version(&snapshot(&[ANSWER, OBJECT])), Some(kept));
@@ -116,7 +116,7 @@ fn no_request_changes_the_version_of_the_api_server() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_is_not_waited_for_as_long_as_anything_is_seen() {
+async fn unavailable_resource_does_not_block_sync_of_others() {
     let resources = ["g/v1/a", "g/v1/b", VERSIONS];
     let cluster = Cluster::new(&reading(&resources), Options::of(Source::Live));
     let [a, b, own] = &cluster.kinds[..] else { panic!() };
@@ -143,7 +143,7 @@ async fn what_cannot_be_served_is_not_waited_for_as_long_as_anything_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_the_first_lists_is_told_of_each() {
+async fn sync_wait_ends_when_every_resource_has_reported() {
     let cluster =
         Arc::new(Cluster::new(&reading(&["g/v1/a", "g/v1/b"]), Options::of(Source::Live)));
     let waiting = tokio::spawn({
@@ -203,7 +203,7 @@ fn a_missing_permission_is_one_that_is_needed() {
 }
 
 #[test]
-fn a_view_does_not_become_too_old_between_two_lists() {
+fn poll_interval_keeps_the_cache_younger_than_max_age() {
     for (poll, max_age, seconds) in [(60, 300, 60), (600, 300, 100), (60, 6, 2), (60, 1, 1)] {
         let options = Options {
             poll: Duration::from_secs(poll),
@@ -215,7 +215,7 @@ fn a_view_does_not_become_too_old_between_two_lists() {
 }
 
 #[test]
-fn what_no_api_server_stores_is_kept_up_to_a_limit() {
+fn unstored_polled_objects_are_limited_in_bytes() {
     let kind = live_polled();
     let mut listing = kind.empty();
     // Kept twice: it is a value of an index, too.
@@ -237,7 +237,7 @@ fn read(text: &[u8]) -> Result<usize, String> {
 }
 
 #[test]
-fn what_is_no_list_has_no_objects_instead_of_none() {
+fn response_without_items_is_an_error_not_an_empty_list() {
     let none = || Err("the API server's answer is no list".to_owned());
     for (text, expected) in [
         (r#"{"items":[{},{}]}"#, Ok(2)),

@@ -61,7 +61,7 @@ fn impossible_names_are_answered_and_not_asked() {
 
 /// Whatever is asked costs what is looked at for it, and ends where whoever asks may not go on.
 #[test]
-fn what_is_asked_is_paid_for() {
+fn queries_are_charged_and_stop_at_the_limit() {
     const MANY: usize = 10_000;
     let cluster = Arc::new(cluster(Options::of(Source::Live)));
     let kind = &cluster.kinds[0];
@@ -208,7 +208,7 @@ fn pages_have_each_of_several_objects_of_one_name_once() {
 
 /// What two policies read of a resource with different labels is not read of the whole cluster.
 #[test]
-fn reads_of_different_labels_stay_apart_unless_one_is_of_all() {
+fn reads_with_different_labels_are_separate_unless_one_is_full() {
     let reading = |labels: &str| {
         let labels = opgate_cluster::selector(Document::parse(labels).unwrap().root()).unwrap();
         Reading {
@@ -239,7 +239,7 @@ fn reads_of_different_labels_stay_apart_unless_one_is_of_all() {
 
 /// A read of one namespace takes another permission than one of another namespace, or of all.
 #[test]
-fn reads_of_different_namespaces_stay_apart() {
+fn reads_of_different_namespaces_are_separate() {
     let reading = |field: &str, namespace: Option<&str>, optional: bool| {
         let declaration = Declaration::new(&[field.to_owned()], &[], &[]).unwrap();
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };

@@ -1,4 +1,4 @@
-//! The file itself: its keys, and the errors in them, each with its place.
+//! The file itself: its keys, and their errors, each with its location.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use opgate_engine::Limits;
 use opgate_input::yaml::Located;
 use opgate_text::units::{parse_bytes, parse_duration};
 
-/// The file, to find places in it.
+/// The file, to find locations in it.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) builtins: &'static [Builtin],
@@ -143,8 +143,8 @@ pub(super) struct NamesEntry {
     pub(super) exclude: Vec<String>,
 }
 
-/// A label selector as Kubernetes has it. What an API server would leave out is an error here: a misspelt
-/// member would select everything.
+/// Reads a label selector as in Kubernetes. A member that an API server would ignore is an error
+/// here: a misspelled member would select everything.
 fn selector(value: &serde_json::Value) -> Result<String, String> {
     let members = value.as_object().ok_or("a label selector is an object")?;
     if let Some(name) = members.keys().find(|name| !SELECTOR.contains(&name.as_str())) {
@@ -170,7 +170,7 @@ impl Origin {
         format!("{}:{line}:{column}: {text}", self.path.display())
     }
 
-    /// An error of deserialization: its place, and the text with the nearest known key.
+    /// An error of deserialization: its location, and the text with the nearest known key.
     pub(super) fn type_error(
         &self,
         error: &serde_path_to_error::Error<serde_json::Error>,
@@ -222,7 +222,7 @@ impl Origin {
                 None
             }
         };
-        // A key without a value would mean none.
+        // A key without a value would mean no signature.
         let written = self.located.value.pointer(&format!("{pointer}/signature"));
         let mut signed_repository = None;
         let signature = match (entry.signature, &module) {
@@ -241,7 +241,7 @@ impl Origin {
             }
             (Some(Object(SignatureEntry { key, repository })), _) => {
                 let names_nothing = repository.as_ref().is_some_and(|name| name.trim().is_empty());
-                // Without a value it would mean any.
+                // Without a value it would mean any repository.
                 let is_null = written
                     .and_then(|signature| signature.get("repository"))
                     .is_some_and(serde_json::Value::is_null);

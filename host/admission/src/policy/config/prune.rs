@@ -1,15 +1,15 @@
-//! Files with several errors: what is wrong is cut out of the value, and the rest is read again, so that
-//! all errors are told at once.
+//! Files with several errors: the invalid parts are cut out of the value, and the rest is read
+//! again, so that all errors are reported in one run.
 
 use serde_json::{Map, Value, json};
 
-/// Maximum number of errors of one file that are told.
+/// Maximum number of reported errors of one file.
 pub(super) const MOST: usize = 64;
 
-/// Cuts the value at a pointer out. Gives whether there is less of it now.
+/// Cuts out the value at a pointer. Returns whether that removed anything.
 ///
-/// An element of `policies` is replaced by one that does nothing, so that the places of the others stay. Of
-/// other lists nothing is left.
+/// An element of `policies` is replaced by one that has no effect, so that the positions of the
+/// others stay. Other lists are emptied.
 pub(super) fn cut(value: &mut Value, pointer: &str) -> bool {
     let Some((around, name)) = pointer.rsplit_once('/') else { return false };
     let name = name.replace("~1", "/").replace("~0", "~");
@@ -18,7 +18,7 @@ pub(super) fn cut(value: &mut Value, pointer: &str) -> bool {
         Some(Value::Array(elements)) if around == "/policies" => {
             let Ok(index) = name.parse::<usize>() else { return false };
             let Some(element) = elements.get_mut(index) else { return false };
-            // Nobody gives a policy a name of this length: it is as long as a name may be.
+            // Not a name in use: it has the maximum length of a name.
             let nothing = json!({"name": format!("x{index:039}"), "module": "-", "mode": "off"});
             std::mem::replace(element, nothing.clone()) != nothing
         }
@@ -27,7 +27,7 @@ pub(super) fn cut(value: &mut Value, pointer: &str) -> bool {
     }
 }
 
-/// A member without which nothing of a file can be read.
+/// Adds a member that is required to read any of the file.
 pub(super) fn add_head(value: &mut Value) -> bool {
     let Some(members) = value.as_object_mut() else { return false };
     let add = |members: &mut Map<String, Value>, name: &str| {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_cut_and_the_rest_stays() {
+    fn invalid_parts_are_removed_and_the_rest_is_kept() {
         let all = json!({"a": {"b~/c": [1, 2], "d": 3}, "policies": [{"x": 1}, {"name": "a"}]});
         for (pointer, expected) in [
             ("", None),

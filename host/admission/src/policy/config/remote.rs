@@ -1,5 +1,6 @@
-//! Components in registries: what the file says of them, and what was found there. Nothing here asks a registry: who reads the file
-//! resolves them before the policies are loaded.
+//! Components in registries: their references in the file, and the results of resolving them. This
+//! module does not contact registries. The reader of the file resolves the references before the
+//! policies are loaded.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -59,7 +60,8 @@ impl Configuration {
         })
     }
 
-    /// Says what a registry gave for a policy, or why it gave nothing. A policy without a component is broken when it is loaded.
+    /// Sets the result of a registry for a policy, or the reason why there is none. A policy
+    /// without a component is broken when it is loaded.
     pub fn resolve(&mut self, policy: &str, found: Result<Resolved, String>) {
         let named = self.policies.iter_mut().find(|config| config.name == policy);
         if let (Some(PolicyConfig { module: ModuleSource::Oci(remote), .. }), Ok(found)) =
@@ -70,7 +72,7 @@ impl Configuration {
         self.resolved.insert(policy.to_owned(), found);
     }
 
-    /// What was found for a policy.
+    /// The resolved component of a policy.
     pub(in crate::policy) fn resolved_of(&self, policy: &str) -> Result<&Arc<[u8]>, String> {
         match self.resolved.get(policy) {
             Some(Ok(found)) => Ok(&found.component),

@@ -1,23 +1,23 @@
-//! The JSON Schema of `opgate.yaml`, for editors and for whoever wants to know what can be written there.
+//! The JSON Schema of `opgate.yaml`, for editors and for users.
 //!
 //! ```text
-//! keys and forms (here; a test compares them with what is read) ─┬▶ schema
+//! keys and formats (here; a test compares them with what is read) ─┬▶ schema
 //! descriptors of the built-in policies: rules, settings ─────────┘
 //! ```
 //!
-//! What a schema can say and a file does wrong is refused by the schema, too. That a name occurs twice, that
-//! a file is missing, or what a policy says of its settings, it cannot say.
+//! The schema rejects every error that a schema can express. It cannot express that a name occurs
+//! twice, that a file is missing, or the constraints of a policy on its settings.
 
 use serde_json::{Map, Value, json};
 
 use super::Configuration;
 use crate::policy::{DefaultLevel, Descriptor, Mode, OnError, Profile, RuleLevel};
 
-/// Sizes and durations as they are written.
+/// The format of sizes and durations.
 const SIZE: &str = "^[0-9]+(Ki|Mi|Gi)?$";
 const DURATION: &str = "^([0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$";
 const NAME: &str = "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$";
-/// What every name of Kubernetes keeps to.
+/// The characters that every name of Kubernetes consists of.
 const PATTERN: &str = "^[!-$&-.0-~]{1,253}$";
 const RESOURCE: &str = "^/*[^/]+/[^/]+(/[^/]+)?$";
 const CUSTOM_RESOURCE: &str =
@@ -244,7 +244,7 @@ impl Configuration {
     }
 }
 
-/// A label selector as Kubernetes has it.
+/// A label selector as in Kubernetes.
 fn selector() -> Value {
     let operators = ["In", "NotIn", "Exists", "DoesNotExist"];
     let texts = json!({"type": ["array", "null"], "items": {"type": "string"}});
@@ -264,7 +264,7 @@ fn selector() -> Value {
     })
 }
 
-/// The rules of a policy, each with what it is about.
+/// The rules of a policy, each with its title.
 fn rules(policy: &Descriptor) -> Value {
     let rule = |rule: &crate::policy::Rule| {
         let default = match rule.default {
@@ -283,7 +283,7 @@ fn rules(policy: &Descriptor) -> Value {
     json!({"type": "object", "additionalProperties": false, "properties": properties})
 }
 
-/// The settings of a policy as they can be written: levels stand beside them.
+/// The settings of a policy in the format of the file, where levels are set outside the settings.
 fn settings(policy: &Descriptor) -> Value {
     if policy.settings_schema.is_empty() {
         return json!({"type": ["object", "null"], "maxProperties": 0});

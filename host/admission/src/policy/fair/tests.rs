@@ -41,7 +41,7 @@ fn assert_idle(fair: &Fair) {
 }
 
 #[tokio::test]
-async fn nobody_holds_more_than_half() {
+async fn tenant_holds_at_most_half_of_the_permits() {
     // Permits, of one tenant, of long calls, of long calls of all who are dear and of one of them.
     let cases = [
         [1, 1, 1, 1, 1],
@@ -108,7 +108,7 @@ async fn tenants_take_turns() {
 }
 
 #[tokio::test]
-async fn who_was_dear_waits_behind_who_was_not() {
+async fn expensive_tenant_waits_behind_cheaper_ones() {
     let fair = fair(1, 100);
     let mut first = permit(&fair, 1, Pace::Short);
     first.charge(Duration::from_millis(100));
@@ -143,7 +143,7 @@ async fn who_was_dear_waits_behind_who_was_not() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_those_who_fill_it() {
+async fn full_queue_rejects_the_tenant_with_most_calls() {
     let fair = fair(2, 8);
     let held = [permit(&fair, 0, Pace::Short), permit(&fair, 9, Pace::Short)];
     let mut waiting = Vec::new();
@@ -210,7 +210,7 @@ async fn large_reviews_that_wait_leave_room_for_small_ones() {
 }
 
 #[tokio::test]
-async fn long_calls_get_their_turn_beside_short_ones() {
+async fn long_calls_run_between_short_ones() {
     let fair = fair(2, 1_000);
     let held = permit(&fair, 1, Pace::Long);
     let mut long = ask(&fair, 2, Pace::Long);
@@ -236,7 +236,7 @@ async fn long_calls_get_their_turn_beside_short_ones() {
 }
 
 #[tokio::test]
-async fn who_goes_away_leaves_nothing() {
+async fn cancelled_requests_release_permits_and_queue_entries() {
     let fair = fair(1, 8);
     let held = permit(&fair, 1, Pace::Short);
     let mut gone = ask(&fair, 2, Pace::Short);

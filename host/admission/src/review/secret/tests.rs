@@ -37,7 +37,7 @@ fn decoded(document: &Document, pointer: &str) -> String {
 }
 
 #[test]
-fn of_a_secret_its_name_its_type_and_the_names_of_its_keys_are_shown() {
+fn secret_shows_only_name_type_and_keys() {
     let document = seen(&serde_json::json!({"p": base64_of("hunter2"), "q": 7, "r": null}));
     let json = document.root().raw().into_owned();
     let copied = base64_of("{\"data\":{\"p\":\"hunter2\"}}");
@@ -71,7 +71,7 @@ fn a_change_of_a_value_is_seen_and_no_value_is() {
 }
 
 #[test]
-fn of_a_docker_configuration_the_hosts_are_shown() {
+fn docker_configuration_shows_only_hosts() {
     let file = r#"{"auths":{"quay.io":{"auth":"hunter2"},"https://a.b/c":{"password":"hunter2"}},"credHelpers":{"hunter2":"x"}}"#;
     let old = r#"{"quay.io":{"auth":"hunter2"}}"#;
     let of = |file: &str, old: &str| {

@@ -24,20 +24,20 @@ use crate::cli::judged::{Findings, Judge, Judged, is_exempt};
 use crate::cli::report::Unread;
 use crate::cli::{Failure, Outcome};
 
-/// Bytes of objects that are judged at a time.
+/// Bytes of objects in one batch.
 const BATCH: usize = 1 << 20;
 
-/// A running cluster, and how it is judged.
+/// A running cluster and the options for its evaluation.
 pub(in crate::cli) struct Live<'l> {
     /// Kubeconfigs with `:` between them; empty for those that `kubectl` reads.
     pub(in crate::cli) kubeconfig: &'l OsStr,
     /// One of their contexts.
     pub(in crate::cli) context: Option<&'l str>,
-    /// The only namespace whose objects are judged.
+    /// The only namespace whose objects are evaluated.
     pub(in crate::cli) namespace: Option<&'l str>,
 }
 
-/// Judges a running cluster.
+/// Evaluates a running cluster.
 ///
 /// # Errors
 /// If there is no connection, or the engine fails.
@@ -62,7 +62,7 @@ pub(in crate::cli) fn cluster(
         for (resource, why) in &failed {
             findings.unread.push(missed(&resource.to_string(), why));
         }
-        // What cannot be listed once cannot be listed twice.
+        // A resource whose first listing fails is not listed again.
         let is_listed = |served: &Served| failed.iter().all(|(of, _)| *of != served.resource);
         for served in served.into_iter().filter(is_listed) {
             judge(&connection, set, &served, live.namespace, &mut findings).await?;
@@ -94,7 +94,8 @@ pub(in crate::cli) fn paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> 
     })
 }
 
-/// What the webhook would be asked about, each resource in one version, and what cannot be found out.
+/// Discovers the resources that the webhook would receive, each in one version, and reports the groups that
+/// cannot be discovered.
 async fn served(
     connection: &Connection,
     set: &Set,
@@ -143,7 +144,7 @@ fn wants(rule: &MatchRule, served: &Served) -> bool {
         && (is_named || !is_secret && rule.resources.iter().any(|one| one == "*" || one == "*/*"))
 }
 
-/// Lists the objects of a resource, and judges some at a time.
+/// Lists the objects of a resource and evaluates them in batches.
 async fn judge(
     connection: &Connection,
     set: &Set,
@@ -183,7 +184,7 @@ async fn judge(
     Ok(())
 }
 
-/// Objects that are judged together.
+/// Objects that are evaluated together.
 struct Batch<'b, 's> {
     set: &'b Set,
     served: &'b Served,
@@ -217,7 +218,7 @@ impl Batch<'_, '_> {
     }
 }
 
-/// What becomes of an object.
+/// Result of one object.
 enum One {
     Judged(Box<Judged>),
     /// It is on its way out.

@@ -108,7 +108,7 @@ mod tests {
     use opgate_admission::policy::{Configuration, Profile};
 
     #[test]
-    fn printed_configuration_is_valid_and_fixes_what_was_found() {
+    fn printed_configuration_is_valid_and_pins_the_platform() {
         let user = "system:serviceaccount:olm:olm-operator-serviceaccount";
         let found = Platform {
             profile: Profile::Ocp412,

@@ -1,5 +1,4 @@
-//! What differs between two configurations. The members are part of the command line's contract:
-//! docs/diff.md.
+//! Differences between two configurations. The members are part of the stable interface: docs/diff.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +23,7 @@ pub(super) struct Difference {
     pub(super) reviews: Option<Reviews>,
 }
 
-/// What became of something.
+/// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Change {
@@ -49,7 +48,7 @@ pub(super) struct Changed {
     pub(super) fields: Vec<Field>,
 }
 
-/// A rule whose level differs: none where nobody asks its policy.
+/// A rule whose level differs: none if its policy is not called.
 #[derive(Debug, Serialize)]
 pub(super) struct Rule {
     pub(super) policy: String,
@@ -71,7 +70,7 @@ pub(super) struct Requests {
     pub(super) new: Vec<Wanted>,
 }
 
-/// What the server may do.
+/// A permission of the server.
 #[derive(Debug, Serialize)]
 pub(super) struct Permission {
     pub(super) change: Change,
@@ -82,7 +81,7 @@ pub(super) struct Permission {
     pub(super) verbs: Vec<String>,
 }
 
-/// What a policy reads.
+/// A declared read of a policy.
 #[derive(Debug, Serialize)]
 pub(super) struct Read {
     pub(super) change: Change,
@@ -90,7 +89,7 @@ pub(super) struct Read {
     pub(super) resource: String,
     /// None for all.
     pub(super) namespace: Option<String>,
-    /// What is different: `fields`, `labels`, `optional`.
+    /// The members that differ: `fields`, `labels`, `optional`.
     pub(super) differs: Vec<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What follows from a configuration, in a form that can be compared: each fact has a key.
+//! Facts that follow from a configuration, in a comparable representation: each fact has a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,31 +14,31 @@ use opgate_admission::policy::{
     Configuration, ModuleSource, Origin, Policy, PolicyConfig, Set, SignatureKey, Trust, Users,
 };
 
-/// What servers read from their cluster.
+/// Placeholder for facts that servers read from their cluster.
 const AUTO: &str = "auto";
 
 /// Everything that is compared.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// What is said once for all policies, by key.
+    /// Facts about all policies, by key.
     pub(super) general: BTreeMap<String, Value>,
     /// Names of the policies, in the order in which they serve.
     pub(super) order: Vec<String>,
-    /// What is said of each policy: field and value.
+    /// Facts about each policy: field and value.
     pub(super) policies: BTreeMap<String, BTreeMap<String, Value>>,
     /// Level and title of rules, by policy and rule.
     pub(super) rules: BTreeMap<(String, String), (&'static str, String)>,
-    /// Who asks for requests, by group, resource and operation.
+    /// Policies that match requests, by group, resource and operation.
     pub(super) requests: BTreeMap<(String, String, &'static str), BTreeSet<Wanted>>,
     /// Webhooks by name, without what does not come from the policies.
     pub(super) webhooks: BTreeMap<String, Map<String, Value>>,
     /// Namespace (empty for all), group, resource and verb.
     pub(super) permissions: BTreeSet<[String; 4]>,
-    /// What policies read of the cluster, by policy, resource and namespace (empty for all).
+    /// Declared reads, by policy, resource and namespace (empty for all).
     pub(super) reads: BTreeMap<[String; 3], Kept>,
 }
 
-/// What a policy wants to see of a resource and an operation.
+/// The match of a policy for a resource and an operation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Wanted {
@@ -54,12 +54,12 @@ pub(super) struct Wanted {
     pub(super) failure_policy: &'static str,
 }
 
-/// What is kept of objects that a policy reads.
+/// The stored parts of objects that a policy reads.
 #[derive(Debug, Clone)]
 pub(super) struct Kept(opgate_admission::cluster::Reading);
 
 impl Kept {
-    /// What differs, by name.
+    /// Returns the names of the members that differ.
     pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
         let (a, b) = (&self.0, &other.0);
         let same_fields =
@@ -105,7 +105,8 @@ impl Facts {
         let is_auto = configuration.wanted().is_some();
         add("profile", (if is_auto { AUTO } else { profile }).into());
         for (key, Users { users, origin }) in [("olm", olm), ("rukpak", rukpak)] {
-            // Those of a profile are as good as those of a list. Those of a cluster are not known here.
+            // Identities from a profile are equivalent to configured ones. Those of a cluster are not known
+            // here.
             let is_known = origin == Origin::Configuration || !is_auto;
             let users: BTreeSet<_> = users.into_iter().collect();
             let value = if is_known { json!(users) } else { AUTO.into() };
@@ -184,12 +185,12 @@ impl Wanted {
     }
 }
 
-/// What a configuration says of a policy, with defaults. `digest` is that of its component, if it is
-/// loaded: what is off needs none.
+/// The configured facts of a policy, with defaults. `digest` is the digest of its component, if it is loaded:
+/// a policy that is off needs none.
 fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> {
     let mut said = BTreeMap::new();
     let mut add = |field: &str, value: Value| said.insert(field.to_owned(), value);
-    // The same component at another path is the same.
+    // A component that only moved to another path is unchanged.
     let module = match (&config.module, digest) {
         (ModuleSource::Builtin(name), _) => Some(format!("builtin:{name}")),
         (_, digest) => digest.map(|digest| format!("sha256:{digest}")),

@@ -32,7 +32,7 @@ use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, Set};
 use opgate_input::read::Reader;
 
-/// What to try, and what the status says.
+/// Examples and exit statuses after the help text.
 const NEXT: &str = "\
 Examples:
   opgate diff old.yaml new.yaml                      What would change
@@ -52,7 +52,7 @@ const MOST: usize = 4 << 20;
 #[derive(Debug, Args)]
 #[command(after_help = NEXT)]
 pub(super) struct Diff {
-    /// Configuration as it is; - for standard input
+    /// Current configuration; - for standard input
     #[arg(value_name = "BEFORE")]
     old: PathBuf,
     /// Configuration as it would be; - for standard input
@@ -67,13 +67,13 @@ pub(super) struct Diff {
     /// Compare webhooks without matchConditions, for API servers before Kubernetes 1.28
     #[arg(long)]
     no_match_conditions: bool,
-    /// What makes the exit status 1
+    /// Differences that result in exit status 1
     #[arg(long, value_name = "KIND", default_value = "any")]
     fail_on: FailOn,
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
-    /// Folder for compiled policies [default: the user's cache folder]
+    /// Directory for compiled policies [default: the user's cache directory]
     #[arg(long, value_name = "DIR", env = "OPGATE_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ enum Format {
     Json,
 }
 
-/// What makes the exit status 1.
+/// Differences that result in exit status 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
     /// Any difference
@@ -113,7 +113,7 @@ impl Side {
             let text = Reader::new(MOST).stdin().map_err(|e| anyhow::anyhow!("-: {e}"))?;
             let text = String::from_utf8(text);
             let text = text.map_err(|e| anyhow::anyhow!("-: not UTF-8: {}", e.utf8_error()))?;
-            // Relative paths are those of the current folder.
+            // Relative paths are resolved in the current directory.
             Configuration::parse(path, &text, BUILTINS)
         } else {
             Configuration::read(path, BUILTINS)
@@ -171,7 +171,7 @@ impl Diff {
         if !reviews.is_empty() {
             let reader = read.reader();
             if !cluster_state.is_empty() {
-                // What needs no permission is read, too.
+                // Reads that need no permission are compared, too.
                 drop(sets);
                 sets = (load(&old, Source::Snapshot)?, load(&new, Source::Snapshot)?);
                 let snapshot = super::input::snapshot(&cluster_state, &reader)?;
@@ -194,7 +194,7 @@ impl Diff {
                 .and_then(|()| writeln!(out)),
         };
         match printed.and_then(|()| out.flush()) {
-            // Whoever reads the output has seen enough; what was found counts.
+            // The reader closed the output early; the result so far counts.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
             other => other.map(|()| outcome).map_err(Failure::from),
         }

@@ -12,7 +12,7 @@ use opgate_admission::policy::Set;
 use opgate_admission::review::Review;
 use opgate_input::read::Reader;
 
-/// Nobody waits for these decisions; the policies' own limits hold.
+/// No client waits for these decisions; the limits of the policies still apply.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// The reviews that are decided otherwise.
@@ -21,7 +21,7 @@ pub(super) struct Reviews {
     /// How many were decided.
     pub(super) compared: usize,
     pub(super) different: Vec<Decided>,
-    /// What else happened: a review that cannot be read, a policy that failed.
+    /// Other outcomes: an unreadable review, or a policy error.
     #[serde(skip)]
     pub(super) outcome: Outcome,
 }
@@ -43,7 +43,7 @@ pub(super) struct Decided {
     pub(super) object: String,
 }
 
-/// A decision as far as it is compared: not the texts of findings.
+/// The compared parts of a decision, without the messages of violations.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Decision {
     /// `allow`, `deny`, or `fail` where the webhook gives no answer.
@@ -102,7 +102,7 @@ impl Reviews {
     fn add(&mut self, old: &Record, new: Record) {
         self.compared += 1;
         for record in [old, &new] {
-            // What is denied is no failure of this command.
+            // A denial is not an error of this command.
             if record.outcome() == Outcome::Engine {
                 self.outcome = Outcome::Engine;
             }

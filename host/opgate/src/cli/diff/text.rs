@@ -130,7 +130,7 @@ fn policy(out: &mut impl Write, policy: &Changed) -> io::Result<()> {
     line(out, *change, &format!("{name}: mode {}, onError {}", field("mode"), field("onError")))
 }
 
-/// Those of a policy that comes or goes are counted.
+/// Writes the changed rules, but only a count for an added or removed policy.
 fn rules(out: &mut impl Write, rules: &[Rule]) -> io::Result<()> {
     writeln!(out, "rules")?;
     let mut counts: BTreeMap<(&str, Change), BTreeMap<&str, usize>> = BTreeMap::new();
@@ -168,7 +168,7 @@ fn requests(out: &mut impl Write, requests: &Requests) -> io::Result<()> {
     }
     line(out, *change, &what)?;
     let of = |all: &[Wanted], policy: &str| all.iter().filter(|one| one.policy == policy).count();
-    // Of what is both, only what is different.
+    // For a policy in both configurations, only the differences are shown.
     let pair = |one: &Wanted| (of(old, &one.policy), of(new, &one.policy)) == (1, 1);
     for one in old {
         match new.iter().find(|other| pair(one) && other.policy == one.policy) {
@@ -253,7 +253,7 @@ fn reviews(out: &mut impl Write, reviews: &Reviews) -> io::Result<()> {
     Ok(())
 }
 
-/// What one decision has and the other one has not.
+/// Writes the violations that only one of the decisions has.
 fn findings(
     out: &mut impl Write,
     change: Change,

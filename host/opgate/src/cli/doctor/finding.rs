@@ -1,5 +1,5 @@
-//! What the checks find, and what they could not look at. Texts of a cluster become one line of a bounded
-//! length here, and findings are limited, whatever a cluster holds.
+//! Findings, and skipped checks. Texts of a cluster become one line of bounded length here, and the number of
+//! findings is limited for every cluster.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const LONGEST_NAME: usize = 253;
 /// Elements of a list that a text shows.
 const SHOWN: usize = 6;
 
-/// The object that a finding is about.
+/// The object of a finding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At {
     /// Empty for what is no object.
@@ -37,7 +37,7 @@ impl At {
         Self { kind: kind.to_string(), namespace: cut(namespace), name: cut(name) }
     }
 
-    /// What is no object of the cluster.
+    /// Creates a location that is not an object of the cluster.
     pub(super) fn other(name: &str) -> Self {
         Self { name: one_line(name, LONGEST_NAME), ..Self::default() }
     }
@@ -78,7 +78,7 @@ pub(super) struct Findings {
     all: Vec<Finding>,
     /// How many more there are, by id.
     more: BTreeMap<&'static str, usize>,
-    /// What was not checked, and why.
+    /// Skipped checks with reasons.
     unchecked: Vec<(String, String)>,
 }
 
@@ -114,7 +114,7 @@ impl Findings {
         }
     }
 
-    /// Whether objects of a kind are known; otherwise says what is not checked without them.
+    /// Reports whether objects of a kind are known; otherwise records the skipped check.
     pub(super) fn needs(&mut self, facts: &Facts, kind: Kind, what: &str) -> bool {
         let known = facts.knows(kind).map_err(str::to_owned);
         if let Err(why) = &known {
@@ -130,7 +130,7 @@ impl Findings {
         self.more.retain(|id, _| !is_skipped(id));
     }
 
-    /// What hurts most comes first.
+    /// Sorts the findings by severity, most severe first.
     pub(super) fn sorted(mut self) -> Self {
         self.all.sort_by(|a, b| {
             (a.level, a.doc, &a.at, &a.field).cmp(&(b.level, b.doc, &b.at, &b.field))

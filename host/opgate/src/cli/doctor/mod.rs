@@ -1,4 +1,4 @@
-//! `opgate doctor`: what in a cluster, or in manifests, would hurt, in order of harm, and how to repair it.
+//! `opgate doctor`: diagnoses problems in a cluster or in manifests, most severe first, with remediation.
 //!
 //! ```text
 //! cluster, files, port, configuration ─▶ facts ─▶ checks ─▶ findings ─▶ report
@@ -6,8 +6,8 @@
 //!                                       catalog ────┴▶ explain, pages
 //! ```
 //!
-//! Everything is read first, within bounds; nothing is written. Checks are functions of what was read. What
-//! could not be read is a finding itself, and each check that needed it says so.
+//! Everything is read first, within bounds; nothing is written. Checks are functions of the collected facts.
+//! Failed reads are findings, and each check that needs them is reported as skipped.
 
 mod catalog;
 mod checks;
@@ -46,7 +46,7 @@ use opgate_text::units::parse_duration;
 const NAMESPACE: &str = "opgate-system";
 const SERVICE: &str = "opgate";
 
-/// What to do with it.
+/// Hints after the help text.
 const NEXT: &str = "\
 With PATH it examines files instead of a cluster: what `opgate manifests all` prints, or a dump
 (`kubectl get -A -o yaml namespaces,nodes,services,endpointslices,pods,deployments,…`); `-` is standard
@@ -73,15 +73,15 @@ pub(super) struct Doctor {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Explain findings: what they mean, what they do, how to repair them
+    /// Explain findings: meaning, effect and remediation
     Explain {
         /// Ids such as DOC-12
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Write the pages of all findings into a folder
-    Pages {
-        /// The folder; files of the same names are replaced
+    /// Generate the documentation of all findings
+    Docs {
+        /// The directory; files of the same names are replaced
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -99,7 +99,7 @@ struct Examine {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     kube_context: Option<String>,
-    /// Which installation: its namespace and its Service [default: the one that webhooks call]
+    /// Namespace and Service of the installation [default: the one that webhooks call]
     #[arg(long, value_name = "NAMESPACE/SERVICE", value_parser = installation, env = "OPGATE_INSTALLATION")]
     installation: Option<Installation>,
     /// Instead of a Service: beginning of the URL that the webhooks call
@@ -132,7 +132,7 @@ struct Examine {
     output: Format,
 }
 
-/// The lowest level of a finding that counts for the exit status, also by the names of other commands.
+/// The lowest level of a finding that fails the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
     Critical,
@@ -181,7 +181,7 @@ fn known_id(text: &str) -> Result<String, String> {
     known.ok_or_else(|| unknown(text))
 }
 
-/// The ids of all findings.
+/// Iterates over the ids of all findings.
 pub(super) fn ids() -> impl Iterator<Item = &'static str> {
     catalog::docs().map(|(_, doc)| doc.id)
 }
@@ -195,7 +195,7 @@ impl Doctor {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.command {
             Some(Command::Explain { ids }) => explain(&ids),
-            Some(Command::Pages { folder }) => pages(&folder),
+            Some(Command::Docs { folder }) => pages(&folder),
             None => self.examine.run(),
         }
     }

@@ -1,4 +1,4 @@
-//! The findings for people, and for programs.
+//! Reports of findings, as text and as JSON.
 
 use std::io::{self, Write};
 

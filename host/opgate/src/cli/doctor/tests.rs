@@ -1,4 +1,4 @@
-//! A healthy installation, and one that is broken in one way for each finding: exactly that is found.
+//! A healthy installation, and one broken installation for each finding: exactly that finding is reported.
 
 #![allow(clippy::needless_pass_by_value, reason = "a call reads better with `json!` in it")]
 
@@ -28,7 +28,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const CONFIGURATION: &str =
     "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\npolicies:\n  - name: operator-group\n";
 
-/// What is made once: certificates, and what belongs to the configuration.
+/// Data that is created once: certificates, and the objects that follow from the configuration.
 struct Made {
     ca: Authority,
     certificate: String,
@@ -286,7 +286,7 @@ fn healthy() -> Vec<Value> {
     objects
 }
 
-/// What is done to it.
+/// A change of the healthy installation.
 enum Break {
     /// At a pointer of the object of that kind and name.
     Set(&'static str, &'static str, Value),
@@ -389,7 +389,7 @@ fn granted(namespace: Option<&str>, rule: Value) -> Vec<Break> {
 /// A time long ago.
 const OLD: &str = "2020-01-01T00:00:00.000000Z";
 
-/// A Lease that was renewed so many seconds ago.
+/// Sets the renewal time of a Lease to this number of seconds ago.
 fn renewed(facts: &mut Facts, name: &str, seconds: u64) {
     let at = facts.cluster_time() - Duration::from_secs(seconds);
     let at = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(at.try_into().unwrap());
@@ -398,7 +398,7 @@ fn renewed(facts: &mut Facts, name: &str, seconds: u64) {
     facts.insert(lease);
 }
 
-/// What a server says of its cluster cache.
+/// Sets the state of the cluster cache that a server reports.
 fn said(state: &str) -> Vec<Break> {
     let at = "/metadata/annotations/opgate.dev~1state";
     vec![Set("Lease/opgate-replica-b", at, json!(state))]
@@ -530,7 +530,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
         (
             "DOC-22",
             vec![
-                // Of the CA only: the leaf is another one.
+                // Only for the CA: the certificate of the server is a different one.
                 Know(|facts| facts.now += 3_651 * DAY),
             ],
         ),
@@ -837,7 +837,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                 facts.is_unread(Kind::Secret, "forbidden: x".to_owned());
             })],
         ),
-        // What is right in other ways.
+        // Other valid installations.
         ("", vec![]),
         (
             "",
@@ -923,7 +923,7 @@ fn runs_on(facts: &mut Facts, profile: Profile, version: Option<&str>, olm: &str
 }
 
 #[test]
-fn exactly_what_is_broken_is_found() {
+fn each_breakage_yields_exactly_its_findings() {
     let healthy = healthy();
     let (mut tried, mut wrong) = (BTreeSet::new(), Vec::new());
     for (index, (ids, breaks)) in cases().into_iter().enumerate() {
@@ -946,7 +946,7 @@ fn exactly_what_is_broken_is_found() {
 }
 
 #[test]
-fn what_hurts_most_comes_first() {
+fn findings_are_ordered_most_severe_first() {
     let breaks = vec![
         Set("Deployment/opgate", ARGS, args(&[])),
         Delete("PodDisruptionBudget/opgate"),
@@ -958,7 +958,7 @@ fn what_hurts_most_comes_first() {
 }
 
 #[test]
-fn what_is_not_known_is_said() {
+fn unknown_facts_are_reported_as_not_checked() {
     let healthy = healthy();
     let whole = examine(&facts_of(&healthy, vec![]), DAYS);
     let told: Vec<_> = whole.not_checked().iter().collect();
@@ -974,14 +974,14 @@ fn what_is_not_known_is_said() {
         facts.failed.push((kind.resource(), "forbidden".to_owned()));
         let found = examine(&facts, DAYS);
         assert!(!found.not_checked().is_empty(), "{kind}");
-        // What cannot be seen is not said to be missing.
+        // Unreadable objects are not reported as missing.
         let is: BTreeSet<_> = found.all().iter().map(|finding| finding.doc).collect();
         assert_eq!(is, BTreeSet::from(["DOC-91"]), "{kind}: {}", shown(&found));
     }
 }
 
 #[test]
-fn a_hostile_cluster_floods_nobody() {
+fn output_for_a_hostile_cluster_is_bounded() {
     let long = "é\n\u{202e}".repeat(100_000);
     let mut many = Vec::new();
     for index in 0..2_000 {
@@ -1006,7 +1006,7 @@ fn a_hostile_cluster_floods_nobody() {
 
 #[test]
 fn a_configuration_of_a_cluster_opens_no_files() {
-    // Opening the first would never end, and nobody is at the second.
+    // Reading the first would never end, and the second has no listener.
     for module in ["/dev/zero", "oci://127.0.0.1:1/x:y"] {
         let mut facts = empty();
         let text = format!("{CONFIGURATION}  - name: foreign\n    module: {module}\n");

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-/// What is in the files, which must be certificates of CAs: API servers find out at the first call
-/// only.
+/// Returns the contents of the files, which must be certificates of CAs: API servers detect an error only at
+/// the first call.
 pub(super) fn bundle(files: &[PathBuf]) -> anyhow::Result<Vec<u8>> {
     let mut bundle = Vec::new();
     for path in files {

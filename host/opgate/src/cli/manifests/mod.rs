@@ -1,9 +1,9 @@
 //! `opgate manifests`: what a cluster has to know about opgate, from what the policies say about
 //! themselves.
 //!
-//! `all` prints every object of an installation. `webhook` prints the configuration of validating webhooks
-//! that sends the policies what they want to see with their settings, and nothing else. `rbac` prints what
-//! the server must be permitted to read, `network-policy` who may reach it.
+//! `all` prints every object of an installation. `webhook` prints the webhook configuration that sends
+//! policies exactly the requests that they match with their settings. `rbac` prints the permissions for reads
+//! of the server, `network-policy` the restriction of its clients.
 //!
 //! ```text
 //! policies, arguments ─▶ registration ──┐

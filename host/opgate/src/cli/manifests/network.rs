@@ -1,4 +1,4 @@
-//! `opgate manifests network-policy`: who may reach the ports of the server's pods.
+//! `opgate manifests network-policy`: restricts the clients of the ports of the server's pods.
 //!
 //! The webhook port is for API servers, which usually run on the network of their nodes, so that no
 //! selector finds them: they are named by address. The ops port is for what reads metrics. Probes
@@ -46,14 +46,14 @@ pub(super) struct Network {
     name: String,
 }
 
-/// Who may reach a port.
+/// Clients that can reach a port.
 #[derive(Debug)]
 pub(super) enum From {
-    /// Who connects, from anywhere.
+    /// All clients, from any address.
     Anybody,
     /// The pods of the cluster.
     Pods,
-    /// Addresses, and pods of namespaces; nobody if there are none.
+    /// Addresses, and pods of namespaces; no client if empty.
     Named {
         /// As CIDRs.
         addresses: Vec<String>,
@@ -82,7 +82,7 @@ impl Network {
     }
 }
 
-/// What admits nobody but those who are named to the ports of the pods with these labels.
+/// Returns a policy that admits only the named clients to the ports of the pods with these labels.
 pub(super) fn policy<const N: usize>(
     metadata: ObjectMeta,
     labels: BTreeMap<String, String>,
@@ -99,7 +99,7 @@ pub(super) fn policy<const N: usize>(
     }
 }
 
-/// Nothing where nobody is named: a rule without `from` is for everybody.
+/// Returns no rule without a named client: a rule without `from` admits every client.
 fn rule(port: u16, from: From) -> Option<NetworkPolicyIngressRule> {
     let port = NetworkPolicyPort {
         port: Some(IntOrString::Int(i32::from(port))),

@@ -24,7 +24,7 @@ pub(in crate::cli) fn documents(objects: &[Value]) -> Result<String, SerializeEr
     Ok(documents?.join("---\n"))
 }
 
-/// Whether a text of several lines can stand in YAML as it is.
+/// Reports whether YAML can contain a text of several lines unquoted.
 fn is_plain(text: &str) -> bool {
     let plain = |line: &str| {
         !line.starts_with([' ', '\t'])
@@ -38,10 +38,10 @@ fn is_plain(text: &str) -> bool {
     first && rest && text.ends_with('\n') && !text.ends_with("\n\n") && text.lines().count() > 1
 }
 
-/// A value that is written in that order and form.
+/// A value that is written in this order and style.
 struct Readable<'v>(&'v Value);
 
-/// What comes first, in this order.
+/// The first keys, in this order.
 const FIRST: [&str; 3] = ["apiVersion", "kind", "name"];
 
 impl Serialize for Readable<'_> {
@@ -76,7 +76,7 @@ mod tests {
     use opgate_admission::review::Operation;
 
     #[test]
-    fn what_is_printed_reads_as_what_was_meant() {
+    fn printed_yaml_reads_back_equal() {
         let wanted = [
             requests(RUKPAK, &["v1alpha1"], &["bundles"], WRITES),
             within("on", requests("", &["v1"], &["configmaps"], WRITES)),

@@ -52,10 +52,10 @@ pub(super) struct Bench {
     output: Format,
     #[command(flatten)]
     read: ReadArgs,
-    /// Component, or source folder with an opgate.yaml
+    /// Component, or source directory with an opgate.yaml
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
-    /// Files or folders with reviews [default: the reviews of its cases]
+    /// Files or directories with reviews [default: the reviews of its cases]
     #[arg(value_name = "REVIEW")]
     reviews: Vec<PathBuf>,
 }
@@ -74,7 +74,7 @@ struct Figures {
 
 /// How long it takes to load.
 struct Loads {
-    /// Compiled, or for a built-in policy as it is embedded.
+    /// With compilation, or for a built-in policy as it is embedded.
     cold: Duration,
     /// From the cache, if there is one.
     cached: Option<Duration>,
@@ -119,7 +119,7 @@ impl Bench {
         }
     }
 
-    /// Loads the component anew, and from the cache.
+    /// Loads the component without the cache, and from the cache.
     fn loads(&self, subject: &Subject) -> Result<(Loads, usize), Failure> {
         let policy = &subject.policy;
         let cache = self.source.config.cache_of(policy);
@@ -194,7 +194,7 @@ impl Bench {
 }
 
 impl Figures {
-    /// Of reviews, each with its name, its calls and how many imports one calls.
+    /// Creates it from reviews, each with its name, its calls and the number of imports per call.
     fn of(reviews: Vec<(String, Vec<Measured>, u64)>) -> Result<Self, Failure> {
         if reviews.is_empty() {
             let text = "there is no review that the policy looks at: name some after PATH";
@@ -213,7 +213,7 @@ impl Figures {
         Ok(Self { reviews: count, calls, host_calls, slowest, total })
     }
 
-    /// The time that so many of a hundred calls stay within.
+    /// Returns the time that this percentage of calls stays within.
     fn percentile(&self, percent: usize) -> Duration {
         let last = self.calls.len().saturating_sub(1);
         let at = last * percent / 100;

@@ -1,4 +1,4 @@
-//! The languages of policies: how a folder is recognised, built and tested, and with which tools.
+//! The languages of policies: how opgate detects, builds and tests a directory, and the tools for it.
 
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,7 @@ impl Language {
         }
     }
 
-    /// What it needs.
+    /// Returns the tools that it needs.
     pub(super) fn tools(self) -> &'static [Tool] {
         match self {
             Self::Rust => &[CARGO, RUSTUP],
@@ -93,7 +93,7 @@ impl Language {
         }
     }
 
-    /// What to do in a new folder, step by step, with the commands.
+    /// Returns the steps in a new directory, with the commands.
     pub(super) fn steps(self, component: &str, sdk: &str) -> Vec<(&'static str, String)> {
         let mut steps: Vec<(&'static str, String)> = Vec::new();
         let prepare = match self {
@@ -119,10 +119,11 @@ impl Language {
         steps
     }
 
-    /// The command that builds a folder.
+    /// Returns the command that builds a directory.
     pub(super) fn build(self) -> &'static [&'static str] {
         match self {
-            // Also in a workspace, whose own folder is elsewhere: `module` in opgate.yaml is below this one.
+            // In a workspace, the target directory is outside the package: `module` in opgate.yaml is below
+            // this one.
             Self::Rust => &[
                 "cargo",
                 "build",
@@ -148,7 +149,8 @@ impl Language {
         }
     }
 
-    /// The program of a command: of Python the one of the folder's virtual environment, if it has one.
+    /// Returns the program of a command: for Python the one of the directory's virtual environment, if it has
+    /// one.
     pub(super) fn program(folder: &Path, name: &str) -> PathBuf {
         let own = folder.join(".venv/bin").join(name);
         match name {
@@ -158,7 +160,7 @@ impl Language {
         }
     }
 
-    /// The language of a source folder, by the file that says how it is built.
+    /// Detects the language of a source directory by its build file.
     pub(super) fn of(folder: &Path) -> Option<Self> {
         let has = |name: &str| folder.join(name).is_file();
         if has("Cargo.toml") {

@@ -1,4 +1,4 @@
-//! A component, loaded as a server would: under its limits, compiled in a process of its own.
+//! Loads a component as a server would: under its limits, and compiled in a separate process.
 
 use std::path::Path;
 use std::sync::Arc;

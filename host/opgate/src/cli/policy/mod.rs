@@ -31,7 +31,7 @@ pub(super) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write a new policy: a folder that builds and tests
+    /// Create a policy project
     New(new::New),
     /// List the configured policies
     List {

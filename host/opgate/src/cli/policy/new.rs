@@ -1,10 +1,10 @@
-//! `opgate policy new`: a folder that builds, tests and packs with one command each.
+//! `opgate policy new`: creates a directory that builds, tests and packs with one command each.
 //!
 //! ```text
 //! templates/LANGUAGE (embedded) ─▶ names filled in ─▶ a new or empty folder ─▶ what to do next
 //! ```
 //!
-//! Nothing is downloaded, and nothing outside of the folder is written.
+//! Nothing is downloaded, and no file outside the directory is written.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -40,7 +40,7 @@ Exit status: 0 written, 2 wrong name, or the folder is not empty. docs/write-a-p
 /// The files of one language.
 struct Template {
     language: &'static str,
-    /// Path inside the folder, and content.
+    /// Path inside the directory, and content.
     files: &'static [(&'static str, &'static str)],
 }
 
@@ -107,7 +107,7 @@ impl New {
     }
 }
 
-/// What a step is for.
+/// Returns the purpose of a step.
 fn says(step: &str) -> &str {
     match step {
         "prepare" => "Fetch what it builds with, once",
@@ -125,7 +125,7 @@ fn quoted(path: &Path) -> String {
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Writes the files into a folder that has none.
+/// Writes the files to a directory that has none.
 fn write(template: &Template, name: &str, folder: &Path) -> anyhow::Result<()> {
     let named = || folder.display().to_string();
     fs::create_dir_all(folder).with_context(named)?;
@@ -138,7 +138,7 @@ fn write(template: &Template, name: &str, folder: &Path) -> anyhow::Result<()> {
     };
     for (path, content) in template.files {
         let inside = PathBuf::from(filled(path));
-        // Templates are this program's own. Still, no name leads out of the folder.
+        // Templates are part of this program. Still, no name may lead out of the directory.
         if !inside.components().all(|part| matches!(part, Component::Normal(_))) {
             return Err(anyhow!("{path}: leads out of the folder"));
         }

@@ -43,7 +43,7 @@ impl Pack {
 /// Writes the component of a module.
 ///
 /// # Errors
-/// What is wrong with the module, and what to do about it.
+/// Fails if the module is invalid, with a remedy.
 pub(super) fn pack_to(module: &Path, output: &Path) -> anyhow::Result<()> {
     let named = |what: &str| anyhow!("{}: {what}", module.display());
     let bytes = std::fs::read(module).map_err(|e| named(&e.to_string()))?;

@@ -1,5 +1,5 @@
-//! What `opgate policy test` and `bench` are about: a component in a file, a source folder, or a policy
-//! of a configuration.
+//! The subject of `opgate policy test` and `bench`: a component in a file, a source directory, or a policy of
+//! a configuration.
 //!
 //! ```text
 //! PATH ─┬ component ─▶ its opgate.yaml, if one names it ─┐
@@ -22,16 +22,16 @@ use opgate_admission::policy::{Configuration, ModuleSource, PolicyConfig, Profil
 /// Folders above a component in which its `opgate.yaml` is looked for: cargo puts it four below.
 const ABOVE: usize = 6;
 
-/// Arguments that say which policy it is.
+/// Arguments that select the policy.
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
-    /// Name of a policy: a built-in one, one of --config, or of several in the folder's opgate.yaml
+    /// Name of a policy: a built-in one, one of --config, or one of several in the directory's opgate.yaml
     #[arg(long, value_name = "NAME")]
     pub(super) policy: Option<String>,
-    /// Folder with cases [default: `cases` beside the component, or beside its opgate.yaml]
+    /// Directory with cases [default: `cases` in the directory of the component, or of its opgate.yaml]
     #[arg(long, value_name = "DIR")]
     pub(super) cases: Option<PathBuf>,
-    /// Use the component as it is, without a build
+    /// Use the existing component, without a build
     #[arg(long)]
     pub(super) no_build: bool,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(super) struct SourceArgs {
 pub(super) struct Subject {
     pub(super) policy: PolicyConfig,
     pub(super) cases: PathBuf,
-    /// The folder that is built, with its language.
+    /// The directory to build, with its language.
     pub(super) folder: Option<(PathBuf, Language)>,
 }
 
@@ -79,7 +79,7 @@ impl SourceArgs {
         Ok(Subject { policy, cases, folder: None })
     }
 
-    /// A source folder, whose `opgate.yaml` says where the component is.
+    /// Selects a source directory, whose `opgate.yaml` names the component.
     fn folder(&self, folder: &Path) -> Result<Subject, Failure> {
         let path = folder.join("opgate.yaml");
         if !path.is_file() {
@@ -136,8 +136,8 @@ pub(super) fn of_file(component: PathBuf) -> Result<PolicyConfig, Failure> {
     Ok(policy)
 }
 
-/// The configuration above a component that names it, and its folder. One that cannot be read, or names
-/// something else, is none.
+/// Returns the configuration that names a component, from a directory above it, and that directory. Ignores
+/// unreadable configurations and those for other components.
 fn configured(component: &Path) -> Option<(PathBuf, PolicyConfig)> {
     component.ancestors().skip(1).take(ABOVE).find_map(|folder| {
         let path = folder.join("opgate.yaml");
@@ -159,7 +159,7 @@ impl Subject {
         }
     }
 
-    /// Builds the folder with the command of its language.
+    /// Builds the directory with the command of its language.
     pub(super) fn build(&self) -> Result<(), Failure> {
         let Some((folder, language)) = &self.folder else { return Ok(()) };
         run(folder, language.build())?;
@@ -186,7 +186,7 @@ impl Subject {
     }
 }
 
-/// Runs a command of a folder that must succeed.
+/// Runs a command in a directory; the command must succeed.
 fn run(folder: &Path, command: &[&str]) -> Result<(), Failure> {
     let status = start(folder, command)?;
     if status.success() {
@@ -196,8 +196,8 @@ fn run(folder: &Path, command: &[&str]) -> Result<(), Failure> {
     Err(Failure::usage(anyhow!(text)))
 }
 
-/// Its output goes to standard error, where it is in nobody's way. It takes as long as it takes, in the
-/// foreground: who waits can end both.
+/// Its output is redirected to stderr. The command runs in the foreground without a timeout, so that Ctrl-C
+/// ends both processes.
 fn start(folder: &Path, command: &[&str]) -> Result<std::process::ExitStatus, Failure> {
     let [program, arguments @ ..] = command else {
         return Err(Failure::usage(anyhow!("no command")));

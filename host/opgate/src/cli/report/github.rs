@@ -43,7 +43,7 @@ impl Level {
     }
 }
 
-/// A finding on its way to a line.
+/// A violation before it is written as a line.
 struct Annotation {
     level: Level,
     /// Empty for standard input.
@@ -54,7 +54,7 @@ struct Annotation {
     text: String,
 }
 
-/// Writes all findings that count.
+/// Writes all violations that count.
 pub(in crate::cli) fn write(
     out: &mut impl io::Write,
     items: &[Item<'_>],
@@ -75,7 +75,7 @@ pub(in crate::cli) fn write(
     emit(out, all)
 }
 
-/// Writes failures that are no findings: file, line, title and text of each.
+/// Writes errors that are not violations: file, line, title and text of each.
 pub(in crate::cli) fn failures(
     out: &mut impl io::Write,
     failures: impl Iterator<Item = (String, u64, String, String)>,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_a_command_is_escaped() {
+    fn characters_that_end_a_workflow_command_are_escaped() {
         for (file, text, expected) in [
             (
                 "./a.yaml",

@@ -1,4 +1,4 @@
-//! Which findings are shown, and how many are not.
+//! Selection of the violations to show, and the number of hidden ones.
 
 use super::Violation;
 use opgate_admission::policy::Effect;
@@ -8,7 +8,7 @@ use opgate_admission::policy::Effect;
 pub(in crate::cli) enum Level {
     /// Only what denies
     Deny,
-    /// What denies or warns
+    /// Violations that deny or warn
     Warn,
     /// Everything
     #[default]
@@ -23,7 +23,7 @@ pub(in crate::cli) struct Hidden {
 }
 
 impl Level {
-    /// Whether a finding is shown. If it is not, it is counted.
+    /// Reports whether a violation is shown. Counts a hidden one.
     pub(in crate::cli) fn shows(self, violation: &Violation, hidden: &mut Hidden) -> bool {
         let is_warning = violation.level == Effect::Warn.as_str();
         let is_audit = violation.level == Effect::Audit.as_str();
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_is_counted() {
+    fn hidden_violations_are_counted() {
         let violation = |level| Violation {
             policy: String::new(),
             rule: String::new(),

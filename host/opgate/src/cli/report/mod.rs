@@ -1,4 +1,4 @@
-//! Reports for people and pipelines: one model, one file for each form.
+//! Reports for users and pipelines: one model, one file for each output format.
 //!
 //! ```text
 //! replayed (reviews) ─┐              ┌─▶ table   for people
@@ -7,8 +7,7 @@
 //!                                    └─▶ github  annotations of a workflow
 //! ```
 //!
-//! JSON is written from what was replayed or checked as it is: its members are part of the command
-//! line's contract.
+//! JSON is the serialized result of a replay or check: its members are part of the stable interface.
 
 pub(super) mod github;
 pub(super) mod junit;
@@ -66,7 +65,7 @@ impl Format {
     }
 }
 
-/// The form of a command that prints text or JSON.
+/// Returns the output format of a command that prints text or JSON.
 pub(super) fn text_or_json(is_json: bool) -> Form {
     if is_json { Form::Json } else { Form::Text }
 }
@@ -76,8 +75,8 @@ pub(super) type Stream = AutoStream<Box<dyn io::Write + Send>>;
 
 pub(super) type Out = BufWriter<Stream>;
 
-/// Where reports go: stdout, in which nothing is a command of a runner or of a terminal, but for styles. Without a form,
-/// everything as it is: only for what opgate itself has written, and has escaped.
+/// Returns stdout for reports. It escapes commands of CI runners and terminals, except styles. Without a
+/// format, it writes the text unchanged: only for text that opgate itself has written and escaped.
 pub(super) fn stdout(form: Option<Form>) -> Out {
     BufWriter::new(stream(form))
 }
@@ -92,7 +91,7 @@ pub(super) fn stream(form: Option<Form>) -> Stream {
 pub(super) fn complain(line: std::fmt::Arguments<'_>) {
     let (choice, err) = (AutoStream::choice(&io::stderr()), BufWriter::new(io::stderr()));
     let mut out = AutoStream::new(printer(err, Some(Form::Text)), choice);
-    // Without stderr there is nobody to tell.
+    // Without stderr there is no place for the message.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -115,7 +114,7 @@ pub(super) struct Violation {
     pub(super) level: &'static str,
     pub(super) field: String,
     pub(super) message: String,
-    /// If it does not count: who says so, and why.
+    /// The waiver, if the violation does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waived: Option<Waived>,
 }
@@ -207,29 +206,29 @@ impl From<Location> for At {
     }
 }
 
-/// What became of one review, bundle, package or manifest.
+/// Result of one review, bundle, package or manifest.
 pub(super) struct Item<'r> {
-    /// The file or folder.
+    /// The file or directory.
     pub(super) source: &'r str,
     /// Where it stands, if the source is more than the name of a file.
     pub(super) region: Option<Region<'r>>,
-    /// What it is: `CREATE v1/configmaps ns/name`, `RegistryBundle x`.
+    /// The object: `CREATE v1/configmaps ns/name`, `RegistryBundle x`.
     pub(super) object: String,
     pub(super) outcome: Outcome,
     /// Why it is denied or has failed.
     pub(super) message: String,
     pub(super) time: Option<Duration>,
     pub(super) lines: Vec<Line<'r>>,
-    /// Whether its violations are about places in files.
+    /// Whether its violations have locations in files.
     pub(super) is_located: bool,
     pub(super) error: Option<&'r Fault>,
-    /// Why nobody has judged it, if so.
+    /// Why it was not evaluated, if so.
     pub(super) unjudged: Option<&'r str>,
-    /// What became of it, for the last line.
+    /// The outcome that the summary counts.
     pub(super) became: Became,
 }
 
-/// What became of a review or a subject.
+/// Outcome of a review or a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Became {
     Passed,
@@ -274,7 +273,7 @@ impl Counts {
 }
 
 impl<'r> Item<'r> {
-    /// Where it stands as a whole: the file or folder, and its first line if that is known.
+    /// Returns its location: the file or directory, and the first line if it is known.
     fn place(&self) -> (&'r str, Option<(u64, u64)>) {
         self.region
             .as_ref()
@@ -309,7 +308,7 @@ impl Line<'_> {
         }
     }
 
-    /// `file:line:column`, or what the violation is about as a whole.
+    /// Returns `file:line:column`, or the source of the violation.
     fn at(&self, source: &str) -> String {
         self.place.map_or_else(|| one_line(source, 1_024), At::shown)
     }

@@ -1,4 +1,4 @@
-//! Pages of rules: what a rule says, why, and how to repair what breaks it.
+//! Pages of rules: requirement, rationale and remediation.
 //!
 //! The documentation comes from the components. A page is a section of Markdown, the same for
 //! `opgate rules explain`, in SARIF and in `docs/rules/`.
@@ -49,7 +49,7 @@ impl Pages {
         self.sections.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
     }
 
-    /// What must hold, in a few sentences.
+    /// Returns the requirement in a few sentences.
     pub(in crate::cli) fn summary(&self, policy: &str, rule: &str) -> Option<&str> {
         self.summaries.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
     }
@@ -142,13 +142,14 @@ fn in_files(kind: &str) -> Option<&'static str> {
     })
 }
 
-/// What stands above the first heading, in one line.
+/// Returns the text above the first heading, in one line.
 fn summary(docs: &str) -> String {
     let lines = docs.lines().take_while(|line| !line.starts_with("# ")).map(str::trim);
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// What a rule does not decide, and who does: the section `# Gap` of its documentation, in one line.
+/// Returns the part of a requirement that a rule does not evaluate, and the component that does: the section
+/// `# Gap` of its documentation, in one line.
 pub(in crate::cli) fn gap(docs: &str) -> Option<String> {
     let mut lines = docs.lines().skip_while(|line| *line != "# Gap");
     lines.next()?;
@@ -177,7 +178,7 @@ pub(in crate::cli) fn levels_note(docs: &str) -> String {
     })
 }
 
-/// `/rukpak/strictPaths` as it is written in the configuration.
+/// Converts `/rukpak/strictPaths` to the notation of the configuration.
 fn dotted(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
 }

@@ -8,7 +8,7 @@ use super::page::Pages;
 use super::{At, Item, Region, Unread, Violation, Waived};
 use opgate_admission::policy::Set;
 
-/// The rule of results about policies that gave no verdict.
+/// The rule of results for policy errors.
 const POLICY_ERROR: &str = "policy-error";
 
 /// The whole log of a command.
@@ -129,7 +129,7 @@ impl<'s> Rules<'s> {
         rules
     }
 
-    /// What stands for policies that gave no verdict, only where one did not.
+    /// Returns the index of the rule for policy errors; adds it with the first one.
     fn fault(&mut self) -> usize {
         let described = &mut self.described;
         *self.fault.get_or_insert_with(|| {
@@ -200,7 +200,7 @@ fn of_review(region: &Region<'_>) -> Option<Value> {
     Some(value)
 }
 
-/// What stays the same if lines are added above: a finding that was dismissed once stays dismissed.
+/// Returns a fingerprint that is stable when lines are added above: a dismissed violation stays dismissed.
 fn fingerprint(item: &Item<'_>, place: Option<&At>, parts: &[&str]) -> Value {
     let file = place.map_or(item.source, |place| &place.file);
     let file = uri(file);
@@ -209,7 +209,7 @@ fn fingerprint(item: &Item<'_>, place: Option<&At>, parts: &[&str]) -> Value {
     json!({"opgateViolation/v1": digest.trim_start_matches("sha256:")})
 }
 
-/// What is waived stays a result, with the reason.
+/// A waived violation stays a result, with the reason.
 fn suppressions(waived: Option<&Waived>) -> Value {
     let suppression = |Waived { reason, until, .. }: &Waived| {
         let mut suppression = json!({"kind": "external", "justification": reason});
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_become_references() {
+    fn paths_are_converted_to_uri_references() {
         assert_eq!(uri("a b/ä#2.yaml"), "a%20b/%C3%A4%232.yaml");
         assert_eq!(uri("./a:b.yaml"), "a%3Ab.yaml");
         assert_eq!(uri("/tmp/x y"), "file:///tmp/x%20y");

@@ -37,10 +37,10 @@ pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::R
     Ok(())
 }
 
-/// The same warning is one line, unless all are asked for. It names up to this many other places.
+/// Number of other locations that one line names. Repeated warnings share a line, unless all are requested.
 const OTHERS: usize = 3;
 
-/// A finding in a file.
+/// A violation in a file.
 type Row<'i> = (&'i str, &'i Item<'i>, &'i Line<'i>);
 
 /// Findings in files, in the order of a reader of the files.
@@ -56,7 +56,7 @@ pub(in crate::cli) fn places<'i>(
         }
     }
     rows.sort_by_key(|(file, _, line)| (*file, line.place.map(|p| (p.line, p.column))));
-    // What is said at several places stands at the first one. What denies is always listed.
+    // A repeated violation is listed at its first location. Denials are always listed.
     let mut same: HashMap<(&str, &str), Vec<&Row<'i>>> = HashMap::new();
     let key = |line: &'i Line<'i>| (line.violation.rule.as_str(), line.violation.message.as_str());
     for row in rows.iter().filter(|row| !is_verbose && !row.2.violation.denies()) {
@@ -98,13 +98,13 @@ fn times(others: &[&Row<'_>]) -> String {
     format!("{count} times, also at {}", places.join(", "))
 }
 
-/// What is waived: a line for each waiver, and its findings if all are asked for.
+/// Writes the waived violations: a line for each waiver, and its violations if all are requested.
 pub(in crate::cli) fn waived(
     out: &mut impl io::Write,
     items: &[Item<'_>],
     is_verbose: bool,
 ) -> io::Result<()> {
-    // By the places of the waivers, each with its findings.
+    // By the locations of the waivers, each with its violations.
     let mut waivers: BTreeMap<_, (&Waived, Vec<_>)> = BTreeMap::new();
     let mut is_first = true;
     for item in items {
@@ -147,8 +147,8 @@ fn thousands(count: usize) -> String {
     text
 }
 
-/// What denies a catalog once more, in the form of `opm validate`: for each line its titles, from the
-/// outside to the inside.
+/// Writes the denials of a catalog in the format of `opm validate`: for each line its titles, from the
+/// outermost to the innermost.
 pub(in crate::cli) fn trees<'r>(
     out: &mut impl io::Write,
     denials: impl Iterator<Item = (&'r str, Vec<&'r str>, Line<'r>)>,
@@ -165,7 +165,7 @@ pub(in crate::cli) fn trees<'r>(
     Ok(())
 }
 
-/// Policies that gave no verdict.
+/// Writes the policy errors.
 pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io::Result<()> {
     for item in items {
         if let Some(Fault { policy, cause }) = item.error {
@@ -176,10 +176,10 @@ pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io
     Ok(())
 }
 
-/// Lines about what nobody has judged.
+/// Maximum number of lines about objects that were not evaluated.
 const UNJUDGED: usize = 20;
 
-/// What nobody has judged, and why.
+/// Writes the objects that were not evaluated, with reasons.
 pub(in crate::cli) fn unjudged(
     out: &mut impl io::Write,
     items: &[Item<'_>],
@@ -257,7 +257,7 @@ fn excerpt(out: &mut impl io::Write, place: &At) -> io::Result<()> {
     if place.excerpt.trim().is_empty() || column > length {
         return Ok(());
     }
-    // Of a long line what is around the place.
+    // A long line is cut around the column.
     let start = if length <= WIDTH { 0 } else { column.saturating_sub(WIDTH / 2) };
     let shown: String = place.excerpt.chars().skip(start).take(WIDTH).collect();
     let shown = one_line(shown.trim_end(), WIDTH * 4);

@@ -78,13 +78,13 @@ const REGULAR: [&str; 5] = [
     "opgate.dev",
 ];
 
-/// What is known of a kind.
+/// Known facts about a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Known {
     /// `pods`
     pub(in crate::cli) resource: String,
     pub(in crate::cli) is_namespaced: bool,
-    /// Whether nothing but the rule says so.
+    /// Whether the resource name is only derived from the kind.
     pub(in crate::cli) is_guess: bool,
 }
 
@@ -128,7 +128,7 @@ impl Kinds {
     }
 }
 
-/// What to say of a kind that a group of Kubernetes does not have.
+/// Returns a hint for a kind that a group of Kubernetes does not have.
 pub(in crate::cli) fn misspelt(group: &str, kind: &str) -> Option<String> {
     let (_, kinds) = BUILTIN.iter().find(|(name, _)| *name == group)?;
     if kinds.contains(&kind) {

@@ -6,8 +6,8 @@
 //! Kinds ───────────────────┘
 //! ```
 //!
-//! The object is as it is written, with what an API server adds before it asks anybody: a namespace, and the
-//! name that it generates. What it fills in from defaults of the kind is not there.
+//! The object is used unchanged, plus the fields that an API server sets before it calls a webhook: a
+//! namespace and a generated name. Defaults of the kind are not added.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use serde_json::{Value as Json, json};
 
 use super::kinds::{Kinds, misspelt};
 
-/// Who sends requests unless somebody else is named: the user of a cluster made by kubeadm.
+/// Default user of requests: the user of a cluster created with kubeadm.
 pub(in crate::cli) const USER: &str = "kubernetes-admin";
 const ADMINS: &str = "kubeadm:cluster-admins";
 const EVERYBODY: &str = "system:authenticated";
@@ -32,14 +32,14 @@ const GENERATED: usize = 5;
 /// Bytes of an object that is made into a review.
 const MOST: usize = 256 << 20;
 
-/// What kind of request it is.
+/// Parameters of a request.
 #[derive(Debug, Clone, Default)]
 pub(in crate::cli) struct Asked {
     /// By whether there is an older object if it is not named.
     pub(in crate::cli) operation: Option<Operation>,
     pub(in crate::cli) user: Option<String>,
     pub(in crate::cli) groups: Vec<String>,
-    /// Of objects that name none.
+    /// Default namespace of objects.
     pub(in crate::cli) namespace: Option<String>,
     pub(in crate::cli) dry_run: bool,
     pub(in crate::cli) sub_resource: String,
@@ -67,7 +67,7 @@ pub(in crate::cli) struct Made {
     pub(in crate::cli) json: String,
     pub(in crate::cli) operation: Operation,
     pub(in crate::cli) user: String,
-    /// What was guessed, one line each.
+    /// Assumptions, one line each.
     pub(in crate::cli) notes: Vec<String>,
 }
 
@@ -212,7 +212,7 @@ fn options(operation: Operation, dry_run: bool) -> Json {
     options
 }
 
-/// The object and kind of a request about a sub-resource: that of the resource, or one of its own.
+/// Returns the object and kind of a request for a sub-resource: those of the resource, or separate ones.
 fn of_sub_resource(
     resource: &str,
     sub: &str,
@@ -259,7 +259,7 @@ fn operation(asked: &Asked, has_old: bool) -> Operation {
 /// The review of a manifest. `old` is what is there before.
 ///
 /// # Errors
-/// What is missing for such a request.
+/// Returns an error that names the missing input.
 pub(in crate::cli) fn review(
     manifest: &Manifest,
     old: Option<&Manifest>,

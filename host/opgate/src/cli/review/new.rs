@@ -34,13 +34,13 @@ Several manifests give several reviews, one a line. docs/replay.md has the detai
 #[derive(Debug, Args)]
 #[command(after_help = NEXT)]
 pub(super) struct New {
-    /// Files with manifests, folders, or - for standard input; may be repeated
+    /// Files with manifests, directories, or - for standard input; may be repeated
     #[arg(long = "file", short = 'f', value_name = "PATH", required = true)]
     files: Vec<PathBuf>,
-    /// The same objects as they are before: the operation is UPDATE; may be repeated
+    /// The previous versions of the objects: the operation is UPDATE; may be repeated
     #[arg(long, value_name = "PATH")]
     old: Vec<PathBuf>,
-    /// What the request does [default: UPDATE with --old, otherwise CREATE]
+    /// Operation of the request [default: UPDATE with --old, otherwise CREATE]
     #[arg(long, value_name = "OPERATION", ignore_case = true)]
     operation: Option<Does>,
     /// Name of the user who sends it
@@ -55,14 +55,14 @@ pub(super) struct New {
     /// The request is a dry run
     #[arg(long)]
     dry_run: bool,
-    /// Sub-resource that the request is about: status, scale, exec, …
+    /// Sub-resource of the request: status, scale, exec, …
     #[arg(long, alias = "subresource", value_name = "NAME", default_value = "")]
     sub_resource: String,
     /// The resource, where it cannot be told from the kind: `sheep` of a Sheep
     #[arg(long, value_name = "PLURAL")]
     resource: Option<String>,
-    /// Files with objects of a cluster: definitions of custom resources say what the resource of a kind is, and
-    /// the objects are the older ones of --operation UPDATE and DELETE; may be repeated
+    /// Files with cluster state: CustomResourceDefinitions define the resource of a kind, and the objects are
+    /// the previous versions for --operation UPDATE and DELETE; may be repeated
     #[arg(long, value_name = "PATH")]
     context: Vec<PathBuf>,
     /// Output format

@@ -42,7 +42,7 @@ enum CertificateSource {
 /// Where the certificate comes from.
 #[derive(Debug)]
 pub(super) enum Certificates {
-    /// Files, which are there, and their folder.
+    /// Certificate files, and their directory.
     Files(Arc<Reloader>, Option<PathBuf>),
     /// The cluster, where it may not be yet.
     SelfManaged(Times),
@@ -87,7 +87,7 @@ impl Certificates {
         }
     }
 
-    /// The folder of the files, if there are any.
+    /// Returns the directory of the files, if any.
     pub(super) fn folder(&self) -> Option<PathBuf> {
         match self {
             Self::Files(_, folder) => folder.clone(),
@@ -127,8 +127,8 @@ impl Certificates {
 /// Maximum bytes of a bundle in a file.
 const BUNDLE: usize = 1 << 20;
 
-/// The CAs by which API servers can know this server: those of the Secret, or of `ca.crt` beside the certificate.
-/// None while they do not trust the certificate that is served.
+/// Returns the CA bundle that API servers need to trust this server: that of the Secret, or of `ca.crt` next
+/// to the certificate. None while it does not match the serving certificate.
 pub(super) fn bundle(
     folder: Option<PathBuf>,
     states: Option<watch::Receiver<State>>,

@@ -8,7 +8,7 @@ use opgate_certs::Clients;
 
 use super::super::Failure;
 
-/// Who may connect to the webhook port.
+/// Flags that restrict the clients of the webhook port.
 #[derive(Debug, Args)]
 pub(super) struct ClientArgs {
     /// CA bundle, PEM: only clients with a certificate from one of these CAs may connect

@@ -1,4 +1,4 @@
-//! What the cluster of a server is, under `profile: auto`.
+//! Detects the platform of a server's cluster for `profile: auto`.
 //!
 //! ```text
 //! start ─▶ first: read until it is known; the webhook port is closed until then
@@ -6,8 +6,8 @@
 //!                                             └▶ no answer, or no OpenShift any more: what was known stays
 //! ```
 //!
-//! A cluster does not become OpenShift, or cease to be it, while a server runs. Whoever can create the API
-//! `clusterversions`, such as an Operator with its CRD, could otherwise choose the edition.
+//! The detected platform is fixed while a server runs. Otherwise, anyone who can create the API
+//! `clusterversions`, for example with the CRD of an Operator, could choose the profile.
 
 use std::time::{Duration, Instant};
 
@@ -21,16 +21,16 @@ use opgate_text::one_line;
 /// Time limit of one look, which is some ten small reads.
 const TIME: Duration = Duration::from_secs(10);
 
-/// How long to wait after a failed look at the start.
+/// Delay after a failed detection at startup.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Looks at the files for each look at the cluster: with the usual 5 s, the cluster is looked at every 30 s.
+/// Number of file checks for each detection: with the default of 5 s, opgate detects the platform every 30 s.
 const LOOKS: u32 = 6;
 
 /// Maximum bytes of an error.
 const LONGEST: usize = 1 << 10;
 
-/// What is known of the cluster.
+/// Cached facts about the cluster.
 pub(super) struct Discovery {
     /// How often to look.
     interval: Duration,
@@ -48,7 +48,7 @@ struct Known {
 }
 
 impl Discovery {
-    /// By the time between two looks at the files.
+    /// Creates it with the interval of file checks.
     pub(super) fn new(reload: Duration) -> Self {
         Self { interval: reload.saturating_mul(LOOKS), known: Mutex::default() }
     }
@@ -84,14 +84,14 @@ impl Discovery {
         }
     }
 
-    /// Forgets when it was looked at last.
+    /// Resets the time of the last detection.
     pub(super) async fn forget(&self) {
         if let Some(known) = &mut *self.known.lock().await {
             known.is_due = true;
         }
     }
 
-    /// What the cluster is, and why that is not confirmed if it is not.
+    /// Returns the detected platform, and the reason if it is not confirmed.
     ///
     /// # Errors
     /// Why nothing is known.
@@ -120,7 +120,7 @@ impl Discovery {
     }
 }
 
-/// What is known after a look.
+/// Merges the cached facts with the result of a detection.
 fn merge(
     before: Option<&Known>,
     found: Result<Platform, String>,
@@ -144,7 +144,7 @@ fn merge(
             .to_owned(),
         Err(why) => why,
     };
-    // What was known for another question is no answer to this one.
+    // Facts for other parameters do not apply here.
     if before.wanted != wanted {
         return Err(why);
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn unanswered_look_keeps_what_was_known() {
+    fn failed_discovery_keeps_the_known_platform() {
         let before = platform(Profile::Ocp412, Some("4.14.1"), &[USER]);
         let refused = Err("forbidden".to_owned());
         let Ok(now) = merge(Some(&known(before.clone())), refused, Wanted::ALL) else {
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// What was known for a narrower question answers no wider one.
+    /// Facts for narrower parameters do not cover wider ones.
     #[test]
     fn other_question_needs_an_answer_of_its_own() {
         let before = platform(Profile::Upstream, None, &[]);

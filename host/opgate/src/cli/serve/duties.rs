@@ -1,5 +1,5 @@
-//! What this server does for its installation, beside serving: takes part in the election, says what it serves,
-//! and looks after the certificates.
+//! The tasks of a server for its installation, in addition to serving: it takes part in the leader election,
+//! reports the active policy set, and manages the certificates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) struct Duties {
     election: Arc<Mutex<Election>>,
     leader: Leader,
     publisher: Arc<Publisher>,
-    /// What this server says of itself.
+    /// The status of this server.
     report: watch::Sender<Report>,
     states: Option<watch::Receiver<State>>,
     registered: Arc<Registered>,
@@ -124,7 +124,7 @@ impl Duties {
         }));
     }
 
-    /// What there is of certificates, if they are looked after.
+    /// Returns the states of the certificates, if they are self-managed.
     pub(super) fn states(&self) -> Option<watch::Receiver<State>> {
         self.states.clone()
     }
@@ -161,7 +161,7 @@ impl Duties {
         Arc::new(Events::new(self.api.clone(), self.installation.clone(), pod()))
     }
 
-    /// What is known of the registration from now on, for the server.
+    /// Subscribes the server to the state of the webhook registration.
     pub(super) fn registration(&mut self) -> Arc<Registered> {
         let shown = self.registration.clone();
         self.figures.push(Figures::new(move |registry| shown.register(registry)));
@@ -195,7 +195,7 @@ impl Duties {
         }));
     }
 
-    /// What the server shows of them.
+    /// Returns the metrics of these tasks.
     pub(super) fn figures(&self) -> Vec<Figures> {
         self.figures.clone()
     }

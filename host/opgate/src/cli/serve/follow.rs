@@ -1,5 +1,5 @@
-//! What a server does about its registration: says what would belong to what it serves, looks at what is there,
-//! and, as the leader with `--manage-webhooks`, makes it so.
+//! Management of the webhook registration: a server computes the registration for its active policy set,
+//! compares it with the stored one, and, as the leader with `--manage-webhooks`, applies it.
 //!
 //! ```text
 //! Serving ─▶ registration of the set ─▶ Wanted ─▶ digest in the lease
@@ -29,10 +29,10 @@ use opgate_controller::registration::{
 use opgate_controller::replicas::{Replicas, Report};
 use opgate_server::{ClusterState, Registered, Served, Serving};
 
-/// How often the registration is looked at.
+/// Interval of registration checks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// No two looks are closer, whoever asks.
+/// Minimum time between two checks, for all callers.
 const LEAST: Duration = Duration::from_millis(500);
 
 /// How long the version of the API server is believed.
@@ -42,7 +42,7 @@ const VERSION_TIME: Duration = Duration::from_secs(4);
 /// The first minor version of Kubernetes 1 with `matchConditions`.
 const WITH_CONDITIONS: u32 = 28;
 
-/// Who registers the webhooks.
+/// Flags for the management of webhooks.
 #[derive(Debug, Clone, Args)]
 pub(super) struct FollowArgs {
     /// The leader applies the webhook configuration that matches what all servers serve; needs
@@ -60,7 +60,7 @@ impl FollowArgs {
 /// CAs, PEM, that trust the certificate of this server, if any are known.
 pub(super) type Bundle = Box<dyn Fn() -> Option<Vec<u8>> + Send + Sync>;
 
-/// What it takes.
+/// Dependencies of the task.
 pub(super) struct Follow {
     pub(super) installation: Installation,
     pub(super) api: Arc<dyn Api>,
@@ -80,14 +80,14 @@ pub(super) struct Follow {
     pub(super) state: State,
 }
 
-/// What is known from one look to the next.
+/// State between two checks.
 #[derive(Default)]
 pub(super) struct State {
     /// Whether API servers know `matchConditions`, and since when that is known.
     conditions: Option<(bool, Instant)>,
     /// For which configuration, and conditions, this is wanted.
     wanted: Option<(String, bool, Result<Arc<Wanted>, String>)>,
-    /// What was said last in the log.
+    /// The last log message.
     told: String,
 }
 
@@ -235,7 +235,7 @@ impl Follow {
         }
     }
 
-    /// What belongs to what is served.
+    /// Returns the registration for the active policy set.
     async fn wanted(&mut self, served: &Served) -> Result<Arc<Wanted>, String> {
         let conditions = self.conditions().await?;
         if let Some((configuration, with, wanted)) = &self.state.wanted
@@ -265,7 +265,7 @@ impl Follow {
             }
             Ok(Err(_)) | Err(_) => None,
         };
-        // What was known still holds.
+        // The cached result is still valid.
         let known = self.state.conditions.map(|(conditions, _)| conditions);
         let conditions = minor.map(|minor| minor >= WITH_CONDITIONS).or(known);
         let conditions = conditions.ok_or("the version of the API server is not known")?;

@@ -4,7 +4,7 @@ use clap::Args;
 
 use opgate_controller::Installation;
 
-/// Which installation this server belongs to, and which of its servers it is.
+/// Flags that identify the installation of this server and its Pod.
 #[derive(Debug, Clone, Args)]
 pub(super) struct InstallationArgs {
     /// Namespace and Service of this installation: needed to write to the cluster, such as Events
@@ -29,7 +29,7 @@ fn parse(text: &str) -> Result<(String, String), String> {
 }
 
 impl InstallationArgs {
-    /// Who this server is, if that is said.
+    /// Returns the installation of this server, if it is configured.
     pub(super) fn installation(&self) -> Option<Installation> {
         let (namespace, service) = self.installation.clone()?;
         let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -36,7 +36,7 @@ use opgate_server::{Options, Room, Server, Starting};
 use opgate_supervise::Supervisor;
 use opgate_text::units::{parse_bytes, parse_duration};
 
-/// What to do before and after.
+/// Hints for tasks before and after the start.
 const NEXT: &str = "\
 Example:
   opgate serve --config opgate.yaml --tls-dir tls
@@ -215,7 +215,7 @@ impl Serve {
                 set.read_directly(connection, cluster_args.consistent_reads);
             } else if cluster_source.is_some() && reads {
                 if cluster_args.cluster_source.is_some() {
-                    // Who says `none` knows it; who reads the log need not.
+                    // An administrator who sets `none` knows the effect; a reader of the log may not.
                     tracing::info!("--cluster-source none: rules that need other objects are not evaluated");
                 } else {
                     tracing::warn!(

@@ -35,15 +35,14 @@ use opgate_text::units::bytes;
 /// Time between the two looks that must find the same.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// What failed for a reason outside of the files is tried again after this time, doubled from the first to the
-/// last.
+/// Delays after an error outside the files, doubled from the first to the last.
 const FIRST_RETRY: Duration = Duration::from_secs(10);
 const LAST_RETRY: Duration = Duration::from_secs(300);
 
 /// Time for the first lists where the server itself does not wait for them (`--sync-timeout 0s`).
 const SYNC: Duration = Duration::from_secs(10);
 
-/// How often memory and files are looked at while the new set waits.
+/// Interval of memory and file checks while the candidate policy set waits.
 const STEP: Duration = Duration::from_millis(250);
 
 /// Sets that do not serve any more and whose calls have not ended, before another one is made, and how long such
@@ -51,10 +50,10 @@ const STEP: Duration = Duration::from_millis(250);
 const MOST_RETIRED: usize = 8;
 const LONGEST_CALL: Duration = Duration::from_secs(90);
 
-/// A reload begins only if so much memory is left, and ends when half of it is.
+/// Minimum free memory for a reload. The reload is cancelled below half of it.
 const LEAST: usize = 8 << 20;
 
-/// What replaces the configuration while the server serves.
+/// Replaces the configuration while the server runs.
 pub(super) struct Reload {
     /// How often to look.
     pub(super) interval: Duration,
@@ -63,7 +62,7 @@ pub(super) struct Reload {
     /// Where objects of the cluster come from; none if from files.
     pub(super) source: Option<ClusterSource>,
     pub(super) connection: Option<Connection>,
-    /// What the cluster is, under `profile: auto`.
+    /// The detected platform, for `profile: auto`.
     pub(super) discovery: Arc<Discovery>,
     pub(super) room: Room,
     pub(super) system_root: PathBuf,
@@ -74,9 +73,9 @@ pub(super) struct Reload {
     pub(super) events: Option<Arc<Events>>,
 }
 
-/// What the files hold.
+/// Contents of the files.
 struct Look {
-    /// The same for the same contents: the digest of the configuration, or the error.
+    /// Identifier of the contents: the digest of the configuration, or the error.
     id: String,
     configuration: Result<Configuration, String>,
 }
@@ -100,13 +99,13 @@ struct Failed {
 }
 
 impl Reload {
-    /// Whether there are files to look at, or a cluster that can change.
+    /// Reports whether the files or the cluster can change the configuration.
     pub(super) fn has_work(&self) -> bool {
         self.config.config.is_some()
             || self.source.is_some_and(|source| source != ClusterSource::None)
     }
 
-    /// Looks when the interval is over or `told` says so, while it is polled.
+    /// Checks the files at each interval and on each notification, while it is polled.
     pub(super) async fn watch(self: Arc<Self>, mut told: watch::Receiver<()>) {
         let (mut candidate, mut failed) = (None::<String>, None::<Failed>);
         let mut is_told = false;
@@ -116,7 +115,7 @@ impl Reload {
                 () = tokio::time::sleep(wait) => {}
                 changed = told.changed() => {
                     if changed.is_err() {
-                        // Nobody can tell any more.
+                        // The sender is gone.
                         tokio::time::sleep(wait).await;
                     }
                     is_told = true;
@@ -173,7 +172,7 @@ impl Reload {
             Err(Trouble::Later(why)) => (why, true),
         };
         self.serving.failed(digest, &why);
-        // The same trouble is told once.
+        // A repeated error is logged once.
         let before = before.filter(|failed| failed.id == id);
         if before.as_ref().is_none_or(|failed| failed.why != why) {
             tracing::error!(error = why, "the last good configuration is kept");
@@ -302,7 +301,7 @@ impl Reload {
         };
         if left < least {
             let limit = bytes(self.room.limit.unwrap_or_default());
-            // The same text each time: it is told once.
+            // The text is constant, so that it is logged once.
             return Err(Trouble::Later(format!(
                 "not enough memory to load another configuration beside the one that serves: less than {} of {limit} are left; raise the memory limit, lower --max-request-memory, or restart the server",
                 bytes(least)
@@ -311,7 +310,7 @@ impl Reload {
         Ok(left)
     }
 
-    /// Reads the files, and the cluster if they do not say what it is.
+    /// Reads the files, and the cluster unless the files configure a profile.
     async fn look(&self) -> Option<Look> {
         let config = self.config.clone();
         // Registries are asked about what is new in the file only, see [`super::super::registry`].
@@ -356,12 +355,13 @@ impl Reload {
     }
 }
 
-/// Runs work in a thread of its own, which gives way to those that serve; none if that is not possible.
+/// Runs work on a separate thread with lower priority than serving threads; none if the thread cannot be
+/// created.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = oneshot::channel();
     let thread = std::thread::Builder::new().name("opgate-reload".to_owned()).spawn(move || {
         give_way();
-        // Nobody waits any more when the server stops.
+        // The receiver is gone when the server stops.
         let _ = tell.send(work());
     });
     if let Err(error) = thread {

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opgate_policy.testing import cases, judge
+from opgate_policy.testing import cases, evaluate
 
 from {{snake}} import POLICY
 
@@ -14,12 +14,12 @@ def test_case(case: Any) -> None:
     case.check(POLICY)
 
 
-def test_plain_dicts_will_do() -> None:
+def test_plain_dicts_are_accepted() -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "shop", "namespace": "team-a"},
         "spec": {"containers": [{"name": "shop", "image": "quay.io/house/shop:v1"}]},
     }
-    verdict = judge(POLICY, pod, cluster=[])
-    assert [found.message for found in verdict.violations] == ["quay.io/house/shop:v1 has no digest"]
+    verdict = evaluate(POLICY, pod, cluster=[])
+    assert [violation.message for violation in verdict.violations] == ["quay.io/house/shop:v1 has no digest"]

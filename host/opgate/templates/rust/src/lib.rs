@@ -170,7 +170,7 @@ fn is_from(image: &str, registry: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// What the schema cannot say.
+/// Checks constraints that the schema cannot express.
 fn check(settings: &Document) -> Result<(), Vec<SettingsError>> {
     let mut wrong = Vec::new();
     for (index, registry) in settings.texts("/registries").iter().enumerate() {

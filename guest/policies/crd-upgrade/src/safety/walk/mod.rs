@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_visited() {
+    fn unchanged_subtrees_are_not_visited() {
         let wide = |changed: &str| {
             let more = r#""a":{"type":"x","properties":{"b":{"type":"y"}}},"#;
             format!(r#"{{"properties":{{{more}"c":{{"items":{{"type":"{changed}"}}}},"d":{{}}}}}}"#)
@@ -312,7 +312,7 @@ mod tests {
 
     /// Bytes are compared a fixed number of times, regardless of their depth.
     #[test]
-    fn schemas_in_schemas_are_compared_without_a_look_at_all_bytes_for_each() {
+    fn nested_schemas_do_not_compare_bytes_per_level() {
         let deep = |kind: &str| {
             let all = (0..400).fold(format!(r#"{{"type":"{kind}"}}"#), |inner, _| {
                 format!(r#"{{"not":{inner}}}"#)

@@ -1,4 +1,4 @@
-//! What servers know of the cluster: by their Leases, or as they said when they were asked.
+//! State of the cluster cache, from the Leases of the servers or from their responses.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn examine(facts: &Facts, pod: &Object, state: &ClusterState, found: &mut Findin
     let all = |is: &dyn Fn(&ResourceState) -> bool| -> Vec<_> {
         state.resources.iter().filter(|one| is(one)).collect()
     };
-    // A server that starts has not listed everything; then it is not ready, which is a finding of its own.
+    // A starting server has not listed everything yet; it is not ready, which is a separate finding.
     let lacks = |one: &ResourceState| match one.state {
         ResourceStanding::Unseen | ResourceStanding::Stale => true,
         ResourceStanding::Listing => super::reach::is_ready(pod),

@@ -1,4 +1,4 @@
-//! The certificate that servers show, as API servers judge it.
+//! The serving certificate, verified as API servers do it.
 //!
 //! ```text
 //! Secret ────┐
@@ -26,10 +26,10 @@ use crate::cli::doctor::facts::workload::Workload;
 use crate::cli::doctor::facts::{Facts, SECRET};
 use crate::cli::doctor::finding::{At, Findings, names, word};
 
-/// Different bundles that are looked at.
+/// Maximum number of different bundles to check.
 const MOST_BUNDLES: usize = 16;
 
-/// Of its time, what is left when something should have renewed a certificate.
+/// Fraction of the lifetime, as a divisor, in which the certificate should already have been renewed.
 const LAST_PART: u32 = 4;
 
 const RENEW: &str = "opgate certs issue --out tls --service NAMESPACE/SERVICE, and store it in the Secret; if something renews it, see why it does not";
@@ -213,7 +213,7 @@ fn vouch(
     hooks: &[Hook<'_>],
     found: &mut Findings,
 ) {
-    // Whether it is trusted does not depend on whether it has ended, which is told already.
+    // Trust is checked at a time of validity: an expired certificate is reported already.
     let at: SystemTime =
         facts.now.clamp(chain.validity().from, chain.validity().until.max(chain.validity().from));
     match chain.vouching(bundle, at) {

@@ -1,4 +1,4 @@
-//! Leases that nobody renews, although the pods of their servers run.
+//! Leases that expired although the pods of their servers run.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::cli::doctor::facts::object::Kind;
 use crate::cli::doctor::finding::{Findings, names};
 use crate::cli::manifests::SYSTEM_NAMESPACE;
 
-/// What pods and controllers need to start, by API group.
+/// Resources that pods and controllers need to start, by API group.
 const BASIC: [(&str, &str); 14] = [
     ("", "pods"),
     ("", "pods/binding"),
@@ -29,11 +29,11 @@ const BASIC: [(&str, &str); 14] = [
     ("batch", "jobs"),
 ];
 
-/// The same in no namespace.
+/// Cluster-scoped resources that they need.
 const OF_NODES: [(&str, &str); 2] =
     [("", "nodes"), ("certificates.k8s.io", "certificatesigningrequests")];
 
-/// What is asked for and never stored.
+/// Resources that are requested but never stored.
 const NEVER_STORED: [(&str, &str); 8] = [
     ("authorization.k8s.io", "subjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
@@ -52,11 +52,11 @@ const NODE_LEASES: &str = "kube-node-lease";
 const OF_OLM: [&str; 4] =
     ["olm", "olmv1-system", "openshift-operator-lifecycle-manager", "openshift-marketplace"];
 
-/// What OLM makes of itself.
+/// Resources that OLM creates for itself.
 const BY_OLM: [&str; 4] =
     ["clusterserviceversions", "operatorgroups", "subscriptions", "catalogsources"];
 
-/// Namespaces of OpenShift that are looked at.
+/// Maximum number of OpenShift namespaces to check.
 const MOST: usize = 500;
 
 const EXEMPT: &str = "exempt it (exclude.namespaces), or set onError: allow for the policy; then print and apply the registration again";

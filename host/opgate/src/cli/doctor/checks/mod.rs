@@ -25,7 +25,7 @@ pub(super) struct Days {
     pub(super) ca: u32,
 }
 
-/// All findings.
+/// Returns all findings.
 pub(super) fn examine(facts: &Facts, days: Days) -> Findings {
     let mut found = Findings::default();
     registration::check(facts, &mut found);

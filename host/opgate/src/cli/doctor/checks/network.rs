@@ -1,4 +1,4 @@
-//! Who may call the servers.
+//! Clients that network policies allow to call the servers.
 
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ fn is_about_ingress(policy: &Object) -> bool {
     types.is_empty() || types.iter().any(|one| one == "Ingress")
 }
 
-/// Whether a rule admits somebody to a port.
+/// Reports whether a rule admits any client to a port.
 fn admits(rule: &Value, port: i64, spec: &Value) -> bool {
     let ports = list(rule, "/ports");
     ports.is_empty()

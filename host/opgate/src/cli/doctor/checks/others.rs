@@ -9,7 +9,7 @@ use crate::cli::doctor::facts::object::Kind;
 use crate::cli::doctor::facts::workload::Workload;
 use crate::cli::doctor::finding::{Findings, names, word};
 
-/// API servers give up on others after so long.
+/// Maximum timeout of other webhooks, in seconds, before it is reported.
 const LONG_SECONDS: i64 = 10;
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
@@ -38,7 +38,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     }
 }
 
-/// Whether somebody answers for the webhook.
+/// Reports a webhook without a running backend.
 fn down(facts: &Facts, hook: &Hook<'_>, about: &str, found: &mut Findings) {
     let Some(called) = hook.service() else { return };
     let key = (called.namespace.to_owned(), called.name.to_owned());

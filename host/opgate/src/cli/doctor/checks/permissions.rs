@@ -1,4 +1,4 @@
-//! What the ServiceAccount of the servers may do, against what it needs.
+//! Permissions of the servers' ServiceAccount, compared with the required ones.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::cli::doctor::finding::{At, Findings, names, word};
 
 const READS: [&str; 3] = ["get", "list", "watch"];
 
-/// Pairs of group and resource of a rule that are looked at.
+/// Maximum number of pairs of group and resource of a rule to check.
 const MOST_PAIRS: usize = 1_000;
 
-/// What servers write in their own namespace.
+/// Resources that servers write in their namespace.
 const OWN: [(&str, &str); 5] = [
     ("coordination.k8s.io", "leases"),
     ("", "secrets"),
@@ -25,7 +25,7 @@ const OWN: [(&str, &str); 5] = [
     ("", "pods"),
 ];
 
-/// What servers write outside of it: the registration.
+/// Cluster-scoped resources that servers write: the webhook registration.
 const EVERYWHERE: [(&str, &str); 1] =
     [("admissionregistration.k8s.io", "validatingwebhookconfigurations")];
 
@@ -225,7 +225,7 @@ fn is_needed(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> b
     facts.expected.needs.iter().any(|need| {
         let is_place = need.namespace.is_none() || need.namespace.as_deref() == grant.namespace;
         let is_it = |needed: &str, granted: &str| needed == granted || needed == "*";
-        // Who may list may as well get.
+        // The permission to list includes the data of get.
         let is_verb = |verb: &&str| *verb == "get" || need.verbs.iter().any(|one| one == verb);
         is_place
             && is_it(&need.group, group)

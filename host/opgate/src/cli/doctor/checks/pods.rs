@@ -103,7 +103,7 @@ fn token(facts: &Facts, workload: &Workload<'_>, found: &mut Findings) {
         let mut sources = list(volume, "/projected/sources").iter();
         sources.any(|source| source.get("serviceAccountToken").is_some())
     });
-    // What the pod says comes first.
+    // The setting of the pod takes precedence.
     let is_missing = is_off(of_pod) || of_pod.is_none() && is_off(of_account);
     if reads && is_missing && !is_projected {
         let what = "no token is mounted, and the servers read the cluster";

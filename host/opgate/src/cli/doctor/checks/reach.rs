@@ -47,7 +47,7 @@ fn selector(facts: &Facts, service: &Object, pods: &[&Object], found: &mut Findi
     if is_external || !pods.is_empty() || !labels.is_empty() && templates.count() > 0 {
         return;
     }
-    // Endpoints that somebody else keeps.
+    // Endpoints that another controller manages.
     let by_hand = labels.is_empty()
         && (facts.knows(Kind::EndpointSlice).is_err() || slices(facts, service).next().is_some());
     if by_hand || labels.is_empty() && !facts.is_cluster {

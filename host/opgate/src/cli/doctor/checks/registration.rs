@@ -15,7 +15,7 @@ use crate::cli::doctor::facts::object::{Kind, list, text};
 use crate::cli::doctor::facts::workload::Workload;
 use crate::cli::doctor::finding::{At, Findings, names, word};
 
-/// API servers give up on others after so long.
+/// Maximum timeout, in seconds, before it is reported.
 const LONG_SECONDS: i64 = 10;
 
 pub(super) fn check(facts: &Facts, found: &mut Findings) {
@@ -191,7 +191,7 @@ fn policies(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
     }
 }
 
-/// What decides about a webhook, in a form that can be compared.
+/// Returns the fields that define a webhook, normalized for comparison.
 fn normal(webhook: &Value, path: &str) -> Map<String, Value> {
     let or = |name: &str, usual: &str| match text(webhook, name) {
         "" => usual.to_owned(),
@@ -249,7 +249,7 @@ fn is_equal(ours: &[Hook<'_>], expected: &[Value]) -> bool {
 
 fn compare(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
     let expected = &facts.expected;
-    // Those of more webhooks than any configuration makes are not compared one by one.
+    // More webhooks than any configuration creates are not compared one by one.
     if ours.len() > 1_000 {
         found.unchecked(
             "whether the registration belongs to the configuration",
@@ -257,7 +257,7 @@ fn compare(facts: &Facts, ours: &[Hook<'_>], found: &mut Findings) {
         );
         return;
     }
-    // Whoever printed it for older API servers knows what is left out.
+    // An administrator who printed it for older API servers omitted the conditions deliberately.
     if is_equal(ours, &expected.without_conditions) {
         return;
     }

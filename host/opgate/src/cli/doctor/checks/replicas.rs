@@ -13,7 +13,7 @@ use crate::cli::doctor::finding::{Findings, names};
 const REPLICA: &str = "opgate.dev/replica";
 const PREFIX: &str = "opgate-replica-";
 
-/// What a Lease says, and what it means if two differ.
+/// Facts in a Lease, and the findings if two Leases differ.
 const SAID: [(&str, &str, &Doc); 4] = [
     ("opgate.dev/version", "version", &VERSIONS),
     ("opgate.dev/configuration", "configuration", &CONFIGURATIONS),

@@ -21,7 +21,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
         }
         return;
     };
-    // Of a pod alone nobody knows how many there shall be.
+    // A single Pod has no expected number of replicas.
     if workload.object.kind != Kind::Deployment
         && found.needs(facts, Kind::Deployment, "the Deployment of the servers")
     {
@@ -61,7 +61,7 @@ fn part(value: &Value, of: i64) -> Option<i64> {
     }
 }
 
-/// How many of so many pods may go, of a budget.
+/// Returns the number of these pods that a budget allows to evict.
 fn allows(budget: &Object, replicas: i64) -> Option<i64> {
     if let Some(least) = budget.at("/spec/minAvailable").filter(|value| !value.is_null()) {
         return part(least, replicas).map(|least| replicas.saturating_sub(least));

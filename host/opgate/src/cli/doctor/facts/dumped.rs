@@ -1,7 +1,7 @@
 //! Facts in files: manifests, or what `kubectl get -A -o yaml` prints.
 //!
-//! Files are read three times, so that a dump of a large cluster takes no memory for what does not count:
-//! once for the webhooks, which say what the installation is, once for its namespace, and once for what
+//! Files are read three times, so that a dump of a large cluster needs no memory for irrelevant objects: once
+//! for the webhooks, which identify the installation, once for its namespace, and once for the objects that
 //! both of them name.
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::needed::{self, MOST_OBJECTS, is_slice_of};
 use super::object::{Kind, Object};
 use super::{Facts, Installation, installations};
 
-/// What files hold.
+/// Contents of files.
 pub(in crate::cli::doctor) struct Dumped {
     dumps: Vec<Dump>,
     /// Kinds that are in them.
@@ -26,10 +26,10 @@ pub(in crate::cli::doctor) struct Dumped {
 }
 
 impl Dumped {
-    /// Opens files and folders.
+    /// Opens files and directories.
     ///
     /// # Errors
-    /// What cannot be read, and what is no object.
+    /// Fails for unreadable input and for input without objects.
     pub(in crate::cli::doctor) fn open(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Self> {
         let (mut dumps, mut errors) = (Vec::new(), Vec::new());
         for path in paths {
@@ -96,7 +96,7 @@ impl Dumped {
         let mut newest = None;
         self.each(reader, false, &mut |kind, object| {
             if kind == Kind::Lease {
-                // Those of nodes are renewed every ten seconds.
+                // Leases of nodes are renewed every ten seconds.
                 newest = newest.max(lease::renewed(&object));
             }
             facts.olm.extend(needed::olm(&object));

@@ -1,4 +1,4 @@
-//! What belongs to the configuration of the servers: the webhooks, and what they may read.
+//! Objects that follow from the configuration of the servers: webhooks and read permissions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::registration::server::Target;
 /// Instead of a Service: only the paths are compared.
 const BASE: &str = "https://opgate";
 
-/// What belongs to the configuration.
+/// Objects that follow from the configuration.
 #[derive(Debug, Default, Clone)]
 pub(in crate::cli::doctor) struct Expected {
     /// Where the configuration is, for people.
@@ -42,7 +42,7 @@ pub(in crate::cli::doctor) struct Expected {
     pub(in crate::cli::doctor) trust: Option<Trust>,
 }
 
-/// What a server needs to do with a resource.
+/// The verbs that a server needs for a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli::doctor) struct Need {
     /// In all namespaces without one.
@@ -54,7 +54,7 @@ pub(in crate::cli::doctor) struct Need {
     pub(in crate::cli::doctor) names: Vec<String>,
 }
 
-/// What is expected by a configuration that the command line names, or by that of the servers.
+/// Returns the objects that follow from the configuration on the command line, or from that of the servers.
 ///
 /// # Errors
 /// If the file that is named cannot be used, or the engine fails.
@@ -119,7 +119,7 @@ fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
     loaded(facts, config, configuration, source)
 }
 
-/// What the servers have found out about the cluster, as far as it is known.
+/// Adds the platform that the servers detected, if it is known.
 fn complete(facts: &Facts, configuration: &mut Configuration) {
     if let Some(Ok(platform)) = &facts.platform {
         configuration.set_platform(platform.clone());
@@ -159,7 +159,7 @@ fn of_set(facts: &Facts, set: &Set, source: String) -> Expected {
         let made = serde_json::to_value(made).map_err(|error| error.to_string())?;
         Ok::<_, String>(list(&made, "/webhooks").to_vec())
     };
-    // What the making of a registration logs is for whoever applies it.
+    // Log messages of the registration are for the user who applies it.
     let silence = tracing::subscriber::NoSubscriber::default();
     let both = tracing::subscriber::with_default(silence, || (webhooks(true), webhooks(false)));
     let (with, without) = match both {
@@ -180,7 +180,7 @@ fn of_set(facts: &Facts, set: &Set, source: String) -> Expected {
     }
 }
 
-/// What servers need for what they keep themselves: Leases, the Secret, the registration.
+/// Returns the permissions for the objects that servers manage: Leases, the Secret, the registration.
 fn kept(facts: &Facts) -> Vec<Need> {
     let Some(workload) = Workload::of(facts) else { return Vec::new() };
     let (certificates, registration) =

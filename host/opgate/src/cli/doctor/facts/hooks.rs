@@ -120,12 +120,12 @@ impl<'f> Hook<'f> {
         }) && namespace.is_none_or(|labels| self.selects(labels))
     }
 
-    /// Whether it looks at a namespace with these labels.
+    /// Reports whether it matches a namespace with these labels.
     pub(in crate::cli::doctor) fn selects(&self, labels: &BTreeMap<&str, &str>) -> bool {
         is_selected(self.value.get("namespaceSelector"), labels)
     }
 
-    /// Whether it looks at an object with these labels.
+    /// Reports whether it matches an object with these labels.
     pub(in crate::cli::doctor) fn takes(&self, labels: &BTreeMap<&str, &str>) -> bool {
         is_selected(self.value.get("objectSelector"), labels)
     }

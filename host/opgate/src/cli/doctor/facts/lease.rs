@@ -1,4 +1,4 @@
-//! The Leases of servers: how old they are, and what they say of the cluster cache.
+//! The Leases of servers: their age, and the reported state of the cluster cache.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use super::workload::selected;
 const MIN_STALE: Duration = Duration::from_secs(60);
 const STALE_TERMS: u32 = 2;
 
-/// What a Lease may say of its term, at the most.
+/// Maximum duration of a Lease that is accepted.
 const MAX_TERM_SECONDS: u64 = 300;
 
 /// Maximum bytes of an annotation that is read.
@@ -46,7 +46,8 @@ pub(in crate::cli::doctor) fn stale(facts: &Facts, lease: &Object) -> Option<Dur
     (age > term.saturating_mul(STALE_TERMS).max(MIN_STALE)).then_some(age)
 }
 
-/// What the server of a Lease has said last of its cluster cache. Without an annotation nothing is wrong.
+/// Returns the last state of the cluster cache that the server of a Lease reported. A Lease without an
+/// annotation is valid.
 pub(in crate::cli::doctor) fn state(lease: &Object) -> Result<ClusterState, String> {
     let Some(said) = lease.annotation(STATE) else { return Ok(ClusterState::default()) };
     if said.len() > MAX_STATE_BYTES {
@@ -75,7 +76,7 @@ pub(in crate::cli::doctor) fn ready_for(facts: &Facts, pod: &Object) -> Option<D
     facts.cluster_time().duration_since(since).ok()
 }
 
-/// The running pods of which no current Lease says how their server is.
+/// Returns the running pods without a current Lease that reports their state.
 pub(super) fn silent(facts: &Facts) -> Vec<String> {
     let is_silent =
         |pod: &&Object| of(facts, pod).is_none_or(|lease| stale(facts, lease).is_some());

@@ -34,7 +34,7 @@ const OWN: [Kind; 8] = [
     Kind::Lease,
 ];
 
-/// The ops port, unless the servers are told another one.
+/// The default ops port.
 const OPS_PORT: u16 = 8081;
 
 /// Maximum number of pods that are asked, and time for each.
@@ -51,7 +51,7 @@ pub(in crate::cli::doctor) struct Live {
 }
 
 impl Live {
-    /// Reads the webhooks, and what the API server says of itself.
+    /// Reads the webhooks and the facts about the API server.
     ///
     /// # Errors
     /// If it does not answer.
@@ -191,8 +191,9 @@ impl Live {
         }
     }
 
-    /// What servers say of their cluster cache, where no Lease says it: most often because their token is refused.
-    /// A network policy can keep API servers from the ops port, so that one that does not answer is the last one.
+    /// Reads the state of cluster caches from the servers if no Lease reports it, usually because the token
+    /// lacks permission. A network policy can block the ops port for API servers, so the first server that
+    /// does not respond is the last one to be called.
     async fn states(&self, facts: &mut Facts) {
         let port = Workload::of(facts).map_or(OPS_PORT, |workload| workload.ops_port());
         let namespace = facts.installation.namespace.clone();
@@ -245,7 +246,7 @@ impl Live {
                 match all {
                     Ok(all) => all.into_iter().for_each(|object: Object| facts.insert(object)),
                     Err(why) => {
-                        // What is missing for one of them is missing for all.
+                        // A cause that applies to one of them applies to all.
                         if told.insert(why.clone()) {
                             let what = format!("the Service {namespace}/{name} of another webhook");
                             facts.failed.push((what, why));
@@ -261,7 +262,7 @@ impl Live {
 /// Why nothing more is read.
 const OVER: &str = "there was no time left: allow more with --timeout";
 
-/// What `/policies` says of the cluster cache.
+/// Returns the state of the cluster cache from `/policies`.
 fn said(document: &Document) -> Result<ClusterState, String> {
     let cluster = document.get("/cluster").ok_or("its /policies says nothing about the cluster")?;
     serde_json::from_str(&cluster.raw()).map_err(|error| format!("its /policies: {error}"))

@@ -1,4 +1,4 @@
-//! What the doctor knows of a cluster, before it judges anything.
+//! Facts about a cluster, which are collected before the checks run.
 //!
 //! ```text
 //! API server ─▶ live ──┐
@@ -60,7 +60,7 @@ pub(super) struct Clock {
     pub(super) within: Duration,
 }
 
-/// What is known.
+/// Collected facts.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) installation: Installation,
@@ -73,17 +73,17 @@ pub(super) struct Facts {
     /// When files were written, at the earliest: what they show is not older.
     pub(super) dumped: Option<SystemTime>,
     pub(super) served: Served,
-    /// What servers said of their cluster cache when they were asked, by pod, or why they did not.
+    /// State of the cluster caches as servers reported it, by pod, or the error.
     pub(super) states: BTreeMap<String, Result<ClusterState, String>>,
     pub(super) expected: Expected,
     objects: BTreeMap<Kind, BTreeMap<(String, String), Object>>,
     /// Why a kind, or a part of it, is not known.
     unread: BTreeMap<Kind, String>,
-    /// What should have been read, and could not be.
+    /// Reads that failed.
     pub(super) failed: Vec<(String, String)>,
     /// Services of others that could not be read, namespace and name.
     pub(super) unreachable: BTreeSet<(String, String)>,
-    /// What the cluster is, or why that could not be read; none if it was not asked.
+    /// The platform of the cluster, or the error of its detection; none if it was not requested.
     pub(super) platform: Option<Result<Platform, String>>,
     /// Service accounts with the role of OLM, as users.
     pub(super) olm: BTreeSet<String>,
@@ -152,7 +152,7 @@ impl Facts {
         self.objects.get(&kind).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Those in the namespace of the installation.
+    /// Iterates over the objects in the namespace of the installation.
     pub(super) fn own(&self, kind: Kind) -> impl Iterator<Item = &Object> {
         self.all(kind).filter(|object| object.namespace == self.installation.namespace)
     }

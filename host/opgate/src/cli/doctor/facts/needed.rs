@@ -1,5 +1,5 @@
-//! Which objects outside of the namespace of an installation count: roles that are bound to its accounts,
-//! and Services behind webhooks for the same requests. All bounds are here.
+//! Selects the objects outside the namespace of an installation that are relevant: roles bound to its
+//! accounts, and Services behind webhooks for the same requests. All bounds are here.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ pub(in crate::cli::doctor) fn asked_for(facts: &Facts) -> BTreeSet<(String, Stri
     asked
 }
 
-/// Whether a rule of somebody else is about what ours ask for.
+/// Reports whether a rule of another webhook matches requests that ours match.
 pub(in crate::cli::doctor) fn contends(
     rule: &Rule<'_>,
     asked: &BTreeSet<(String, String)>,
@@ -90,7 +90,7 @@ pub(in crate::cli::doctor) fn contends(
     asked.iter().any(|(group, resource)| rule.covers(group, resource))
 }
 
-/// The webhooks of others for requests that ours are about, or for objects in our namespace.
+/// Returns the webhooks of other products for requests that ours match, or for objects in our namespace.
 pub(in crate::cli::doctor) fn others(facts: &Facts) -> Vec<Hook<'_>> {
     let asked = asked_for(facts);
     let ours: BTreeSet<_> =

@@ -1,11 +1,11 @@
-//! Objects of a cluster, each reduced to what the doctor looks at. Nothing secret is among it.
+//! Objects of a cluster, each reduced to the fields that the doctor reads. They contain no secret data.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-/// The kinds that are looked at.
+/// Kinds that the doctor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::cli::doctor) enum Kind {
     Namespace,
@@ -140,7 +140,7 @@ pub(in crate::cli::doctor) struct Object {
 }
 
 impl Object {
-    /// What is kept of an object; none without a name.
+    /// Returns the relevant fields of an object; none without a name.
     pub(in crate::cli::doctor) fn of(kind: Kind, mut value: Value) -> Option<Self> {
         let name = text(&value, "/metadata/name").to_owned();
         let namespace = match text(&value, "/metadata/namespace") {
@@ -196,7 +196,7 @@ pub(in crate::cli::doctor) fn texts(value: Option<&Value>) -> BTreeMap<&str, &st
     members.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
 }
 
-/// Removes what the doctor does not look at, above all what is secret.
+/// Removes the fields that the doctor does not read, in particular secret data.
 fn reduce(kind: Kind, value: &mut Value) {
     let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
@@ -217,7 +217,7 @@ fn reduce(kind: Kind, value: &mut Value) {
             members.retain(|name, _| matches!(name.as_str(), "metadata" | "type" | "data"));
             let data = members.get_mut("data").and_then(Value::as_object_mut);
             if let Some(data) = data {
-                // Of the key only whether there is one.
+                // Only the existence of the key is kept.
                 let has_key = data.contains_key("tls.key");
                 data.retain(|name, _| matches!(name.as_str(), "tls.crt" | "ca.crt"));
                 if has_key {

@@ -15,10 +15,10 @@ use tokio_rustls::TlsConnector;
 /// To connect, and for the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a handshake has shown.
+/// Result of a handshake.
 #[derive(Debug)]
 pub(in crate::cli::doctor) enum Served {
-    /// Nobody tried, or nobody answers; why.
+    /// No connection was attempted, or there was no response; with the reason.
     NotTried(String),
     /// Something answers, but not with a certificate: the address, and why.
     Failed(String, String),
@@ -26,7 +26,7 @@ pub(in crate::cli::doctor) enum Served {
     Chain(String, Shown),
 }
 
-/// Takes every chain: the checks judge it. Nothing is sent over such a connection.
+/// Accepts every chain: the checks verify it. Nothing is sent over such a connection.
 #[derive(Debug)]
 struct Any(WebPkiSupportedAlgorithms);
 

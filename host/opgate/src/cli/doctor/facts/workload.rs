@@ -1,4 +1,4 @@
-//! The servers: the Deployment behind the Service, and what its container is told.
+//! The servers: the Deployment behind the Service, and the arguments of its container.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -154,7 +154,7 @@ impl<'f> Workload<'f> {
         Some((volume, rest))
     }
 
-    /// The Secret that the certificate is read from, if it is one, and the folder.
+    /// Returns the Secret of the certificate, if it comes from one, and the directory.
     pub(in crate::cli::doctor) fn secret(&self) -> Option<&'f str> {
         if self.keeps_certificates() {
             return Some(super::SECRET);
@@ -193,7 +193,7 @@ fn words(container: &Value) -> impl Iterator<Item = &str> {
     all.filter_map(Value::as_str)
 }
 
-/// The pods that a Service selects, without those that have ended or are about to.
+/// Returns the pods that a Service selects, except ended and terminating ones.
 pub(in crate::cli::doctor) fn selected<'f>(
     facts: &'f Facts,
     service: &'f Object,

@@ -1,7 +1,7 @@
 //! Where the servers run, as whom, and what they may write.
 //!
-//! What they may write is in roles of their own, beside those for what the policies read: `opgate manifests
-//! rbac` prints only the latter, and applying them again takes nothing away.
+//! Write permissions are in separate roles: `opgate manifests rbac` prints only the roles for the reads of
+//! policies, and applying them again removes no permission.
 
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ impl Installation {
             .then(|| json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.named(SECRET)}))
     }
 
-    /// What the servers may do in their namespace: keep leases and their Secret, and tell events.
+    /// Returns the permissions of the servers in their namespace: leases, their Secret, and events.
     pub(in crate::cli::manifests) fn namespace_rules(&self) -> Vec<Value> {
         let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
         let verbs = ["create", "delete", "get", "list", "update"];
@@ -109,8 +109,8 @@ impl Installation {
         rules
     }
 
-    /// What the servers may do in the cluster, besides reading for policies: change their own webhook
-    /// configuration. They find it by its label.
+    /// Returns the cluster-wide permissions of the servers, in addition to reads for policies: change their
+    /// webhook configuration. They find it by its label.
     pub(in crate::cli::manifests) fn cluster_rules(&self) -> Vec<Value> {
         if self.registration == Registrar::Manual && self.certificates != Certificates::SelfManaged
         {

@@ -1,8 +1,8 @@
-//! Who may call the servers: by address, in a network policy, and by certificate.
+//! Clients that can call the servers: limited by address, in a network policy, and by certificate.
 //!
-//! Neither can be told from the outside. API servers come from addresses of their nodes, of a managed
-//! control plane or of a tunnel, and show a certificate only where an administrator gave them one. What
-//! shuts them out stops writes. So both are printed for those who name them, and for nobody else.
+//! opgate cannot detect either of them. API servers connect from addresses of their nodes, of a managed
+//! control plane or of a tunnel, and present a certificate only where an administrator configured one. A
+//! restriction that excludes them stops writes. Therefore both are printed only on request.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(super) fn api_server(text: &str) -> Result<ApiServer, String> {
     if text == "any" { Ok(ApiServer::Any) } else { cidr(text).map(ApiServer::Address) }
 }
 
-/// Who may reach the webhook port.
+/// Clients that can reach the webhook port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli::manifests) enum ApiServers {
     /// Not known, so there is no network policy.

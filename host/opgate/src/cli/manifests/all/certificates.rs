@@ -1,4 +1,4 @@
-//! What cert-manager needs to keep the serving certificate: a CA of its own, and the certificate.
+//! Objects that cert-manager needs to manage the serving certificate: a separate CA, and the certificate.
 //!
 //! ```text
 //! Issuer opgate-self-signed ─▶ Certificate opgate-ca ─▶ Issuer opgate-ca ─▶ Certificate opgate ─▶ Secret

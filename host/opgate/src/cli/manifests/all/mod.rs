@@ -43,7 +43,7 @@ use opgate_controller::NAME_LABEL;
 /// The configuration that an installation starts with if no other is given.
 const DEFAULT_CONFIGURATION: &str = include_str!("default.yaml");
 
-/// An image that nobody can push to: the domain is reserved for examples.
+/// A placeholder image: the domain is reserved for examples, so no image can be pushed to it.
 const NO_IMAGE: &str = concat!("registry.example.com/opgate:", env!("CARGO_PKG_VERSION"));
 
 /// Most bytes of a ConfigMap, in which the configuration is.
@@ -96,7 +96,7 @@ pub(super) struct InstallationArgs {
     skip_roles_in: Vec<String>,
 }
 
-/// Who keeps the serving certificate.
+/// How the serving certificate is issued and renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Certificates {
     /// opgate: a CA and a certificate in the Secret opgate-tls, renewed in time
@@ -107,7 +107,7 @@ pub(super) enum Certificates {
     Files,
 }
 
-/// Who registers the webhooks.
+/// How the webhooks are registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Registrar {
     /// The leader of the servers, once they are ready, and whenever the configuration changes
@@ -119,7 +119,7 @@ pub(super) enum Registrar {
 /// The namespace of RukPak.
 const RUKPAK: &str = "rukpak-system";
 
-/// What is printed on request.
+/// Objects that are printed on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Extra {
     /// Objects for the Prometheus Operator: what to collect, and what to alert on
@@ -128,7 +128,7 @@ enum Extra {
     Rukpak,
 }
 
-/// What the objects of an installation follow from.
+/// Parameters of the objects of an installation.
 #[derive(Debug, Clone)]
 pub(super) struct Installation {
     pub(super) namespace: String,
@@ -147,18 +147,18 @@ pub(super) struct Installation {
     /// Empty for none.
     pub(super) priority_class: String,
     pub(super) pull_secrets: Vec<String>,
-    /// Of every object, [`NAME_LABEL`] among them.
+    /// Labels of every object, including [`NAME_LABEL`].
     pub(super) labels: BTreeMap<String, String>,
     /// Namespaces that the cluster does not have.
     pub(super) absent: BTreeSet<String>,
     /// The text of the configuration.
     pub(super) configuration: String,
-    /// What servers read to know their cluster.
+    /// Resources that servers read to detect their platform.
     pub(super) wanted: Option<Wanted>,
 }
 
 impl InstallationArgs {
-    /// The installation, and what it is about to run with.
+    /// Returns the installation with its configuration.
     pub(super) fn installation(self, config: &ConfigArgs) -> Result<Installation, Failure> {
         let configuration = match &config.config {
             Some(path) => text(path)?,
@@ -255,7 +255,7 @@ impl Installation {
         places.filter(|place| *place != self.namespace).collect()
     }
 
-    /// What permits to read what the policies read.
+    /// Returns the roles for the declared reads of the policies.
     fn roles(&self, policies: &[&Policy]) -> Roles {
         let mut roles =
             Permissions::new(&self.namespace, &self.name, &self.name).roles(policies, self.wanted);
@@ -273,7 +273,7 @@ impl Installation {
         json!({"name": name, "labels": self.labels})
     }
 
-    /// Of the pods, and of nothing else in the namespace.
+    /// Returns labels that select the pods, and no other object in the namespace.
     pub(super) fn selector() -> Value {
         let (key, value) = own_label();
         json!({ key: value })

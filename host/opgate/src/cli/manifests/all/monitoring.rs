@@ -1,4 +1,4 @@
-//! What the Prometheus Operator needs to collect the metrics, and to alert on them
+//! Objects that the Prometheus Operator needs to collect the metrics and to alert on them
 //! (docs/operate/metrics.md).
 
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::Installation;
 
 const API: &str = "monitoring.coreos.com/v1";
 
-/// How soon somebody must look.
+/// How soon an operator must react.
 #[derive(Clone, Copy)]
 enum Severity {
     /// Requests are refused or not checked, or will be soon.

@@ -21,7 +21,7 @@ const CPU: &str = "250m";
 /// Seconds from SIGTERM to SIGKILL: more than `--drain-delay` (15) and `--grace-period` (10) together.
 const END: u32 = 30;
 
-/// What the image is built for.
+/// Architectures of the image.
 const ARCHITECTURES: &[&str] = &["amd64", "arm64"];
 
 /// For compiled policies from files; a component takes less than 10 MiB.
@@ -48,7 +48,7 @@ impl Installation {
                 "spec": {
                     "minAvailable": 1,
                     "selector": {"matchLabels": Self::selector()},
-                    // What does not serve anyway keeps no node from being drained.
+                    // A pod that is not ready does not block the draining of a node.
                     "unhealthyPodEvictionPolicy": "AlwaysAllow",
                 },
             })
@@ -184,7 +184,7 @@ impl Installation {
         })
     }
 
-    /// What the servers are started with.
+    /// Returns the arguments of the servers.
     fn arguments(&self) -> Vec<String> {
         let owner = self.owner();
         let mut arguments = vec!["serve", "--config", "/etc/opgate/opgate.yaml"];

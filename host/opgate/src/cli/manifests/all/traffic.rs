@@ -1,4 +1,4 @@
-//! How requests find the servers, and who may send them.
+//! Routing of requests to the servers, and clients that can send them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use super::{ApiServers, Certificates, Installation, Registrar, own_label};
 use opgate_controller::{INSTALLATION_LABEL, OWNER};
 
 impl Installation {
-    /// The webhook configuration without a webhook, which the servers may fill in: the label and the annotation
-    /// say that it is theirs.
+    /// Returns the webhook configuration without a webhook, which the servers fill in: its label and
+    /// annotation identify it as theirs.
     pub(in crate::cli::manifests) fn webhook_configuration(&self) -> Option<Value> {
         if self.registration == Registrar::Manual {
             return None;

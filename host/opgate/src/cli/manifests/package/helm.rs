@@ -50,7 +50,7 @@ impl Holes {
 
     /// YAML with expressions in the holes.
     fn fill(&self, yaml: &str) -> String {
-        // What other programs make templates of stays as it is.
+        // Fields that other programs expand as templates stay unchanged.
         let escaped = |part: &str| match part {
             "{{" | "}}" => format!("{{{{ \"{part}\" }}}}"),
             part => part.to_owned(),

@@ -7,7 +7,7 @@ use super::{Files, documents, kind, name, yaml};
 use crate::cli::Failure;
 use opgate_admission::policy::Policy;
 
-/// What an overlay usually changes.
+/// Comment with the fields that an overlay usually changes.
 const BASE: &str = "\
 # All of opgate. An overlay names the image, and the configuration:
 #
@@ -51,7 +51,7 @@ pub(super) fn files(policies: &[&Policy], installation: &Installation) -> Result
         "kind": "Kustomization",
         "resources": ["../base", "monitoring.yaml"],
     });
-    // Of the NetworkPolicy, if there is one.
+    // For the NetworkPolicy, if there is one.
     let patches = patches?;
     if let Some(members) = monitoring.as_object_mut().filter(|_| !patches.is_empty()) {
         members.insert("patches".to_owned(), json!(patches));

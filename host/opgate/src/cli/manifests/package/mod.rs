@@ -24,11 +24,11 @@ use super::yaml;
 use crate::cli::Failure;
 use opgate_admission::policy::Policy;
 
-/// Files by their path in the folder, and their text.
+/// Files by their path in the directory, and their text.
 type Files = Vec<(PathBuf, String)>;
 
-/// Writes all files below a folder, and gives back their paths. Files of earlier runs that are no longer written
-/// stay.
+/// Writes all files below a directory, and returns their paths. Files of earlier runs that are no longer
+/// written stay.
 pub(super) fn write(
     folder: &Path,
     policies: &[&Policy],

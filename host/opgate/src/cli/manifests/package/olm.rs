@@ -1,9 +1,10 @@
 //! opgate as an Operator: a bundle of the format registry+v1, and its entry in a catalog.
 //!
-//! OLM makes the account, the roles, the Deployment and the rest of the bundle. The webhook configuration stays
-//! out of it: what a bundle may define as a webhook has neither conditions nor selectors. The servers fill
-//! in the one that the administrator has created, as everywhere. There is no ConfigMap either, because OLM
-//! would write it anew with each version: `spec.config` of the Subscription mounts one.
+//! OLM creates the account, the roles, the Deployment and the other objects of the bundle. The webhook
+//! configuration is not part of it: the webhooks of a bundle have neither conditions nor selectors. The
+//! servers fill in the one that the administrator has created, as in other installations. There is no
+//! ConfigMap either, because OLM would overwrite it with each version: `spec.config` of the Subscription
+//! mounts one.
 
 use serde_json::{Value, json};
 
@@ -219,7 +220,7 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// What a catalog keeps of a ClusterServiceVersion.
+/// Returns the fields of a ClusterServiceVersion that a catalog keeps.
 fn metadata(csv: &Value) -> Value {
     let mut value = json!({
         "annotations": csv.pointer("/metadata/annotations"),

@@ -1,5 +1,5 @@
-//! The API resources that every Kubernetes has, to find those that none has. What custom groups have, nobody
-//! knows without a cluster.
+//! The API resources that every Kubernetes cluster has, to find misspelled ones. Resources of custom groups
+//! are unknown without a cluster.
 
 /// Groups of Kubernetes (1.33), each with its resources, also of versions that are no longer served.
 const GROUPS: [(&str, &[&str]); 20] = [
@@ -87,7 +87,7 @@ const GROUPS: [(&str, &[&str]); 20] = [
 const LOOSE: [&str; 4] =
     ["internal.apiserver.k8s.io", "resource.k8s.io", "storage.k8s.io", "storagemigration.k8s.io"];
 
-/// What is wrong with the name of a resource, or of its group.
+/// Returns the mistake in the name of a resource or of its group.
 pub(super) fn unknown(group: &str, resource: &str) -> Option<String> {
     let name = resource.split('/').next().unwrap_or_default();
     if group == "*" || LOOSE.contains(&group) {
@@ -119,7 +119,7 @@ mod tests {
     use super::unknown;
 
     #[test]
-    fn only_what_kubernetes_cannot_have_is_unknown() {
+    fn only_impossible_resources_are_unknown() {
         for (group, resource) in [
             ("", "pods"),
             ("", "pods/ephemeralcontainers"),

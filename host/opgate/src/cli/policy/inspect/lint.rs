@@ -1,4 +1,5 @@
-//! What is wrong with a policy that loads: mistakes that nobody would notice until a request is not judged.
+//! Findings for a policy that loads: mistakes that would otherwise go unnoticed until a request is not
+//! evaluated.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use opgate_upstream::kinds::plural;
 /// A mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// Which mistake, for programs: `schema`, `plural`, …
+    /// Type of the mistake, for programs: `schema`, `plural`, …
     pub(super) kind: &'static str,
     /// One sentence: what is wrong, where, what to do.
     pub(super) message: String,
@@ -25,7 +26,7 @@ impl Finding {
     }
 }
 
-/// The mistakes of a descriptor, of the documentation beside it, and of what the component imports.
+/// Returns the findings for a descriptor, for its documentation, and for the imports of the component.
 pub(super) fn findings(descriptor: &Descriptor, docs: &Docs, imports: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
     schema(descriptor, &mut found);

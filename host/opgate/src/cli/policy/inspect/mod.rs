@@ -63,14 +63,15 @@ pub(super) struct Inspect {
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
-    /// Name of a configured policy, file of a component, source folder, or reference (`oci://HOST/REPOSITORY@sha256:…`)
+    /// Name of a configured policy, file of a component, source directory, or reference
+    /// (`oci://HOST/REPOSITORY@sha256:…`)
     policy: String,
 }
 
-/// What follows from the settings.
+/// Facts that follow from the settings.
 #[derive(Default)]
 struct Follows {
-    /// What is wrong with the settings.
+    /// Errors in the settings.
     wrong: Vec<String>,
     /// Rules of roles, each with its namespace if it has one.
     permissions: Vec<Value>,
@@ -169,7 +170,7 @@ impl Spooled {
         let name = format!("opgate-inspect-{}.component.wasm", std::process::id());
         let path = std::env::temp_dir().join(name);
         let whose = || path.display().to_string();
-        // Not over a file, nor through a link, of somebody else.
+        // Never overwrites a file of another user, nor follows a link.
         let mut file =
             OpenOptions::new().write(true).create_new(true).open(&path).with_context(whose)?;
         let spooled = Self(path.clone());
@@ -266,7 +267,7 @@ fn follows(
     let webhooks = made.get("webhooks").and_then(Value::as_array).cloned().unwrap_or_default();
     let webhook = |mut webhook: Value| {
         if let Some(members) = webhook.as_object_mut() {
-            // What is about the server, and the same for all.
+            // Fields for the server are the same for all webhooks.
             for name in ["clientConfig", "admissionReviewVersions", "sideEffects", "matchPolicy"] {
                 members.remove(name);
             }

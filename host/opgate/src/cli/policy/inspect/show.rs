@@ -1,4 +1,4 @@
-//! What `opgate policy inspect` prints: lines for people, or JSON.
+//! Output of `opgate policy inspect`: text or JSON.
 
 use std::io;
 

@@ -64,7 +64,7 @@ pub(super) struct Test {
     /// Run again whenever a file changes, until Ctrl-C
     #[arg(long, conflicts_with = "update")]
     watch: bool,
-    /// Component, or source folder with an opgate.yaml
+    /// Component, or source directory with an opgate.yaml
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 }
@@ -164,7 +164,7 @@ fn read(folder: &Path, files: &[File], kinds: &[&str]) -> Result<Vec<Case>, Fail
     })
 }
 
-/// The files of a folder with cases.
+/// Reads the case files of a directory.
 fn files(folder: &Path) -> Result<Vec<File>, Failure> {
     let named_folder = || folder.display().to_string();
     let entries = std::fs::read_dir(folder).with_context(|| {
@@ -195,7 +195,7 @@ fn files(folder: &Path) -> Result<Vec<File>, Failure> {
     Ok(files)
 }
 
-/// Kinds of documents that the policy looks at, which say what a `folder` is.
+/// Returns the document kinds that the policy matches, which determine the type of a `folder`.
 fn kinds(descriptor: &Descriptor) -> Vec<&'static str> {
     let kind = |resource: &String| match resource.as_str() {
         "registrybundles" => Some("RegistryBundle"),
@@ -206,7 +206,7 @@ fn kinds(descriptor: &Descriptor) -> Vec<&'static str> {
     descriptor.matches.iter().flat_map(|rule| &rule.resources).filter_map(kind).collect()
 }
 
-/// Every file is about a rule that there is.
+/// Checks that every file belongs to an existing rule.
 fn known(descriptor: &Descriptor, cases: &[Case], folder: &Path) -> Result<(), Failure> {
     let Some(case) = cases.iter().find(|case| descriptor.rule(&case.rule).is_none()) else {
         return Ok(());

@@ -78,7 +78,7 @@ fn whose(case: &Case) -> String {
     one_line(&format!("{} / {}", case.rule, case.name), 512)
 }
 
-/// A finding as a line.
+/// Returns a violation as a line.
 fn line(finding: &Finding) -> String {
     let Finding { rule, level, at, message, starts } = finding;
     let level = level.as_deref().map(|level| format!("{level} ")).unwrap_or_default();

@@ -26,14 +26,14 @@ use opgate_document::Document;
 use opgate_engine::Compiler;
 use opgate_server::Room;
 
-/// A case waits for nobody; the policy's own limits hold.
+/// No client waits for a case; the limits of the policy still apply.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Bytes of a message and of a field that a verdict keeps.
 const MESSAGE: usize = 4_096;
 const FIELD: usize = 1_024;
 
-/// What became of a case.
+/// Result of a case.
 #[derive(Debug)]
 pub(super) enum Result {
     /// As it says.
@@ -44,7 +44,7 @@ pub(super) enum Result {
     Updated,
     /// It holds with its rule off as well, so that it says nothing about the rule.
     HoldsWithout,
-    /// There is no verdict, or the case cannot be asked.
+    /// There is a policy error, or the case cannot be evaluated.
     Error(String),
 }
 
@@ -69,7 +69,7 @@ pub(in crate::cli::policy) struct Runner {
 }
 
 impl Runner {
-    /// Loads a policy with everything that it reads granted: cases say what there is.
+    /// Loads a policy and grants all its reads: cases define the cluster state.
     pub(in crate::cli::policy) fn load(
         policy: &PolicyConfig,
         config: &ConfigArgs,
@@ -81,14 +81,14 @@ impl Runner {
         let module = policy.module.clone();
         // One call at a time. More would take instances that further sets need.
         policy.limits.concurrency = 1;
-        // What it reads is not known before it was asked, and without a grant it would not load.
+        // Its reads are unknown until it is loaded, and without a grant it would not load.
         policy.allowed_reads = vec!["*".to_owned()];
         let engine = super::super::load::Loaded::of(&policy, config)?;
         let descriptor = engine.descriptor;
         policy.allowed_reads =
             descriptor.reads.iter().map(|read| read.resource.to_string()).collect();
         if policy.allowed_reads.is_empty() {
-            // Who imports the interface and reads nothing loads in the same way.
+            // A policy that imports the interface and reads nothing loads in the same way.
             policy.allowed_reads = vec!["v1/namespaces".to_owned()];
         }
         policy.module = module;
@@ -111,7 +111,7 @@ impl Runner {
             .ok_or_else(|| Failure::engine(anyhow::anyhow!("it was not loaded")))
     }
 
-    /// Runs cases, in their order. `ran` is told of each.
+    /// Runs cases, in their order, and passes each result to `ran`.
     pub(super) fn run(
         &mut self,
         cases: Vec<Case>,
@@ -129,7 +129,7 @@ impl Runner {
                 Ok(_) if case.expects != Expects::Reject => Result::Ok,
                 Ok(_) => match self.judge(&case, Some("off"), &runtime) {
                     Ok((diff, _)) if diff.is_empty() => Result::HoldsWithout,
-                    // Settings that cannot be with the rule off are no fault of the case.
+                    // Settings that are invalid with the rule off are no error of the case.
                     _ => Result::Ok,
                 },
             };
@@ -140,8 +140,8 @@ impl Runner {
         Ok(all)
     }
 
-    /// Calls the policy about a case so many times: the costs of each call, and how many imports one calls.
-    /// None if the policy does not look at it.
+    /// Evaluates a case repeatedly: returns the cost of each call, and the number of imports per call. None
+    /// if the policy does not match it.
     pub(in crate::cli::policy) fn measure(
         &mut self,
         case: &Case,
@@ -216,7 +216,7 @@ impl Runner {
         }
     }
 
-    /// Groups of custom resources in the cluster of a case, of which the policy may look at samples.
+    /// Returns the groups of custom resources in the cluster state of a case that the policy may sample.
     fn groups(&self, case: &Case) -> Vec<String> {
         if self.descriptor.samples.is_empty() {
             return Vec::new();
@@ -225,7 +225,7 @@ impl Runner {
         let groups =
             objects.filter_map(|object| object.get("apiVersion")?.as_str()?.split_once('/'));
         let mut groups: Vec<_> = groups.map(|(group, _)| group.to_owned()).collect();
-        // Of a definition that is judged the objects are looked for, too.
+        // For an evaluated definition, its objects are included, too.
         let judged = case.object.iter().chain(&case.old);
         groups.extend(judged.filter_map(|o| Some(o.pointer("/spec/group")?.as_str()?.to_owned())));
         groups.sort();
@@ -341,7 +341,7 @@ impl Runner {
             findings: decision.violations.into_iter().map(finding).collect(),
             skipped: decision.skipped.into_iter().map(|skipped| skipped.rule).collect(),
             notes: notes.map(|(key, value)| (key.to_owned(), value.clone())).collect(),
-            // The reason of a verdict that denies nothing is told to nobody.
+            // Without a denial, clients do not see the reason of a verdict.
             reason: denied.map_or_else(
                 || case.reason.clone(),
                 |reason| Some(reason).filter(|reason| reason != "Forbidden"),

@@ -1,7 +1,7 @@
 //! `opgate policy test --watch`: runs again whenever a file changes.
 //!
-//! Files are looked at twice a second: that needs no service of the system, works on every file system,
-//! and costs little for a source folder.
+//! opgate polls the files twice a second: this needs no service of the system, works on every file system,
+//! and costs little for a source directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::cli::{Failure, Outcome};
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Files that are looked at. A source folder has fewer; with more this is no source folder.
+/// Maximum number of files to watch. A source directory has fewer files.
 const MOST: usize = 20_000;
 
-/// What builds write, and what belongs to tools.
+/// Directories with build output or files of tools.
 const BUILT: [&str; 8] =
     ["target", "node_modules", "dist", "build", "out", "__pycache__", "venv", "cache"];
 
@@ -32,7 +32,7 @@ pub(super) fn watch(
     once: impl Fn() -> Result<Outcome, Failure>,
 ) -> Result<Outcome, Failure> {
     loop {
-        // What is wrong can be repaired while this goes on.
+        // You can fix an error while the watch continues.
         if let Err(failure) = once() {
             for line in causes(failure.error.as_ref()).lines() {
                 crate::cli::voice::error(line);
@@ -60,7 +60,7 @@ fn look(subject: &Subject) -> Result<Seen, Failure> {
         (None, None) => {}
     }
     while let Some(folder) = folders.pop() {
-        // A folder that is gone has no files; the next run says so.
+        // A deleted directory has no files; the next run reports it.
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
