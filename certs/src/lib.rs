@@ -5,10 +5,10 @@
 //! issue   Authority ──▶ ca.crt ca.key tls.crt tls.key   (files, keys with mode 0600)
 //! load    Source ──▶ Pair          (chain and key, checked to belong together)
 //! reload  Reloader ──▶ rustls      (the newest good pair, whatever happens to the files)
-//! clients Clients ──▶ rustls       (who may connect, by the newest good CA bundle)
-//! root    Root             (a certificate of a CA, as it stands in a bundle)
-//! config  server_config            (all of it together)
-//! shown   Shown, Bundle            (what a server shows, and who vouches for it)
+//! clients Clients ──▶ rustls       (clients that may connect, by the newest good CA bundle)
+//! root    Root             (a certificate of a CA, as in a bundle)
+//! config  server_config            (all of these together)
+//! shown   Shown, Bundle            (the chain that a server presents, and its CAs)
 //! ```
 //!
 //! Private keys are PEM in PKCS#8, SEC1 or PKCS#1; certificates are PEM, the serving certificate

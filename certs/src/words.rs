@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_is_the_name_of_a_variant() {
+    fn certificate_errors_have_readable_texts() {
         let other = |error: webpki::Error| Bad::Other(OtherError(Arc::new(error)));
         let all = [
             Bad::BadEncoding,

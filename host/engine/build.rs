@@ -1,10 +1,10 @@
-//! Tells the engine for which target it is built, because policies are compiled for the same one, and with
-//! which wasmtime.
+//! Tells the engine its build target, because policies are compiled for the same target, and its
+//! version of wasmtime.
 
 use std::error::Error;
 use std::{env, fs};
 
-/// Of the workspace.
+/// The lock file of the workspace.
 const LOCK: &str = "../../Cargo.lock";
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -210,7 +210,7 @@ enum Way {
 
 /// What is allowed and never stored makes no wrong CSV right, and no right one wrong.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_does_not_come_about_changes_no_verdict() {
+async fn unstored_write_does_not_change_decisions() {
     let _turn = turn().await;
     let mode = "OwnNamespace InstallModeType not supported";
     let conflict = "intersecting operatorgroups provide the same apis";

@@ -110,7 +110,7 @@ async fn unread_responses_on_the_ops_port_do_not_stop_the_server() {
 
 /// Descriptors for some dozens of connections, and some hundreds of clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_descriptors_it_lives_and_does_not_flood_its_log() {
+async fn server_without_descriptors_stays_alive_with_a_short_log() {
     let _turn = turn().await;
     let server = Server::start_after("ulimit -n 64", BINARY, None, &[]);
     let mut clients = Vec::new();

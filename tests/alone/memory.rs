@@ -160,7 +160,7 @@ async fn an_envelope_of_megabytes_is_no_review() {
 
 /// One denial for 250 violations.
 #[tokio::test]
-async fn a_denial_is_no_longer_than_people_read() {
+async fn denial_with_many_violations_is_limited_in_size() {
     let _turn = turn().await;
     let evil = misbehaves("evil", &json!({"do": "many-violations", "number": 250}));
     let server = Server::start(BINARY, Some(&configuration(&[evil])), &[]);
@@ -221,7 +221,7 @@ async fn siege(server: &Server) {
 
 /// The container is a folder that says so: the system itself does not help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_in_128_mib_withstands_all_of_it() {
+async fn server_in_128_mib_withstands_all_attacks() {
     let _turn = turn().await;
     let root = container(128 * MIB);
     let text = configuration(&[builtin(), slow()]);

@@ -151,7 +151,7 @@ fn common_crates_perform_no_io() {
 }
 
 #[test]
-fn modules_do_not_go_in_a_circle() {
+fn modules_have_no_cyclic_imports() {
     let mut wrong = Vec::new();
     for package in workspace() {
         let circles = Modules::of(&package.root).circle();

@@ -343,7 +343,7 @@ fn unlistable_resources_are_reported() {
     let (said, shown) = (err(&output), out(&output));
     assert_eq!(status(&output), 2, "{said}");
     assert!(
-        said.contains("operators.coreos.com/v1/operatorgroups: not looked at: forbidden: "),
+        said.contains("operators.coreos.com/v1/operatorgroups: not evaluated: forbidden: "),
         "{said}"
     );
     assert!(said.contains("not evaluated: they need other objects of a cluster"), "{said}");
@@ -351,7 +351,7 @@ fn unlistable_resources_are_reported() {
     assert!(shown.contains("2 of 6 objects would be refused today:"), "{shown}");
     let output =
         check(&folder, &["--output", "jsonl", "--kubeconfig", kubeconfig.to_str().unwrap()]);
-    let told = out(&output).lines().filter(|line| line.contains("not looked at")).count();
+    let told = out(&output).lines().filter(|line| line.contains("not evaluated")).count();
     assert_eq!(told, 1, "{}", out(&output));
     // Nothing is there to ask.
     drop(cluster);

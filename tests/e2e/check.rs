@@ -316,10 +316,10 @@ fn wrong_usage_ends_with_2() {
         (&["--input-type", "bundle", "nowhere"], &[" nowhere: No such file"]),
         (&["--input-type", "plain", "nowhere"], &[" nowhere: No such file"]),
         (&["empty"], &["empty: ", "manifests/", "schema", "apiVersion", "--input-type"]),
-        (&["--input-type", "manifest", "empty"], &["empty: there is nothing in it"]),
-        (&["--input-type", "bundle", "empty"], &["empty: there is nothing in it"]),
-        (&["--input-type", "plain", "empty"], &["empty: there is nothing in it"]),
-        (&["--input-type", "catalog", "empty"], &["empty: there is nothing in it"]),
+        (&["--input-type", "manifest", "empty"], &["empty: it is empty"]),
+        (&["--input-type", "bundle", "empty"], &["empty: it is empty"]),
+        (&["--input-type", "plain", "empty"], &["empty: it is empty"]),
+        (&["--input-type", "catalog", "empty"], &["empty: it is empty"]),
         (
             &["--input-type", "manifest", "texts"],
             &["texts: there is no file *.json, *.yaml or *.yml in it"],
@@ -871,13 +871,13 @@ fn omitted_violations_are_counted() {
         (
             "plain-valid",
             1,
-            vec!["244 more findings of this rule are left out; manifests/many.yaml"],
+            vec!["244 more violations of this rule are omitted; manifests/many.yaml"],
         ),
         (
             "bundle-valid",
             // The log tells which files cannot be read besides.
             2,
-            vec!["more findings of this rule are left out; "],
+            vec!["more violations of this rule are omitted; "],
         ),
     ] {
         let (status, found) = records(&folder, &[path]);
@@ -1228,7 +1228,7 @@ fn links_lead_to_files_inside_or_nowhere() {
     // What is moved away first, the link and where it leads to, what is checked, exit status, and what is said.
     type Case<'c> = (Option<(&'c str, &'c str)>, (&'c str, &'c str), &'c [&'c str], i32, &'c str);
     let crds = "dependencies:\n- type: olm.crd\n  value: {}\n";
-    let out = "a symbolic link that leads out of the folder: put the file itself there";
+    let out = "a symbolic link that leads out of the directory: put the file itself there";
     let cases: [Case<'_>; 19] = [
         (
             None,
@@ -1281,21 +1281,21 @@ fn links_lead_to_files_inside_or_nowhere() {
             ("bundle/manifests", "m"),
             &["bundle"],
             1,
-            "bundle/manifests:1:1: deny RBF-01 Unable to locate manifests directory: a symbolic link to a folder: put the folder itself there",
+            "bundle/manifests:1:1: deny RBF-01 Unable to locate manifests directory: a symbolic link to a directory: put the directory itself there",
         ),
         (
             Some(("bundle/metadata", "m")),
             ("bundle/metadata", "../m"),
             &["bundle"],
             1,
-            "deny RBF-01 Unable to locate metadata directory: a symbolic link that leads out of the folder: put the folder",
+            "deny RBF-01 Unable to locate metadata directory: a symbolic link that leads out of the directory: put the directory",
         ),
         (
             None,
             ("bundle/docs", "."),
             &["bundle"],
             2,
-            "error: bundle/docs:1:1: a symbolic link to a folder",
+            "error: bundle/docs:1:1: a symbolic link to a directory",
         ),
         (
             None,
@@ -1316,7 +1316,7 @@ fn links_lead_to_files_inside_or_nowhere() {
             ("plain/manifests", "m"),
             &["--input-type", "plain", "plain"],
             1,
-            "plain/manifests:1:1: deny PBF-01 get objects from bundle manifests: open manifests: a symbolic link to a folder",
+            "plain/manifests:1:1: deny PBF-01 get objects from bundle manifests: open manifests: a symbolic link to a directory",
         ),
         (
             Some(("classless.yaml", "plain/classless.yaml")),

@@ -745,7 +745,7 @@ fn the_demo_shows_the_main_job() {
 
 /// What `kubectl get -o yaml` prints, in all its forms, is the cluster that replays see.
 #[test]
-fn a_replay_sees_the_cluster_of_its_context() {
+fn replay_reads_cluster_state_from_files() {
     let folder = folder();
     let group = |name: &str, namespace: &str| {
         format!(
@@ -857,7 +857,7 @@ fn a_replayed_directory_evolves_its_cluster() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn closed_output_pipe_is_not_an_error() {
     let folder = folder();
     let line = create_bundle("u", "b", &good_spec()).to_string() + "\n";
     write(&folder, "many.jsonl", line.repeat(3_000));
@@ -1003,7 +1003,7 @@ fn shown(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn commands_speak_on_a_terminal() {
+fn commands_print_to_a_terminal() {
     let folder = folder();
     write(&folder, "bundle.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n");
     for (arguments, status, expected) in [

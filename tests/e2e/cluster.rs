@@ -100,7 +100,7 @@ async fn a_large_list_comes_in_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_start_asks_to_come_again_and_makes_no_guesses() {
+async fn server_without_synced_cache_asks_clients_to_retry() {
     let cluster = cluster();
     cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
     cluster.pause();
@@ -220,7 +220,7 @@ async fn history_that_is_gone_is_listed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_of_the_api_server_are_outlived() {
+async fn watch_recovers_from_api_server_errors() {
     for code in [429, 500, 503] {
         let cluster = cluster();
         cluster.apply(OLM, "v1", "operatorgroups", group("a", "first", &["shared"], GOOSE));
@@ -232,7 +232,7 @@ async fn errors_of_the_api_server_are_outlived() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_view_that_is_too_old_is_no_view() {
+async fn stale_cache_is_a_policy_error() {
     let cluster = cluster();
     let server = serve(&cluster, &["--cluster-cache-max-age", "1500ms"]);
     ready(&server).await;
@@ -284,7 +284,7 @@ async fn allowed_change_counts_before_the_watch_shows_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reservation_ends_by_asking_while_the_watch_is_silent() {
+async fn reservation_ends_by_direct_read_while_watch_is_silent() {
     let cluster = cluster();
     let server = serve(&cluster, &["--reservation-ttl", "1s"]);
     ready(&server).await;

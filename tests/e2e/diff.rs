@@ -226,7 +226,7 @@ fn reviews_with_different_decisions_are_printed() {
 }
 
 #[test]
-fn one_of_them_may_come_from_a_pipe() {
+fn one_configuration_may_be_standard_input() {
     let folder = sides("policies: [{name: operator-group}]", "policies: [{name: operator-group}]");
     let piped = |arguments: &[&str], input: &str| {
         let output = opgate_with_input(folder.path(), arguments, input);

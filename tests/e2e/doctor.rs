@@ -202,11 +202,11 @@ fn published_pages_equal_the_output_of_doctor() {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
     let made = folder.path().join("pages");
-    assert_eq!(names(&made), names(&published), "run `opgate doctor pages docs/doctor`");
+    assert_eq!(names(&made), names(&published), "run `opgate doctor docs docs/doctor`");
     for name in names(&made) {
         let [made, published] =
             [&made, &published].map(|folder| std::fs::read_to_string(folder.join(&name)).unwrap());
-        assert_eq!(made, published, "run `opgate doctor pages docs/doctor`");
+        assert_eq!(made, published, "run `opgate doctor docs docs/doctor`");
     }
     let explained = opgate(folder.path(), &["doctor", "explain", "doc-13", "DOC-20"], "");
     let text = out(&explained);

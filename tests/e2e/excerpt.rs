@@ -117,7 +117,7 @@ fn partial_snapshot_denies_only_by_its_objects() {
 }
 
 #[test]
-fn a_context_that_cannot_be_read_ends_the_check() {
+fn unreadable_cluster_state_ends_the_check() {
     let folder = cluster();
     write(&folder, "cut.yaml", "kind: [");
     write(&folder, "values.yaml", "a: 1\n");

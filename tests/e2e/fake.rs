@@ -220,7 +220,7 @@ async fn expired_lists_and_watches_return_gone() {
 }
 
 #[tokio::test]
-async fn watches_end_as_they_do_in_life() {
+async fn watches_end_like_those_of_an_api_server() {
     let cluster = cluster(&["a"]);
     let mut watch = Watch::open(&cluster, &Value::Null, "").await;
     cluster.watching("bundles", 1).await;

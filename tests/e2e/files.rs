@@ -190,7 +190,7 @@ fn irregular_files_are_reported_by_name() {
             "reviews/zero.yaml",
             "reviews/secret.json",
             "reviews/out",
-            "that leads out of the folder",
+            "that leads out of the directory",
         ] {
             assert!(said.contains(part), "{arguments:?}: {part} is not in {said}");
         }

@@ -175,8 +175,8 @@ async fn registration_update_fails_no_client_request() {
     until("the new name", async || served(&a).await).await;
     until("the one that waits", async || {
         let (one, other) = (a.get("/readyz?verbose").await.1, b.get("/readyz?verbose").await.1);
-        one.contains("serves what another registration belongs to")
-            || other.contains("serves what another registration belongs to")
+        one.contains("has another policy set")
+            || other.contains("has another policy set")
             || one.contains("not followed yet")
     })
     .await;
@@ -282,7 +282,7 @@ async fn changed_registration_is_restored_and_deleted_one_is_not() {
     assert!(server.metric(applied).await.is_some_and(|at| at > 1e9));
     let log = server.log();
     let line = log.iter().find(|line| {
-        line["message"].as_str().is_some_and(|m| m.contains("changed by somebody else"))
+        line["message"].as_str().is_some_and(|m| m.contains("restored after an external change"))
     });
     assert!(line.unwrap()["changes"].as_str().unwrap().contains("failurePolicy"));
     cluster.delete(GROUP, PLURAL, "", "opgate");

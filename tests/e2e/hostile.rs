@@ -330,7 +330,7 @@ async fn calls_long_for_all_tenants_skip_the_fast_path() {
 
 /// Audit and warn never block, not even by being busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_busy_policy_that_may_not_block_is_left_out() {
+async fn busy_policy_in_warn_or_audit_is_skipped() {
     for (mode, on_error) in [("audit", "failurePolicy"), ("warn", "deny"), ("warn", "allow")] {
         let mut watcher = misbehaves("watcher", &json!({"do": "spin-for-name", "name": "slow"}));
         watcher["mode"] = mode.into();

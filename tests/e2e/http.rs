@@ -325,7 +325,7 @@ async fn h2_is_served_too() {
 }
 
 #[tokio::test]
-async fn the_ops_port_tells_how_it_is() {
+async fn ops_port_serves_probes_policies_and_metrics() {
     let server = Server::start(BINARY, None, &[]);
     let mut client = server.connect().await;
     for review in ["006", "007"] {

@@ -114,7 +114,7 @@ fn uncovered_rule_fails_the_test() {
 }
 
 #[test]
-fn a_policy_that_fails_has_no_verdict() {
+fn policy_error_fails_the_test_run() {
     let folder = folder(&CASES.replace("do: many-violations, number: 1", "do: recurse"));
     let said = run(folder.path(), &["."], 3);
     assert!(said.contains("EVIL-1 / denies ... ERROR"), "{said}");
@@ -226,7 +226,7 @@ fn benchmark_reports_the_cost_of_a_policy() {
         "evaluation, p50",
         "evaluation, p99",
         "host calls",
-        "fast lane",
+        "fast path",
     ] {
         assert!(table.contains(line), "{line}: {table}");
     }

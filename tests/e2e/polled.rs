@@ -151,7 +151,7 @@ async fn objects_of_one_name_are_all_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn to_poll_takes_no_permission_to_watch() {
+async fn polling_needs_no_watch_permission() {
     let cluster = cluster(&["etcd"]);
     cluster.forbid_watch(PACKAGES, "packagemanifests");
     let polled = Polled::new(cluster).await;

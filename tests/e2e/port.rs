@@ -258,7 +258,7 @@ fn server_without_client_ca_logs_a_warning() {
 /// Four places, of which one address may have two, both taken by clients that say nothing. The
 /// server's own check needs none.
 #[tokio::test]
-async fn a_full_port_has_life_and_room() {
+async fn full_port_passes_liveness_and_accepts_new_connections() {
     let server = Server::start(BINARY, None, &["--max-connections", "4"]);
     let connect = async || tls(server.address, &server.certificates.authority, &[]).await.unwrap();
     let _clients = [connect().await, connect().await];

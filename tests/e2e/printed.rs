@@ -78,7 +78,7 @@ const NAMES: [&str; 6] = [
 
 /// What the command line itself refuses quotes arguments.
 #[test]
-fn arguments_are_no_commands() {
+fn printed_arguments_are_not_runner_commands() {
     let folder = folder();
     for argument in ["--a\n::error::b", "--##[group]", "--a\u{1b}[2J"] {
         let output = command(folder.path(), &["check", argument]).output().unwrap();
@@ -90,7 +90,7 @@ fn arguments_are_no_commands() {
 }
 
 #[test]
-fn names_of_files_are_no_commands() {
+fn printed_file_names_are_not_runner_commands() {
     let folder = folder();
     for name in NAMES {
         write(&folder, name, CLASSLESS);

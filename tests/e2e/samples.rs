@@ -191,7 +191,7 @@ async fn sample_refused_by_the_api_server_reports_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_is_too_old_is_begun_again_once() {
+async fn expired_list_is_restarted_once() {
     let sampled = Sampled::new(cluster(250, 10), GRANTED, json!({})).await;
     sampled.cluster.expire_after(GROUP, "widgets", 2);
     let all = "250 complete=true first=w-0000 whole=true";

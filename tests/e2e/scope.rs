@@ -97,7 +97,7 @@ async fn a_policy_is_asked_only_within_its_scope() {
 
 /// What an API server sends it has selected. A watch that lags behind must not let it pass.
 #[tokio::test]
-async fn labels_are_left_to_the_api_server_that_asks() {
+async fn namespace_selector_is_not_evaluated_for_live_requests() {
     let configuration = configuration("{namespaceSelector: {matchLabels: {team: a}}}");
     let set = Set::load(&configuration, None, 64, Options::of(Source::Live)).unwrap();
     let kinds: Vec<_> = set.cluster().kinds().iter().map(|kind| kind.name()).collect();

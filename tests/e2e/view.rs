@@ -160,7 +160,7 @@ async fn a_server_that_hangs_up_is_not_asked_without_a_pause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_not_stored_hides_nothing_that_is() {
+async fn unstored_request_does_not_hide_stored_objects() {
     let cluster = reviews::cluster();
     let server = serve(&cluster, &["--reservation-ttl", "1h"]);
     ready(&server).await;
@@ -381,7 +381,7 @@ async fn consistent_reads_are_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_fails_is_not_trusted() {
+async fn failing_watch_is_not_trusted() {
     let cluster = reviews::cluster();
     let server = serve(&cluster, &[]);
     let strict = serve(&cluster, &["--on-watch-failure", "fail"]);
@@ -432,7 +432,7 @@ async fn version_that_goes_backwards_causes_a_new_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_resource_that_cannot_be_read_is_no_reason_to_leave() {
+async fn unreadable_resource_does_not_block_readiness() {
     let cluster = reviews::cluster();
     cluster.forbid("", "serviceaccounts");
     let server = serve(&cluster, &["--sync-timeout", "1s"]);
@@ -457,7 +457,7 @@ async fn one_resource_that_cannot_be_read_is_no_reason_to_leave() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_all_is_being_listed_requests_are_to_come_again() {
+async fn clients_are_asked_to_retry_during_the_first_lists() {
     let cluster = reviews::cluster();
     cluster.pause();
     // With the profile of the cluster the port would not even be open.

@@ -84,7 +84,7 @@ fn min_effect_hides_and_counts_lower_effects() {
     configuration(&folder, &json!([{"name": "bundle-immutability", "mode": "audit"}]));
     let output = check(&folder, &["--config", "opgate.yaml", "--min-effect", "warn", "x/c.yaml"]);
     let last =
-        ["1 audit finding hidden; --min-effect audit shows them", "1 ok, 0 denied, 0 failed"];
+        ["1 audit violation hidden; --min-effect audit shows them", "1 ok, 0 denied, 0 failed"];
     assert_eq!(
         (out(&output), last_lines(&output)),
         (String::new(), last.map(str::to_owned).to_vec())
@@ -308,8 +308,8 @@ fn expired_and_unused_waivers_are_reported() {
     assert!(out(&output).contains("deny RPK-12"), "{}", out(&output));
     let said = err(&output);
     for text in [
-        "x/.opgate.yaml:1:13: the waiver of RPK-12 ended on 2020-02-29: it waives nothing",
-        "RPK-17 is waived, and there is no finding of it",
+        "x/.opgate.yaml:1:13: the waiver of RPK-12 expired on 2020-02-29 and has no effect",
+        "RPK-17 is waived, but has no violation",
     ] {
         assert!(said.contains(text), "{text} is not in {said}");
     }
@@ -355,7 +355,7 @@ fn waivers_apply_only_to_their_directory() {
     assert_eq!(denied(&["repo"]), (1, both.clone()));
     assert_eq!(denied(&["repo/one", "repo/two"]), (1, both));
     let said = err(&check(&folder, &["repo"]));
-    assert!(said.contains("repo/.opgate.yaml: it waives nothing here"), "{said}");
+    assert!(said.contains("repo/.opgate.yaml: it has no effect here"), "{said}");
     // A catalog that is a file beside a bundle has no folder of its own.
     let blobs = "schema: olm.package\nname: a\ndefaultChannel: x\n";
     write(&folder, "repo/catalog.yaml", blobs);
@@ -376,7 +376,7 @@ fn waivers_apply_only_to_their_directory() {
 
 /// The file is about the folder, not in it.
 #[test]
-fn a_file_of_waivers_changes_nothing_else() {
+fn waiver_file_has_no_other_effect() {
     let folder = folder();
     write(&folder, "objects/a.yaml", GOOD);
     let paths = ["bundle-valid", "plain-valid", "catalog-valid", "objects"];
@@ -391,7 +391,7 @@ fn a_file_of_waivers_changes_nothing_else() {
         after = records(&folder, &["--input-type", kind, path]);
         assert_eq!(after.0, 0, "{path}: {after:?}");
     }
-    let opm = "catalog-valid/.opgate.yaml: opm takes it for a blob: list it in .indexignore";
+    let opm = "catalog-valid/.opgate.yaml: opm treats it as a blob: list it in .indexignore";
     assert!(err(&check(&folder, &["catalog-valid"])).contains(opm));
     write(&folder, "catalog-valid/.indexignore", ".opgate.yaml\n");
     assert!(!err(&check(&folder, &["catalog-valid"])).contains(opm));

@@ -87,7 +87,7 @@ fn is_comment(line: &str) -> bool {
 }
 
 #[test]
-fn replaced_words_do_not_come_back() {
+fn replaced_words_stay_out_of_texts() {
     let documentation = lines(&["docs", "README.md", "CHANGELOG.md"], "md", |_| true);
     let comments = lines(&CODE, "rs", is_comment);
     let mut wrong = Vec::new();

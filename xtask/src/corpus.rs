@@ -20,23 +20,23 @@ use std::{fs, io};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-/// What to check, and how.
+/// Subjects and options of a check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted<'a> {
     pub(crate) folders: Vec<&'a str>,
     /// The binary; by default the release build of the workspace.
     pub(crate) binary: Option<&'a str>,
-    /// Arguments of `opgate check` before the folders.
+    /// Arguments of `opgate check` before the directories.
     pub(crate) arguments: Vec<&'a str>,
 }
 
-/// Lines of output between two looks at the memory of the process.
+/// Lines of output between two samples of the process's memory.
 const SAMPLE: usize = 64;
 
 /// Ticks of the times in `/proc`, a second.
 const TICKS: f64 = 100.0;
 
-/// What a run found.
+/// Results of a run.
 #[derive(Debug, Default)]
 struct Findings {
     objects: usize,
@@ -51,14 +51,14 @@ struct Findings {
     denials: BTreeSet<(String, String)>,
 }
 
-/// What a process used.
+/// Resource usage of a process.
 #[derive(Debug, Default, Clone, Copy)]
 struct Usage {
     cpu_seconds: f64,
     peak_kib: u64,
 }
 
-/// Checks the folders; gives the report.
+/// Checks the directories; returns the report.
 ///
 /// # Errors
 /// If the check cannot run, or denies what it did not deny in the last run.
@@ -104,7 +104,7 @@ fn listed(fresh: &[&(String, String)]) -> String {
     text
 }
 
-/// Runs the check of one folder, and adds what it prints.
+/// Checks one directory, and adds the output.
 fn check(
     binary: &Path,
     arguments: &[&str],
@@ -127,7 +127,7 @@ fn check(
         }
         findings.add(&serde_json::from_str(&line?)?);
     }
-    // The process has ended, or is about to; its times are there until it is waited for.
+    // The process has ended, or is ending; its times are available until it is waited for.
     usage.cpu_seconds = cpu_seconds(&process).unwrap_or_default();
     let status = child.wait()?;
     match status.code() {

@@ -68,7 +68,7 @@ pub(crate) fn page(root: &Path) -> Result<String> {
 /// By edition and lines: the links to what is said of them, in the order of the IDs.
 type Cited = BTreeMap<&'static str, BTreeMap<Lines, BTreeSet<(String, String)>>>;
 
-/// Adds what a source cites of the editions; other parts of it are about code.
+/// Adds the citations of the editions in a source; other parts of it describe code.
 fn add(source: &str, key: &str, shown: &str, cited: &mut Cited) -> Result<()> {
     for part in source.split("; ") {
         let edition = EDITIONS.iter().find_map(|(edition, _)| {

@@ -8,9 +8,9 @@
 //!                                              SBOM ─▶ artifact (subject) ───┘
 //! ```
 //!
-//! Everything follows from the commit and the compilers: times are that of the last commit, owners are
-//! root, names are sorted, and no path of this machine gets into the binary. So whoever builds the same
-//! commit with the same compilers gets the same digest.
+//! The image is a function of the commit and the compilers: times are that of the last commit, owners are
+//! root, names are sorted, and the binary contains no path of this machine. A build of the same commit with
+//! the same compilers therefore has the same digest.
 
 mod build;
 mod check;
@@ -39,7 +39,7 @@ const OUTPUT: &str = "target/image";
 /// Most bytes of an image for one platform, compressed: what a node pulls.
 const MOST: usize = 30_000_000;
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted<'a> {
     /// Architectures; none for all that can be built here.
@@ -51,7 +51,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) check: bool,
 }
 
-/// What the image says about itself.
+/// Metadata of the image.
 #[derive(Debug, Clone)]
 struct About {
     version: String,
@@ -61,7 +61,7 @@ struct About {
     repository: Option<String>,
     /// The last commit, if there is one; with `-dirty` if files differ from it.
     revision: Option<String>,
-    /// Of the last commit, or `SOURCE_DATE_EPOCH`: the time of everything in the image.
+    /// Time of the last commit, or `SOURCE_DATE_EPOCH`: the time of all files in the image.
     time: OffsetDateTime,
     /// Where cargo builds.
     target: PathBuf,
@@ -219,7 +219,7 @@ fn cargo(root: &Path) -> Command {
     cargo
 }
 
-/// What a command writes, if it ends well.
+/// Returns the output of a command, if it succeeds.
 fn said(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| shown.clone())?;

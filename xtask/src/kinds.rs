@@ -1,11 +1,11 @@
-//! The table of `opgate-schema`: which fields the kinds of Kubernetes and of OLM have, and their types.
+//! The table of `opgate-schema`: fields of the kinds of Kubernetes and of OLM, with their types.
 //!
 //! ```text
-//! k8s-openapi, one folder per version of Kubernetes ─▶ source ─┐
+//! k8s-openapi, one directory per Kubernetes version ─▶ source ─┐
 //! kinds.txt: kinds, types of OLM, fields of former versions ───┴▶ Types ─▶ table ─▶ common/schema/src/table.rs
 //! ```
 //!
-//! A type has the fields of all versions that the crate holds: which of them a cluster runs is not known, and a field
+//! A type has the fields of all versions that the crate holds: the version of a cluster is unknown, and a field
 //! that one of them has is no typing error.
 
 mod source;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 /// Where the table is.
 const TABLE: &str = "common/schema/src/table.rs";
-/// What is not in the crate.
+/// Kinds that are not in the crate.
 const OWN: &str = include_str!("kinds/kinds.txt");
 
 /// The type of a value.
@@ -91,7 +91,7 @@ fn definition(of: &Type) -> Option<String> {
     }
 }
 
-/// The folder of k8s-openapi, as cargo has it for this workspace.
+/// Returns the directory of k8s-openapi, as cargo has it for this workspace.
 fn crate_folder(root: &Path) -> Result<PathBuf> {
     // Without a platform, cargo wants the packages of all others, too.
     let version = Command::new("rustc").arg("-vV").current_dir(root).output()?;

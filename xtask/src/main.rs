@@ -73,7 +73,7 @@ fn run(arguments: &[&str]) -> Result<String> {
     if arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
         return Ok(USAGE.to_owned());
     }
-    // The crate is in a folder of the workspace.
+    // The crate is in a directory of the workspace.
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = crate_folder.parent().unwrap_or(crate_folder);
     match arguments {

@@ -5,9 +5,9 @@
 //!                                             └─▶ the cases, then all tests of the policy ─▶ killed or survived
 //! ```
 //!
-//! Most lines that belong to a longer expression, and every `let`, cannot go alone: a mutant that does
-//! not build is counted, and says nothing. One that runs for minutes counts as killed: somebody would
-//! notice.
+//! Most lines that belong to a longer expression, and every `let`, cannot be deleted alone: a mutant that
+//! does not build is counted, and has no result. One that runs for minutes counts as killed: users would
+//! notice it.
 
 mod lines;
 
@@ -19,7 +19,7 @@ use std::{fs, io};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// What to mutate.
+/// Subjects of the mutation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wanted<'a> {
     pub(crate) policies: Vec<&'a str>,
@@ -28,7 +28,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) seed: u64,
 }
 
-/// What became of the mutants of a policy.
+/// Results of a policy's mutants.
 #[derive(Default)]
 struct Outcome {
     candidates: usize,
@@ -95,7 +95,7 @@ fn mutate(copy: &Path, policy: &str, wanted: &Wanted<'_>) -> Result<Outcome> {
     for (number, mutant) in mutants.iter().enumerate() {
         let source = fs::read_to_string(&mutant.path)?;
         let line = source.lines().nth(*mutant.lines.start()).unwrap_or_default().trim();
-        // What it names is used below.
+        // Its name is used below.
         let became = if line.starts_with("let ") && !line.starts_with("let _") {
             Ok(Became::Broken)
         } else {
@@ -158,7 +158,7 @@ fn without(source: &str, lines: &RangeInclusive<usize>) -> String {
     kept.filter(|(number, _)| !lines.contains(number)).map(|(_, line)| line).collect()
 }
 
-/// The sources below a folder, in order. Tests in files of their own are not among them.
+/// Returns the sources below a directory, in order. Separate test files are not among them.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -203,7 +203,7 @@ fn copy_tree(root: &Path, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same order for the same seed (xorshift).
+/// Shuffles in the same order for the same seed (xorshift).
 fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     for last in (1..items.len()).rev() {

@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::source::{self, Declared};
 
-/// What is asked for.
+/// Options of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted<'a> {
     /// Folder of the policy.
@@ -73,7 +73,7 @@ pub(crate) fn start(root: &Path, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>> {
     let is_library = file == library_file;
     let library = read(&library_file)?;
     let of_module = || rules.iter().filter(|found| found.file == file);
-    // What rules beside it look at is in scope.
+    // Targets of the rules in the same module are in scope.
     let on = match of_module().max_by_key(place) {
         Some(beside) => beside.rule.on.clone(),
         None => match source::target(&library) {
@@ -120,7 +120,7 @@ fn parts_of(name: &str) -> Option<(String, u64)> {
     parts(&name.replace('_', "-")).ok()
 }
 
-/// The entries of a folder, sorted.
+/// Lists the entries of a directory, sorted.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
@@ -181,13 +181,13 @@ fn section(name: &str, on: &str) -> String {
     format!(
         "\
 rule! {{
-    /// TODO what must hold, as one sentence without a full stop
+    /// TODO the requirement, as one sentence without a full stop
     ///
-    /// TODO what must hold in full: which fields, what is exempt, which settings change it.
+    /// TODO the requirement in full: the fields, the exemptions, the settings that change it.
     ///
     /// # Why
     ///
-    /// TODO what breaks otherwise, and the document that says so.
+    /// TODO the effect of a violation, and the document that describes it.
     ///
     /// # Remediation
     ///
@@ -215,7 +215,7 @@ rule! {{
     )
 }
 
-/// The cases, about something of the kind that the other cases are about.
+/// Returns the file of cases, for an object of the kind that the other cases use.
 fn case_file(id: &str, on: &str, crate_folder: &Path) -> Result<String> {
     let cases = crate_folder.join("cases");
     let mut others = String::new();
@@ -255,7 +255,7 @@ reject:
 mod tests {
     use super::*;
 
-    /// A copy of a policy, in a folder like the project's.
+    /// Copies a policy to a directory like the project's.
     fn copy(policy: &str) -> tempfile::TempDir {
         fn copy_folder(from: &Path, to: &Path) {
             fs::create_dir_all(to).unwrap();

@@ -1,4 +1,4 @@
-//! Reads and changes the sources of a policy, line by line, in the form that rustfmt gives them.
+//! Reads and changes the sources of a policy, line by line, in the format of rustfmt.
 
 /// The longest line that rustfmt writes.
 const WIDTH: usize = 100;
@@ -10,7 +10,7 @@ const SHORT: usize = 10;
 pub(crate) struct Declared {
     /// `RBF_33`.
     pub(crate) name: String,
-    /// What it looks at: `BUNDLE: Create | Update`.
+    /// Targets and operations: `BUNDLE: Create | Update`.
     pub(crate) on: String,
 }
 

@@ -1,4 +1,4 @@
-//! A case, written out: what is judged, and what is expected.
+//! A case with all references resolved: the subject and the expected result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::entry::{Content, Entry, Found, Others, RequestParts, change, named, r
 use crate::tree::{self, Node};
 use crate::{File, Wrong, documents, line_of};
 
-/// What a rule must find in a case.
+/// A violation that a rule must report in a case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// The rule.
@@ -25,7 +25,7 @@ pub struct Finding {
     pub starts: bool,
 }
 
-/// What a case is about.
+/// Expected outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expects {
     /// The rule finds nothing.
@@ -57,22 +57,22 @@ pub struct Place {
     pub line: usize,
     /// Among those of the same member of the file, from 0.
     pub index: usize,
-    /// Of a folder, its paths in the order of the document.
+    /// Paths of a directory, in the order of the document.
     pub paths: Vec<String>,
 }
 
 /// A case, written out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// The rule that it is about.
+    /// The rule under test.
     pub rule: String,
     /// Its name, unique in its file.
     pub name: String,
     /// Where it is written.
     pub place: Place,
-    /// What it is about.
+    /// The expected outcome.
     pub expects: Expects,
-    /// The rejected case of the same file that it is after the repair of the rule's page.
+    /// The rejected case of the same file that this case fixes, as described in the rule's remediation.
     pub repairs: Option<String>,
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub operation: &'static str,
@@ -80,17 +80,17 @@ pub struct Case {
     pub object: Option<Value>,
     /// The old object.
     pub old: Option<Value>,
-    /// Who asks, and how the request names the object.
+    /// The user of the request, and how the request names the object.
     pub request: RequestParts,
     /// The settings.
     pub settings: Value,
     /// The objects of the cluster; none where there is no cluster to ask.
     pub cluster: Option<Vec<Value>>,
-    /// All findings.
+    /// All expected violations.
     pub findings: Vec<Finding>,
     /// Rules that are not evaluated.
     pub skipped: BTreeSet<String>,
-    /// Whether only findings of rules that `findings` names count, and those of the case's rule.
+    /// Whether only violations of the case's rule and of rules named in `violations` count.
     pub alone: bool,
     /// Audit annotations.
     pub notes: Option<BTreeMap<String, String>>,
@@ -158,7 +158,7 @@ pub(crate) fn read_file(
     if all_wrong.is_empty() { Ok(cases) } else { Err(all_wrong) }
 }
 
-/// An entry as it stands, or the rejected one that it repairs with its changes.
+/// Returns an entry unchanged, or the rejected one that it fixes, with its changes.
 fn with_repaired(entry: Value, expects: Expects, rejected: &[Value]) -> Result<Value, String> {
     let Some(name) = entry.get("repairs") else { return Ok(entry) };
     if expects != Expects::Accept {
@@ -286,7 +286,7 @@ impl Case {
         })
     }
 
-    /// Whether findings of a rule count, and whether it was skipped.
+    /// Reports whether violations and skips of a rule count.
     #[must_use]
     pub fn counts(&self, rule: &str) -> bool {
         !self.alone
@@ -295,7 +295,7 @@ impl Case {
             || self.findings.iter().any(|finding| finding.rule == rule)
     }
 
-    /// Group, version, plural and kind of what is judged.
+    /// Returns group, version, plural and kind of the subject.
     #[must_use]
     pub fn resource(&self) -> [String; 4] {
         let of = |member: &str| self.text(&[member]);
@@ -306,7 +306,7 @@ impl Case {
         [group.to_owned(), version.to_owned(), plural, kind.to_owned()]
     }
 
-    /// Name and namespace of what is judged.
+    /// Returns name and namespace of the subject.
     #[must_use]
     pub fn key(&self) -> (String, String) {
         let of = |member: &str| self.text(&["metadata", member]).to_owned();
@@ -315,7 +315,7 @@ impl Case {
         (name, namespace.clone().unwrap_or_else(|| of("namespace")))
     }
 
-    /// A text of what is judged.
+    /// Returns a text of the subject.
     fn text(&self, path: &[&str]) -> &str {
         let object = self.object.as_ref().or(self.old.as_ref());
         let found = path.iter().fold(object, |at, name| at?.get(name));

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Case, Finding};
 
-/// What a policy answers to a case.
+/// Result of a policy for a case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// All findings, each with its level and its field, and with its whole message.
+    /// All violations, each with its level, its field, and its whole message.
     pub findings: Vec<Finding>,
     /// Rules that were not evaluated.
     pub skipped: BTreeSet<String>,
@@ -24,7 +24,7 @@ pub struct Diff {
     pub missing: Vec<Finding>,
     /// Found, and not expected.
     pub unexpected: Vec<Finding>,
-    /// What else differs, a line each.
+    /// Other differences, a line each.
     pub others: Vec<String>,
 }
 
@@ -93,14 +93,14 @@ impl Case {
         answer.skipped.iter().filter(|rule| self.counts(rule)).cloned().collect()
     }
 
-    /// Which of the findings that count was expected, and as what.
+    /// Matches the violations that count with the expected ones.
     pub(crate) fn matched<'a>(
         &'a self,
         answer: &'a Answer,
         level: impl Fn(&str) -> Option<&'static str>,
     ) -> Matched<'a> {
         let mut expected: Vec<_> = self.findings.iter().collect();
-        // Those that say most take what fits them first.
+        // The most specific expectations are matched first.
         expected.sort_by_key(|one| (one.starts, one.at.is_none()));
         let found: Vec<_> = answer.findings.iter().filter(|one| self.counts(&one.rule)).collect();
         let mut as_what: Vec<Option<&Finding>> = vec![None; found.len()];

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::entry::{Entry, change, named};
 
-/// Kinds of documents that stand for a folder.
+/// Kinds of documents that represent a directory.
 const FOLDERS: [&str; 3] = ["RegistryBundle", "PlainBundle", "OperatorProject"];
 
-/// A folder as a document, and its paths in the order of the document.
+/// Builds the document for a directory, and its paths in the order of the document.
 pub(crate) fn folder(
     folder: Value,
     entry: &Entry,
@@ -123,7 +123,8 @@ pub(crate) fn catalog(
     Ok((document(blobs, catalog.get("more"))?, old))
 }
 
-/// A blob; `{$bundle: a.v1.0.0}` is a bundle, and other members beside it are put in their places.
+/// Builds a blob; `{$bundle: a.v1.0.0}` is a bundle, and other members next to it are inserted at their
+/// paths.
 fn bundle(blob: Value) -> Result<Value, String> {
     let Some(name) = blob.get("$bundle") else { return Ok(blob) };
     let name = name.as_str().and_then(|name| Some((name, name.split_once(".v")?)));

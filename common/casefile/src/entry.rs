@@ -1,11 +1,11 @@
-//! What stands in a file, as it is written.
+//! Content of a case file, before references are resolved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// What a case says of the request itself.
+/// Members of the request that a case sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RequestParts {
@@ -104,7 +104,7 @@ pub(crate) struct Found {
     pub(crate) level: Option<String>,
 }
 
-/// Members that say what is expected of a case, and its name.
+/// Members for the expected outcome of a case, and its name.
 const EXPECTED: [&str; 10] = [
     "name",
     "field",
@@ -118,10 +118,10 @@ const EXPECTED: [&str; 10] = [
     "reason",
 ];
 
-/// Members of which an entry that repairs another one changes a part: those of the same name in them.
+/// Members that an entry with `repairs` changes partially: their members of the same name are replaced.
 const CHANGED: [&str; 7] = ["with", "withOld", "files", "patch", "folder", "catalog", "request"];
 
-/// An entry that repairs another one: all that the other is about, with the changes of this one.
+/// Merges an entry that fixes another one: all members of the other one, with the changes of this one.
 pub(crate) fn repaired(broken: &Value, repair: &Value) -> Value {
     let mut entry = broken.as_object().cloned().unwrap_or_default();
     entry.retain(|name, _| !EXPECTED.contains(&name.as_str()));

@@ -7,20 +7,20 @@
 //!        └───────────────────────────── update ◀────────────────────────────────────────────┘
 //! ```
 //!
-//! Nothing here reads files or runs a policy: that is up to those who do. Nothing panics: what is wrong
-//! with a file is said with its line.
+//! This crate neither reads files nor runs policies: its callers do. It does not panic: an error in a file
+//! is returned with its line.
 //!
 //! A file:
 //!
 //! ```yaml
 //! rule: PBF-02                     # the name of the file
 //! settings: {}                     # for all cases below, unless they have their own
-//! cluster: none                    # the objects of the cluster, or none (there is no cluster to ask)
-//! otherRules: ignored                  # what other rules find does not count; otherwise left out
-//! accept:                          # the rule finds nothing
+//! cluster: none                    # the objects of the cluster, or none (there is no cluster state)
+//! otherRules: ignored                  # violations of other rules do not count; optional
+//! accept:                          # no violation of the rule
 //! - name: one object
 //!   folder: {manifests/a.yaml: {apiVersion: v1, kind: Namespace, metadata: {name: a}}}
-//! reject:                          # the rule finds this
+//! reject:                          # this violation of the rule
 //! - name: an empty directory
 //!   folder: {}
 //!   directories: [manifests]
@@ -31,31 +31,33 @@
 //!   create: …
 //! ```
 //!
-//! **What is judged** is one of:
+//! **The subject** is one of:
 //! * `create: OBJECT`, `update: [OLD, NEW]`, `delete: OBJECT`: an object, or the name of one in
-//!   `objects.yaml`. `with` changes it (the new one) by JSON pointer, `null` takes away; `withOld` the
-//!   old one. `request` says what does not follow from the object: `name`, `namespace`, `user`,
-//!   `groups`, `subResource`, `resource`, `version`.
+//!   `objects.yaml`. `with` changes it (the new one) by JSON pointer, `null` removes a member; `withOld`
+//!   changes the old one. `request` sets the members that do not follow from the object: `name`, `namespace`,
+//!   `user`, `groups`, `subResource`, `resource`, `version`.
 //! * `folder: FILES`: a bundle as files (`files`, `patch`, `directories` and `compressedSize` change a
-//!   folder that has a name). Content by path: an object is one document, a list several, a text a
-//!   file that is neither YAML nor JSON, `{$error: why}` one that cannot be read, `{$twice: why, …}` one
-//!   document with a name that stands twice in it, `{$binary: SIZE}` one of bytes. Places in files are written `manifests/a.yaml#documents[0].kind`.
+//!   directory that has a name). Content by path: an object is one document, a list several, a text a file
+//!   that is neither YAML nor JSON, `{$error: why}` an unreadable one, `{$twice: why, …}` one document with a
+//!   duplicate name, `{$binary: SIZE}` one of bytes. Locations in files are written
+//!   `manifests/a.yaml#documents[0].kind`.
 //! * `catalog: {blobs: […]}`: a package of a catalog, with `package`, `packages`, `files`,
 //!   `directories`, `more` blobs after the others, and `baseline`, the blobs that were published. Each
 //!   list of blobs may be the name of one in `objects.yaml`. The blob `{$bundle: a.v1.0.0}` is a bundle
 //!   of that name, with a package, an image and a version that fit it; other members replace those.
 //!
-//! **A repair**: `repairs: NAME` of an accepted case names a rejected one of the file. It is about the same,
-//! and its other members are changes: those of `with`, `patch`, `files`, `request` and `catalog` are added
-//! to those of the rejected case, others replace them.
+//! **A fix**: `repairs: NAME` of an accepted case names a rejected one of the file. It has the same subject,
+//! and its other members are changes: those of `with`, `patch`, `files`, `request` and `catalog` are added to
+//! those of the rejected case, others replace them.
 //!
 //! **The cluster** is a list of objects, or names of objects in `objects.yaml`. An element without a
 //! kind, `{gitVersion: v1.25.4}`, is the version of the API server, as `/version` gives it.
 //!
-//! **What must be found**: everything, also of other rules unless `otherRules: ignored`. `field`, `message` and `level` (by default the
-//! rule's own) for one finding of the rule, `findings` for several, `also` for those of other rules,
-//! each with its `rule`. `starts` in the place of `message` gives its beginning. `skipped` lists the
-//! rules that are not evaluated, `notes` the audit annotations, `reason` that of the denial.
+//! **The expected result** is complete: it includes other rules unless `otherRules: ignored`. `field`,
+//! `message` and `level` (by default that of the rule) describe one violation of the rule, `violations`
+//! several, `otherViolations` those of other rules, each with its `rule`. `messagePrefix` instead of `message`
+//! is its beginning. `skipped` lists the skipped rules, `auditAnnotations` the audit annotations, `reason` that
+//! of the denial.
 
 mod case;
 mod compare;
@@ -79,16 +81,16 @@ pub const OBJECTS: &str = "objects.yaml";
 /// Bytes of JSON that a file may become.
 const ROOM: usize = 64 << 20;
 
-/// A file of a folder with cases.
+/// A file of a case directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name in the folder: `IMG-1.yaml`, or `objects.yaml`.
+    /// Its name in the directory: `IMG-1.yaml`, or `objects.yaml`.
     pub name: String,
     /// Its content.
     pub text: String,
 }
 
-/// What is wrong with a file.
+/// An error in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
     /// The name of the file.
@@ -107,8 +109,8 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// All cases of a folder, in the order of its files; `objects.yaml` may be among these. `kinds` are
-/// those that the policy looks at: they say what a `folder` is.
+/// Reads all cases of a directory, in the order of its files; `objects.yaml` may be among these. `kinds` are
+/// the kinds that the policy matches: they determine the type of a `folder`.
 ///
 /// # Errors
 /// Everything that is wrong.

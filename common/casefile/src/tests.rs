@@ -131,10 +131,10 @@ fn an_answer_is_written_into_its_case_only() {
     let changed = written(list, &two).unwrap();
     let expected = "    violations:\n    - message: one\n    - field: f[0]\n      message: three\n    settings: {a: 1}\nskip: []\n";
     assert!(changed.ends_with(expected), "{changed}");
-    // What holds already changes nothing.
+    // Values that are already correct change nothing.
     let same = answer(&[found("A-1", "spec.old", "old")]);
     assert_eq!(written(x, &same).unwrap(), BEFORE);
-    // What the case cannot say.
+    // Results that a case cannot express.
     let finds = written(fine, &answer(&[found("A-1", "", "x")])).unwrap_err();
     assert!(finds.contains("move it below `reject`"), "{finds}");
     assert!(written(x, &answer(&[])).unwrap_err().contains("finds nothing"));

@@ -1,5 +1,5 @@
-//! Writes what a policy answers into the file of a case: only the members that say what is expected, and
-//! of these only those that change. Everything else stays as it is, with comments and order.
+//! Writes the result of a policy to the file of a case: only the members for the expected outcome, and of
+//! these only those that change. Other text stays unchanged, with comments and order.
 //!
 //! ```text
 //! text ─▶ places ─▶ lines of each member ─▶ other lines ─▶ read again: this case expects the answer, and
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::tree::{self, Node};
 use crate::{Answer, Case, Expects, File, Finding, OBJECTS, Place, documents, read};
 
-/// The members that say what is expected, in the order in which they are written.
+/// The members for the expected outcome, in the order in which they are written.
 const MEMBERS: [&str; 9] = [
     "field",
     "level",
@@ -26,11 +26,11 @@ const MEMBERS: [&str; 9] = [
     "reason",
 ];
 
-/// Members of a finding, in the order in which they are written.
+/// Members of a violation, in the order in which they are written.
 const FINDING: [&str; 5] = ["rule", "field", "level", "message", "messagePrefix"];
 
-/// The text of a case's file with the answer as what the case expects. `files` are all files of the
-/// folder, `kinds` as for [`read`]; `level` is the level of a rule where a case names none.
+/// Returns the text of a case file in which the case expects the given result. `files` are all files of the
+/// directory, `kinds` as for [`read`]; `level` is the level of a rule for which a case sets none.
 ///
 /// # Errors
 /// If the case cannot express the answer, or if its text cannot be changed without touching more.
@@ -68,7 +68,7 @@ pub fn update(
     let wanted = wanted(case, answer, old, level);
     let by_hand = || "its text cannot be changed safely: change it by hand".to_owned();
     let text = edited(&file.text, &tree, node, old, &wanted)?;
-    // What was written must say exactly that.
+    // The written text must mean exactly that.
     let is_it = |one: &Case| {
         (&one.place.file, &one.rule, &one.name) == (&case.place.file, &case.rule, &case.name)
     };
@@ -111,7 +111,7 @@ fn wanted(
         if !own {
             members.insert("rule".to_owned(), json!(finding.rule));
         }
-        // What was expected, and is so, stays as it is written.
+        // Expectations that already match are not rewritten.
         let at = match expected {
             Some(expected) => expected.at.clone(),
             None => finding.at.clone().filter(|at| !at.is_empty()),
@@ -178,7 +178,7 @@ fn edited(
     let mut members: Vec<_> =
         node.members.iter().map(|(name, node)| (name.as_str(), node.offset)).collect();
     members.sort_by_key(|(_, offset)| *offset);
-    // Each member stands on lines of its own: the first behind `- `, the others below it.
+    // Each member is on separate lines: the first behind `- `, the others below it.
     for (number, (_, offset)) in members.iter().enumerate() {
         let before = before(*offset);
         let is_plain = before.chars().all(|c| c == ' ' || (number == 0 && c == '-'));
@@ -276,7 +276,7 @@ fn rendered(name: &str, value: &Value, column: usize) -> String {
     }
 }
 
-/// A text as it is where YAML takes it for one, and quoted as in JSON otherwise.
+/// Returns a text unquoted if YAML reads it as a string, and otherwise quoted as in JSON.
 fn scalar(value: &Value) -> String {
     const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let Some(text) = value.as_str() else { return value.to_string() };

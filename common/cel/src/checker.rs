@@ -1,4 +1,4 @@
-//! The type of an expression, as far as it is known before there are values.
+//! The type of an expression, as far as it can be determined without values.
 //!
 //! It goes by cel-go's checker: every overload is tried, and where several fit and differ in their
 //! result, that is `dyn`. All errors of an expression are reported, not only the first.
@@ -279,8 +279,8 @@ impl Checker {
         at(place, self.bindings.resolved(&found?))
     }
 
-    /// What a macro does with each element. In cel-go it is an expression of its own, whose errors are
-    /// where the macro is.
+    /// Checks the step of a macro for each element. In cel-go it is a separate expression, whose errors have
+    /// the position of the macro.
     fn step(
         &mut self,
         place: usize,

@@ -3,8 +3,8 @@
 //! Errors are values of a kind: `&&`, `||` and the macros that stand for them pass over an error where
 //! another part decides, as the language says. What ends at a limit does not go on in any case.
 //!
-//! Recursion goes as deep as the expression, which is [`super::MAX_DEPTH`] levels at the most. Every
-//! node, every element of a list that is made and every sixteen bytes of a text cost a step.
+//! Recursion is as deep as the expression, at most [`super::MAX_DEPTH`] levels. Every node, every element of
+//! a new list and every sixteen bytes of a text cost a step.
 
 use std::rc::Rc;
 
@@ -264,7 +264,7 @@ impl<'e> Evaluator<'e, '_> {
     }
 }
 
-/// What becomes of the parts of a chain.
+/// Results of the parts of a chain.
 struct Chain {
     is_and: bool,
     decided: bool,

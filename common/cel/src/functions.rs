@@ -1,4 +1,4 @@
-//! What operators and functions do with values, and how they fail: with the texts of cel-go.
+//! Operators and functions, and their errors: with the texts of cel-go.
 //!
 //! Before there are values, what is `dyn` fits everywhere; here it turns out whether it does.
 
@@ -22,7 +22,7 @@ fn no_overload<T>() -> Result<T, String> {
     Err(NO_OVERLOAD.to_owned())
 }
 
-/// What is said where a value does not know an operator. Some types answer for themselves.
+/// Returns the error for a value that does not support an operator. Some types have different errors.
 fn unknown<T>(name: &str, value: &Value) -> Result<T, String> {
     match value {
         Value::Text(_) | Value::Duration(_) | Value::Timestamp(_) => no_overload(),
@@ -47,7 +47,7 @@ pub(super) fn printed(value: &Value) -> String {
         Value::Bytes(bytes) => {
             format!("[{}]", joined(bytes.iter().take(SHOWN).map(u8::to_string).collect()))
         }
-        // Of what is in them one level is shown.
+        // Only one level of nested values is shown.
         Value::List(list) => {
             let shown = |item: &Value| match item {
                 Value::List(_) | Value::Map(_) => "…".to_owned(),
@@ -220,7 +220,7 @@ pub(super) fn indexed(value: &Value, index: &Value) -> Found {
     }
 }
 
-/// What Go calls the type of a value.
+/// Returns Go's name of a value's type.
 pub(super) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "types.Null",
@@ -361,7 +361,7 @@ fn converted(name: &str, value: &Value) -> Found {
         },
         "double" => match value {
             Value::Text(text) => match text.parse::<f64>() {
-                // What is too large is an error in Go; what says that it is infinite is not.
+                // In Go, a number that is too large is an error; a literal infinity is not.
                 Ok(found) if !found.is_infinite() || text.contains(['n', 'N']) => {
                     Ok(Value::Double(found))
                 }

@@ -1,7 +1,7 @@
 //! Tokens of an expression, as cel-go's lexer cuts them.
 //!
-//! The longest token wins. What begins a token and cannot go on is reported, up to the character that
-//! does not fit, and left out; reading goes on behind it.
+//! The longest token wins. The start of an incomplete token is reported, up to the first character that does
+//! not fit, and skipped; reading continues after it.
 
 use super::Error;
 use opgate_upstream::go::shortened;
@@ -9,7 +9,7 @@ use opgate_upstream::go::shortened;
 /// Bytes of a token that a message repeats.
 pub(super) const SHOWN: usize = 240;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     End,
@@ -143,7 +143,7 @@ fn string(rest: &str, raw: bool) -> Result<usize, usize> {
     let single = if rest.starts_with('"') { "\"" } else { "'" };
     let triple = if single == "\"" { "\"\"\"" } else { "'''" };
     if rest.starts_with(triple) {
-        // Where the long form does not end, there is an empty string of the short one.
+        // If the long quote is not closed, there is an empty string with short quotes.
         return Ok(body(rest, triple, raw).unwrap_or(2));
     }
     body(rest, single, raw)

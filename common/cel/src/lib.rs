@@ -1,4 +1,4 @@
-//! Expressions in CEL: whether one can be read, whether it is a `bool`, and what it says of properties.
+//! Expressions in CEL: syntax, result type `bool`, and evaluation for properties.
 //!
 //! ```text
 //! text ─▶ lexer ─▶ parser ─▶ checker ─▶ Program ──────────▶ evaluator ─▶ true, false, error or limit
@@ -6,11 +6,11 @@
 //!                literal    library, types        json ─▶ value, functions, time, pattern
 //! ```
 //!
-//! Grammar, macros and standard library are those of cel-go, with the variable `properties` (a list of
-//! maps from strings to anything) and the function `semver_compare`. Nothing is deeper than
-//! [`MAX_DEPTH`], where cel-go stops at 250; types, values and the steps of an evaluation have bounds of
-//! their own. Errors have cel-go's form and its texts. Protocol messages and optional values (`a.?b`)
-//! are refused. Why this is code of our own, and where it differs from cel-go, is in ADR 0014.
+//! Grammar, macros and standard library are those of cel-go, with the variable `properties` (a list of maps
+//! from strings to any value) and the function `semver_compare`. Nesting is limited to [`MAX_DEPTH`], where
+//! cel-go stops at 250; types, values and the steps of an evaluation have separate bounds. Errors have the
+//! texts of cel-go. Protocol messages and optional values (`a.?b`) are refused. ADR 0014 explains why this
+//! code is part of opgate, and how it differs from cel-go.
 
 mod checker;
 mod evaluator;
@@ -32,13 +32,13 @@ use opgate_upstream::go::shortened;
 use syntax::{Expr, Node};
 use value::Value;
 
-/// Levels of an expression. Native code, optimised, needs less than 256 KiB of stack for so many; a
-/// policy has 512.
+/// Levels of an expression. Optimised native code needs less than 256 KiB of stack for this depth; a policy
+/// has 512.
 pub const MAX_DEPTH: usize = 64;
 /// The text about an expression of any other type.
 pub const NOT_BOOL: &str = "cel expressions must have type Bool";
-/// Steps of an evaluation: a step is a node, an element of a new list, or sixteen bytes of a text. So
-/// many take well below a second, and memory of some tens of megabytes at the most.
+/// Steps of an evaluation: a step is a node, an element of a new list, or sixteen bytes of a text. This
+/// number takes well below a second, and some tens of megabytes of memory.
 pub const MAX_STEPS: usize = 1_000_000;
 /// Characters of an expression, as in cel-go.
 const MAX_CHARACTERS: usize = 100_000;
@@ -72,7 +72,7 @@ impl std::error::Error for Fault {}
 pub enum Failure {
     /// It fails; for OLM that is `false`.
     Error(String),
-    /// It passes a limit, so that its value is not known. This says which.
+    /// It exceeds a limit, so that its value is unknown. Names the limit.
     Limit(&'static str),
 }
 
@@ -112,14 +112,14 @@ impl Budget {
 pub struct Properties(Result<Value, Failure>);
 
 impl Properties {
-    /// Of types and the JSON texts of their values.
+    /// Creates them from types and the JSON texts of their values.
     #[must_use]
     pub fn new<'p>(all: impl Iterator<Item = (&'p str, &'p [u8])>) -> Self {
         Self(json::properties(all).map_err(Failure::from))
     }
 }
 
-/// What is wrong, and where in the text.
+/// The error, and its position in the text.
 #[derive(Debug)]
 pub(crate) struct Error {
     at: usize,
@@ -161,7 +161,7 @@ impl Program {
         value_of(&self.expr, properties, budget)
     }
 
-    /// The first part of a chain of `&&` that is false, as it is written.
+    /// Returns the first false part of a chain of `&&`, as written.
     #[must_use]
     pub fn culprit(&self, properties: &Properties, budget: &mut Budget) -> Option<&str> {
         let Node::Logic { is_and: true, terms } = &self.expr.node else { return None };
@@ -209,7 +209,7 @@ fn shown(rule: &str, error: &Error) -> String {
     let column = marked.chars().count() + 1;
     let head = format!("ERROR: <input>:{}:{column}: {message}", row + 1);
     let line = rule.get(start..).unwrap_or_default().split('\n').next().unwrap_or_default();
-    // Of an empty text there is nothing to show.
+    // An empty text has no excerpt.
     if line.len() > LINE || rule.is_empty() {
         return head;
     }

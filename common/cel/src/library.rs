@@ -84,7 +84,7 @@ pub(super) type Way = (bool, &'static [Shape], Shape);
 
 const PRODUCT: &[Way] =
     &[(false, &[Double, Double], Double), (false, &[Int, Int], Int), (false, &[Uint, Uint], Uint)];
-/// What has an order: first each among its own, then numbers of different types.
+/// Ordered types: first each with itself, then numbers of different types.
 const COMPARISON: &[Way] = &[
     (false, &[Bool, Bool], Bool),
     (false, &[Int, Int], Bool),

@@ -1,4 +1,4 @@
-//! What numbers, strings and bytes in an expression stand for.
+//! Values of numbers, strings and bytes in an expression.
 
 use std::rc::Rc;
 
@@ -44,14 +44,14 @@ pub(super) fn double(text: &str, negative: bool) -> Result<Literal, &'static str
     value.map(Literal::Double).ok_or("invalid double literal")
 }
 
-/// What is between the quotes of a string, without its escapes.
+/// Returns the content of a string literal, without its escapes.
 pub(super) fn text(token: &str) -> Result<Literal, &'static str> {
     let bytes = unescaped(token, false)?;
     let text = String::from_utf8(bytes).map_err(|_| UNABLE)?;
     Ok(Literal::Text(text.into()))
 }
 
-/// The same of bytes, where escapes are bytes and not characters.
+/// Returns the content of a bytes literal, where escapes are bytes and not characters.
 pub(super) fn bytes(token: &str) -> Result<Literal, &'static str> {
     let token = token.strip_prefix(['b', 'B']).unwrap_or(token);
     Ok(Literal::Bytes(unescaped(token, true)?.into()))

@@ -3,9 +3,8 @@
 //! Precedence is that of cel-go's grammar: `?:`, `||`, `&&`, relations, sums, products, `!` and `-`,
 //! members. Chains of `||` and `&&` are one node; every other chain counts as depth.
 //!
-//! Where a token is too much or missing, that is reported and reading goes on, as cel-go's parser does. At
-//! any other error of syntax reading ends. What is only wrong with a name or a literal is reported
-//! together, as long as the syntax is sound.
+//! A superfluous or missing token is reported and parsing continues, as in cel-go's parser. Any other syntax
+//! error ends parsing. Errors in names and literals are reported together, as long as the syntax is valid.
 
 use super::lexer::{Kind, Lexer, SHOWN, Token};
 use super::literal::{self, Literal};
@@ -118,7 +117,7 @@ struct Parser<'t> {
     end: usize,
     errors: Vec<Error>,
     depth: usize,
-    /// What may follow the innermost expression that is being read.
+    /// Tokens that can follow the innermost expression.
     closers: Vec<&'static [&'static str]>,
 }
 
@@ -169,7 +168,7 @@ impl Parser<'_> {
         self.error(self.token.start, message);
     }
 
-    /// What ANTLR says where no rule fits: the text from the token that it began with.
+    /// Returns ANTLR's error if no rule matches: the text starts at the token where the rule began.
     fn no_alternative(&mut self, from: usize) -> Halt {
         let text = self.text.get(from..self.token.end).unwrap_or_default();
         let text = shortened(text.trim_end(), SHOWN);
@@ -189,7 +188,7 @@ impl Parser<'_> {
         if depth > MAX_DEPTH { Err(self.too_deep(at)) } else { Ok(Expr { at, node, depth }) }
     }
 
-    /// What stands for something that is wrong, so that the rest can be read.
+    /// Returns a placeholder for an invalid expression, so that parsing can continue.
     fn nothing(at: usize) -> Expr {
         Expr { at, node: Node::Literal(Literal::Null), depth: 1 }
     }
@@ -275,7 +274,7 @@ impl Parser<'_> {
         Err(Halt)
     }
 
-    /// The same where a list or a map goes on or ends.
+    /// Reports an unexpected token inside a list or a map.
     fn goes_on(&mut self, close: &str) -> Result<(), Halt> {
         let fits = |kind: Kind| is_sign(kind, ",") || is_sign(kind, close);
         if fits(self.token.kind) {

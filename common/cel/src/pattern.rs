@@ -1,8 +1,8 @@
 //! Regular expressions, for `matches`.
 //!
-//! They are those of the crate `regex-lite`, which like RE2 takes time in proportion to the text and
-//! to the pattern, and takes `\d`, `\w` and `\s` for ASCII. Classes of Unicode (`\pL`) it does not
-//! know, and `(?i)` folds ASCII only.
+//! Patterns are those of the crate `regex-lite`, which like RE2 takes time in proportion to the text and to
+//! the pattern, and limits `\d`, `\w` and `\s` to ASCII. Classes of Unicode (`\pL`) are not supported, and
+//! `(?i)` folds ASCII only.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{Budget, Failure};
 const SIZE: usize = 1 << 16;
 /// Patterns that are kept.
 const KEPT: usize = 16;
-/// What a repetition such as `{1000}` may make of a short pattern, as if it were written out.
+/// Maximum size of a pattern with its repetitions, such as `{1000}`, written out.
 const REPEATED: usize = 2_048;
 
 /// Patterns that were compiled, by their text.

@@ -1,4 +1,4 @@
-//! What an expression consists of, once it is read.
+//! Elements of a parsed expression.
 
 use super::literal::Literal;
 

@@ -31,7 +31,7 @@ pub(super) struct Stamp {
 pub(super) const OVERFLOW: &str = "timestamp overflow";
 const INTEGERS: &str = "integer overflow";
 
-/// What may be asked of a point in time.
+/// Getters of a point in time.
 const FIELDS: [&str; 10] = [
     "getFullYear",
     "getMonth",
@@ -157,7 +157,7 @@ fn date_of(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + i64::from(month <= 2), month, day)
 }
 
-/// A number of exactly so many digits, and what follows.
+/// Parses a number with exactly this number of digits; returns the rest, too.
 fn fixed(text: &str, count: usize) -> Option<(i64, &str)> {
     let (number, rest) = text.split_at_checked(count)?;
     number.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
@@ -165,7 +165,7 @@ fn fixed(text: &str, count: usize) -> Option<(i64, &str)> {
 }
 
 impl Stamp {
-    /// A point in time so many seconds after 1970.
+    /// Creates a point in time from a Unix time.
     pub(super) fn at(seconds: i64) -> Result<Self, &'static str> {
         Self::new(seconds, 0, 0)
     }

@@ -30,10 +30,10 @@ pub(super) enum Type {
     Timestamp,
     Dyn,
     Any,
-    /// Of what is wrong anyway.
+    /// The type of an invalid expression.
     Error,
     Variable(usize),
-    /// Of a type itself; `type(x)` says which.
+    /// The type of a type; `type(x)` returns it.
     Named(Option<Rc<Sized>>),
     List(Rc<Sized>),
     Map(Rc<(Sized, Sized)>),
@@ -136,11 +136,11 @@ impl fmt::Display for Type {
     }
 }
 
-/// What variables stand for.
+/// Types of variables.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
     bound: Vec<Option<Type>>,
-    /// What was bound before, from the latest to the first.
+    /// Previous bindings, from the latest to the first.
     trail: Vec<(usize, Option<Type>)>,
 }
 

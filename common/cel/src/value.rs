@@ -42,7 +42,7 @@ pub(super) struct Map {
     levels: usize,
 }
 
-/// What a map is asked by. Numbers of different types are different keys, and found by each other.
+/// Key of a map. Numbers of different types are different keys, but each finds the other.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Null,
@@ -75,7 +75,7 @@ impl Value {
         Ok(Self::List(Rc::new(List { items, levels })))
     }
 
-    /// Of a key that is there twice the last value counts. Lists and maps are keys that nothing finds.
+    /// Creates a map. Of duplicate keys, the last value counts. Lists and maps are keys that no lookup finds.
     pub(super) fn map(all: Vec<(Self, Self)>) -> Result<Self, TooDeep> {
         let levels = levels(all.iter().flat_map(|(key, value)| [key, value]))?;
         let mut map = Map { levels, ..Map::default() };
@@ -170,8 +170,8 @@ impl Value {
         }
     }
 
-    /// Whether two values are the same; numbers are by what they count, whatever their type. `spend`
-    /// is told of every part that is looked at, and ends it.
+    /// Reports whether two values are equal; numbers are compared by value, whatever their type. `spend` is
+    /// called for every compared part, and can end the comparison.
     pub(super) fn equals<E>(
         &self,
         other: &Self,

@@ -15,7 +15,7 @@ fn text<'v>(case: &'v Value, name: &str) -> &'v str {
     case[name].as_str().unwrap_or_else(|| panic!("{name} in {case}"))
 }
 
-/// What an expression says of properties, each with its type and the JSON text of its value.
+/// Evaluates an expression for properties, each with its type and the JSON text of its value.
 fn run(rule: &str, properties: &[(String, String)]) -> Result<bool, Failure> {
     let program = Program::compile(rule).unwrap_or_else(|fault| panic!("{rule}: {fault}"));
     let texts = properties.iter().map(|(kind, value)| (kind.as_str(), value.as_bytes()));
@@ -183,7 +183,7 @@ fn many_syntax_errors_are_reported_briefly() {
 }
 
 #[test]
-fn types_do_not_explode() {
+fn type_size_is_limited() {
     with_small_stack(|| {
         let doubled = format!("[1]{} == []", ".map(x, {x: x})".repeat(40));
         let deep = format!("[1]{} == []", ".map(x, [[[[x]]]])".repeat(40));

@@ -36,13 +36,13 @@ pub struct NotDeclared {
     kept: Kept,
 }
 
-/// What is kept where a read wants more.
+/// Stored data that is less than a read needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Nothing,
     /// Some of its members.
     Parts,
-    /// That it is there.
+    /// Its existence.
     Name,
 }
 
@@ -90,7 +90,7 @@ fn any_element(pointer: &str) -> String {
 /// Where a pointer is, as a pattern sees it.
 enum Place {
     Apart,
-    /// The pattern goes on below, with every member if `each`.
+    /// The pattern continues below, with every member if `each`.
     Above {
         each: bool,
     },
@@ -121,8 +121,8 @@ fn place(pattern: &str, pointer: &str) -> Place {
     }
 }
 
-/// Checks a read of the value at a pointer of an object, of which `fields` and the names in `keys` are
-/// kept, beside what always is.
+/// Checks a read of the value at a pointer of an object that stores `fields` and the names in `keys`, in
+/// addition to the fixed fields.
 ///
 /// # Errors
 /// If the answer could be wrong, because not all that it needs is kept.
@@ -188,7 +188,7 @@ pub fn check_column(
     (pointer, column): (&str, &str),
 ) -> Result<(), NotDeclared> {
     if column.is_empty() {
-        // What the elements themselves are.
+        // Types of the elements themselves.
         return check(fields, keys, pointer, Access::Members);
     }
     check_cell(fields, keys, &format!("{pointer}/*{column}"))

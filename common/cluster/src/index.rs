@@ -149,7 +149,7 @@ impl Index {
         }
     }
 
-    /// Objects that may have the word, beside [`Index::many`].
+    /// Returns objects that may have the word, in addition to [`Index::many`].
     pub(crate) fn of(&self, word: impl Hash) -> Option<&Posting> {
         self.by_word.get(&hash(word))
     }

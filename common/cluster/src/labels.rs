@@ -100,7 +100,7 @@ impl Labels {
         None
     }
 
-    /// What an index files.
+    /// Returns the words that an index stores.
     pub(crate) fn words(&self) -> Words<impl Iterator<Item = u64>> {
         self.filed.as_ref().map_or(Words::Many, |filed| Words::Filed(filed.iter().copied()))
     }
@@ -119,7 +119,7 @@ impl Labels {
         }
     }
 
-    /// Bytes beside this value itself.
+    /// Returns the bytes in addition to this value itself.
     pub(crate) fn bytes(&self) -> usize {
         let apart = match &self.place {
             Place::Apart(json) => json.len(),
@@ -167,7 +167,7 @@ mod tests {
             (r#"{"a":"1","a":"2"}"#, false, [Some("2"), None]),
             (r#"{"a":1,"a.b/c":"2"}"#, false, [None, Some("2")]),
             (r#"{"\u0061":"\u0031"}"#, false, [Some("1"), None]),
-            // What looks like a label, inside of names and values.
+            // Text that resembles a label, inside names and values.
             (r#"{"x,\"a":"1"}"#, true, [None, None]),
             (r#"{"x{\"a\":\"1":"y"}"#, true, [None, None]),
             (r#"{"x":"{\"a\":\"1\""}"#, true, [None, None]),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_labels_are_filed_than_the_bound() {
+    fn labels_over_the_limit_are_not_indexed() {
         let json = |count: usize| {
             let labels: Vec<_> = (0..count).map(|n| format!("\"l{n:03}\":\"\"")).collect();
             format!("{{{}}}", labels.join(","))

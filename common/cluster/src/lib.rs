@@ -96,7 +96,7 @@ pub struct Index {
     pub separator: String,
 }
 
-/// What is kept of the objects of one resource.
+/// The stored parts of a resource's objects.
 #[derive(Debug, Clone)]
 pub struct Declaration {
     fields: Vec<String>,
@@ -119,8 +119,8 @@ const ALWAYS: [&str; 6] = [
 const MAX_LEVELS: usize = 32;
 
 impl Declaration {
-    /// What a policy declares: JSON pointers of fields that are kept, JSON pointers of objects of
-    /// which only the names of the members are kept, indexes.
+    /// Creates the declaration of a policy: JSON pointers of stored fields, JSON pointers of objects of which
+    /// only the names of the members are stored, and indexes.
     ///
     /// # Errors
     /// A pointer that is none, or is too deep.
@@ -140,7 +140,7 @@ impl Declaration {
         Ok(Self { fields: fields.to_vec(), keys: keys.to_vec(), keep, indexes })
     }
 
-    /// What both declare, for a store that serves both. The indexes of `self` keep their positions.
+    /// Returns the union of both, for a store that serves both. The indexes of `self` keep their positions.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
@@ -211,7 +211,7 @@ impl Declaration {
         self.indexes.len()
     }
 
-    /// What is kept of an object. The rest is stepped over, however deep it nests.
+    /// Returns the stored parts of an object. Other parts are skipped, at any depth of nesting.
     ///
     /// # Errors
     /// Where it has no name, or what would be kept nests too deep for a document.
@@ -275,7 +275,7 @@ impl fmt::Display for Unreadable {
 /// Upstream's text.
 pub fn selector(value: Value<'_>) -> Result<Selector, String> {
     let mut selector = Selector::default();
-    // What is made of each of them is paid for by whoever pays for the document.
+    // Memory for each of them is charged to the account of the document.
     let is_paid = |value: Value<'_>, text: &str| value.spend(4) && value.pay(text.len() + EACH);
     for (key, value) in value.get("/matchLabels").into_iter().flat_map(|labels| labels.members()) {
         if !is_paid(value, key) {
@@ -297,7 +297,7 @@ pub fn selector(value: Value<'_>) -> Result<Selector, String> {
     Ok(selector)
 }
 
-/// Bytes that a requirement or a value of a selector takes beside its text.
+/// Bytes that a requirement or a value of a selector takes in addition to its text.
 const EACH: usize = 128;
 
 /// Whether a value stands for something.

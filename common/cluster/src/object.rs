@@ -1,4 +1,4 @@
-//! What is kept of one object.
+//! The stored parts of one object.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::labels::Labels;
 use crate::tokens::Tokens;
 use crate::words::{FILED_BYTES, MAX_FILED};
 
-/// What is kept of one object. Cheap to share, never changes.
+/// The stored parts of one object. Cheap to share, immutable.
 #[derive(Debug)]
 pub struct Object {
     pub(crate) key: Arc<Key>,
@@ -116,7 +116,7 @@ impl Object {
         self.labels.get(&self.text, key)
     }
 
-    /// Bytes that it takes, in a store, beside what it holds.
+    /// Returns the bytes that it takes, in a store, in addition to its contents.
     #[must_use]
     pub fn size(&self) -> usize {
         let tokens = self.tokens.iter().map(|tokens| {

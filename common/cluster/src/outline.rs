@@ -1,4 +1,4 @@
-//! What is kept of an object that is too large to be kept: its key, and the values by which indexes may find it.
+//! The stored parts of an object that is too large: its key, and the values by which indexes may find it.
 
 use std::sync::Arc;
 

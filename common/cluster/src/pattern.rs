@@ -112,14 +112,14 @@ fn pointer(token: &str) -> String {
     format!("/{}", token.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Which parts of a value are kept. Not deeper than [`MAX_LEVELS`].
+/// Selects the stored parts of a value. Not deeper than [`MAX_LEVELS`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keep {
     /// The whole value.
     all: bool,
     /// The names of its members, each with the value `true`.
     names: bool,
-    /// Of every element or member.
+    /// Applies to every element or member.
     each: Option<Box<Keep>>,
     members: BTreeMap<String, Keep>,
 }
@@ -158,7 +158,7 @@ impl Keep {
         merged
     }
 
-    /// What is kept of the member with this name, or of the element in this place.
+    /// Returns the selection for the member with this name, or for the element at this position.
     fn of(&self, name: &str) -> Option<Cow<'_, Self>> {
         match (self.members.get(name), self.each.as_deref()) {
             (Some(own), Some(each)) => Some(Cow::Owned(own.merged(each))),

@@ -1,4 +1,4 @@
-//! What is left of an object whose content is not kept: enough to say which queries it cannot answer.
+//! A summary of an object whose content is not stored: enough to find the queries that it cannot affect.
 
 use opgate_document::Meter;
 
@@ -41,13 +41,13 @@ impl Sketch {
             let may_be_absent = left.may_be_absent || right.may_be_absent;
             Words { hashes: hashes.into_boxed_slice(), may_be_absent }
         });
-        // Of an index that only one of them has, a sketch without it says nothing.
+        // A sketch without an index gives no information for that index.
         Self(both.collect())
     }
 }
 
 impl Object {
-    /// What is left of it without its content.
+    /// Returns its summary without its content.
     #[must_use]
     pub fn sketch(&self) -> Sketch {
         let words = self.tokens.iter().map(|tokens| {

@@ -12,7 +12,7 @@ use crate::tokens::Tokens;
 use crate::words::{MAX_FILED, Words, hash};
 use crate::{Key, Object};
 
-/// Which objects. Every condition that is there must hold.
+/// Conditions for objects. Every condition that is set must hold.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
     /// In this namespace.
@@ -23,7 +23,7 @@ pub struct Query {
     pub matches: Vec<Match>,
     /// Behind this one in the order of keys.
     pub after: Option<Key>,
-    /// At the most so many; 0 for all.
+    /// Maximum number of objects; 0 for all.
     pub limit: usize,
 }
 
@@ -45,8 +45,7 @@ impl Query {
         self.holds_for(object, None)
     }
 
-    /// [`Query::holds`] for somebody who may not take for ever. Where the meter stops, nobody believes
-    /// the answer.
+    /// [`Query::holds`] with limited work. If the meter stops, the caller must ignore the result.
     #[must_use]
     pub fn holds_for(&self, object: &Object, meter: Option<&Meter>) -> bool {
         let look_up = LOOK_UP.saturating_add(object.labels.length() / READ);
@@ -58,8 +57,8 @@ impl Query {
     }
 }
 
-/// Units of work for an object that is looked at, for a value that is looked up, and for an object that
-/// is filed. Bytes of labels that are read for one unit.
+/// Units of work for an object that is read, for a value that is looked up, and for an object that is
+/// indexed. Bytes of labels that are read for one unit.
 pub(crate) const OBJECT: usize = 8;
 pub(crate) const LOOK_UP: usize = 16;
 const FILED: usize = 64;
@@ -125,16 +124,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store for objects with so many indexes.
+    /// Creates an empty store for objects with this number of indexes.
     #[must_use]
     pub fn new(indexes: usize) -> Self {
         let postings = std::iter::repeat_with(Postings::default).take(indexes).collect();
         Self { postings, ..Self::default() }
     }
 
-    /// Adds an object of a list. What an API server stores has a uid, and a name of its own. A server
-    /// that makes up its objects can have several of one name, without a uid: OLM shows a package
-    /// once for each catalog that has it. All of them are kept.
+    /// Adds an object of a list. An object that an API server stores has a uid and a unique name. A server
+    /// that computes its objects can return several of one name, without a uid: OLM shows a package once for
+    /// each catalog that has it. All of them are kept.
     pub fn add(&mut self, mut object: Object) {
         let is_twin = |known: &Arc<Object>| {
             known.uid.is_empty() && object.uid.is_empty() && !known.is_same(&object)
@@ -147,8 +146,8 @@ impl Store {
         drop(self.insert(object));
     }
 
-    /// Adds an object; returns the one of the same key that it replaces, for whoever holds a lock now and
-    /// does not want to drop it there.
+    /// Adds an object; returns the replaced one with the same key, so that a caller with a lock can drop it
+    /// later.
     pub fn insert(&mut self, object: impl Into<Arc<Object>>) -> Option<Arc<Object>> {
         let object = object.into();
         let replaced = self.remove(&object.key);
@@ -203,8 +202,8 @@ impl Store {
         self.select_for(query, query.limit, None)
     }
 
-    /// [`Store::select`] of so many (0 for all) for somebody who may not take for ever: what is looked at
-    /// is spent on the meter. Where that stops, nobody believes the answer.
+    /// [`Store::select`] with a maximum number of objects (0 for all) and limited work: every read is charged
+    /// to the meter. If the meter stops, the caller must ignore the result.
     #[must_use]
     pub fn select_for(
         &self,

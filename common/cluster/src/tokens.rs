@@ -57,7 +57,7 @@ impl Tokens {
         false
     }
 
-    /// Bytes beside this value itself.
+    /// Returns the bytes in addition to this value itself.
     pub(crate) fn bytes(&self) -> usize {
         self.text.len().saturating_add(size_of_val(&*self.ends))
     }

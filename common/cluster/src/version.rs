@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_version_is_one_object_and_nothing_else_is() {
+    fn only_a_version_response_is_a_server_version() {
         let of = |json: &str| {
             let object = server_version(Document::parse(json).unwrap().root())?;
             Some(object.root().raw().into_owned())

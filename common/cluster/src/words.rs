@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::LazyLock;
 
-/// Nobody outside of this process knows it, so nobody can store words of one hash.
+/// It is unknown outside this process, so no client can store words with equal hashes.
 static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// The hash of a word.

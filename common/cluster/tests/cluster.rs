@@ -119,7 +119,7 @@ fn indexes_match_texts_lists_and_separated_texts() {
     assert_eq!(find(&[(7, &["x"], true)]), "", "an index that is not there finds nothing");
 }
 
-/// A small world, so that keys, labels and values collide.
+/// A small domain of values, so that keys, labels and values collide.
 #[derive(Debug, Clone)]
 struct Small {
     namespace: u8,
@@ -283,7 +283,7 @@ fn an_index_may_be_made_of_several_texts() {
 }
 
 #[test]
-fn a_version_alone_makes_no_difference() {
+fn objects_differing_only_in_version_are_alike() {
     let declaration = Declaration::new(&owned(&["/spec"]), &[], &[]).unwrap();
     let object = |version: &str, uid: &str, spec: &str| {
         project(
@@ -393,7 +393,7 @@ fn objects_with_more_values_than_are_indexed_are_found() {
     assert_eq!(find(&store, "v0", "l0"), ["few many"; 2]);
 }
 
-/// Without its content it still says which queries it cannot answer.
+/// Checks that a sketch still excludes queries that it cannot affect.
 #[test]
 fn sketch_excludes_queries_for_other_values() {
     let declaration =

@@ -1,4 +1,4 @@
-//! What a store takes of the memory of its process. Alone in its binary: nothing else allocates meanwhile.
+//! Memory of a store in its process. Alone in its binary: no other test allocates at the same time.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fmt::Write as _;

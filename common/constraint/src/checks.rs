@@ -1,4 +1,4 @@
-//! What a constraint is checked for, and what is found.
+//! Checks of a constraint, and their results.
 //!
 //! Each check stands for a rule of the policy `constraint-limits`, which declares and documents it. The
 //! ids and levels here are for those who check a constraint without a policy; the tests of the policy
@@ -17,7 +17,7 @@ pub enum Check {
     Something,
     /// It is of one type.
     OneType,
-    /// What must be a string is one.
+    /// Members that must be strings are strings.
     Strings,
     /// An API has a group, a version and a kind.
     ApiParts,
@@ -39,7 +39,7 @@ pub enum Check {
     Levels,
     /// Its JSON nests no deeper than the limit.
     Depth,
-    /// Properties that require something say what.
+    /// Properties with a requirement name it.
     Required,
     /// An API is named as Kubernetes wants it.
     ApiNames,
@@ -101,7 +101,7 @@ impl Check {
         }
     }
 
-    /// Whether a finding is advice: it warns, while those of all other checks deny.
+    /// Reports whether a violation is a recommendation: it warns, while those of all other checks deny.
     #[must_use]
     pub const fn is_advice(self) -> bool {
         matches!(

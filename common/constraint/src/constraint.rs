@@ -1,13 +1,13 @@
-//! The value of an `olm.constraint`: its size, its shape, and what it asks for.
+//! The value of an `olm.constraint`: its size, its shape, and its requirement.
 //!
 //! ```text
-//! raw bytes ─▶ size ─▶ JSON and its depth ─▶ shape ─┬─▶ findings, with JSON pointers
+//! raw bytes ─▶ size ─▶ JSON and its depth ─▶ shape ─┬─▶ violations, with JSON pointers
 //!                                                   └─▶ Constraint, to be evaluated
 //! ```
 //!
-//! The size is looked at before anything else, so that a value of any length is refused at once. A
-//! constraint may nest thousands of levels deep within its size: nothing here is recursive, nested
-//! constraints wait in a list and end in another one, parents before children.
+//! The size is checked first, so that an oversized value is refused immediately. A constraint may nest
+//! thousands of levels deep within its size: no function here is recursive, nested constraints wait in a list
+//! and end in another one, parents before children.
 
 use crate::checks::{Check, Finding};
 use crate::names::Gvk;
@@ -16,7 +16,7 @@ use opgate_upstream::go::{folds_to, quote, shortened};
 use opgate_upstream::json::{Index, Kind, Reading, Tree};
 use opgate_upstream::range::Range;
 
-/// What upstream's code allows: 128 KiB, though it says 64.
+/// Limit of upstream's code: 128 KiB, although its documentation states 64.
 pub const UPSTREAM_MAX_BYTES: usize = 131_072;
 /// Findings of one check in one constraint: as many as a verdict shows.
 const MOST: usize = 256;
@@ -41,8 +41,8 @@ pub struct Options {
     pub upstream: bool,
     /// Accept the spellings `package.name` and `package.version` of the documents.
     pub documented_keys: bool,
-    /// Bytes of findings; beyond them only a few of each check are written out, and the others counted.
-    /// Deep inside of a constraint, a place alone takes kilobytes.
+    /// Maximum bytes of violations; beyond them only a few of each check are written out, and the others
+    /// counted. Deep inside a constraint, the path alone takes kilobytes.
     pub max_texts: usize,
     /// Give advice on the bounds of ranges as well.
     pub advice: bool,
@@ -67,37 +67,37 @@ impl Default for Options {
 pub struct Package {
     /// Name of the package.
     pub name: String,
-    /// The range as it is written.
+    /// The range as written.
     pub range: String,
     /// The range, where it can be read.
     pub parsed: Option<Range>,
 }
 
-/// What a constraint asks for.
+/// Requirement of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.
     Empty,
-    /// That an API is provided.
+    /// An API is provided.
     Gvk(Gvk),
-    /// That a package is there.
+    /// A package is present.
     Package(Package),
-    /// That an expression is true.
+    /// An expression is true.
     Cel(String),
-    /// That all of these hold.
+    /// All of these hold.
     All(Vec<usize>),
-    /// That one of these holds.
+    /// One of these holds.
     Any(Vec<usize>),
-    /// That none of these holds.
+    /// None of these holds.
     Not(Vec<usize>),
 }
 
 /// A constraint, or one inside another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// What is said where it does not hold.
+    /// The message if it does not hold.
     pub failure_message: String,
-    /// What it asks for.
+    /// The requirement.
     pub body: Body,
 }
 
@@ -126,14 +126,14 @@ impl Constraint {
     }
 }
 
-/// What there is to say about a value.
+/// Results of the checks of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong.
+    /// The violations.
     pub findings: Vec<Finding>,
-    /// How many findings of a check there are beside these: very many are not written out.
+    /// Number of omitted violations for each check: a very long list is not written out.
     pub left_out: Vec<(Check, usize)>,
-    /// What it asks for, unless it cannot be read at all.
+    /// The requirement, unless it is unreadable.
     pub constraint: Option<Constraint>,
 }
 
@@ -216,7 +216,7 @@ struct Checker<'t, 'j> {
     findings: Vec<(Index, Finding)>,
     /// How many there are of each check, and how many of them are left out.
     counts: Vec<Count>,
-    /// Bytes of all findings.
+    /// Bytes of all violations.
     texts: usize,
     nodes: Vec<Node>,
     /// The most compound levels, and where.
@@ -249,7 +249,7 @@ impl Checker<'_, '_> {
         while let Some(pending) = waiting.pop() {
             let first = waiting.len();
             let (body, failure_message) = self.constraint(&pending, &mut waiting, &empty);
-            // The first of the nested ones is to be looked at first.
+            // The first of the nested ones is evaluated first.
             if let Some(nested) = waiting.get_mut(first..) {
                 nested.reverse();
             }
@@ -283,7 +283,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// A finding about a value.
+    /// Adds a violation for a value.
     fn add(&mut self, check: Check, at: Index, message: impl FnOnce(&str) -> String) {
         let known = self.counts.iter().position(|count| count.check == check);
         let known = known.unwrap_or_else(|| {
@@ -343,7 +343,7 @@ impl Checker<'_, '_> {
                     format!("{PARSE}json: duplicate field {}", quote(&key))
                 });
             }
-            // As in Go, null leaves a text as it is and takes an object away.
+            // As in Go, null keeps a text unchanged and removes an object.
             *slot = (tree.kind(child) != Kind::Null).then_some(child);
         }
         Some(fields)
@@ -374,7 +374,7 @@ impl Checker<'_, '_> {
             return (Body::Empty, String::new());
         };
         let failure_message = self.leaf(fields.get(0), "Constraint").unwrap_or_default();
-        // In the order in which upstream looks at them.
+        // In upstream's order of evaluation.
         let set = CONSTRAINT.iter().zip(fields.set).skip(1);
         let set = set.filter_map(|((name, _), index)| index.map(|index| (*name, index)));
         let count = set.clone().count();
@@ -563,7 +563,7 @@ pub fn surprise(text: &str, range: &Range) -> Option<String> {
     Some(format!("range {text} is accepted but does not mean what it says: {surprises}"))
 }
 
-/// What the documents recommend about the range of a package.
+/// Returns the documented recommendations for the range of a package.
 #[must_use]
 pub fn advice(name: &str, range: &Range) -> Vec<(Check, String)> {
     let name = || quote(&shortened(name, SHOWN));

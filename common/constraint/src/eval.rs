@@ -26,12 +26,12 @@ pub struct Property {
     pub value: Vec<u8>,
 }
 
-/// What there is to say about a node.
+/// Result of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// Whether it holds; `None` where an evaluation ended at a limit.
     pub holds: Option<bool>,
-    /// What it asks for, and what was found.
+    /// The requirement, and the properties found.
     pub why: String,
     /// The nodes in it.
     pub children: Vec<usize>,
@@ -117,7 +117,7 @@ pub fn rendered(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// What expressions see, and how much they may still do.
+/// Properties for expressions, and the remaining budget.
 struct Expressions<'p> {
     properties: &'p [Property],
     /// Made for the first expression.
@@ -156,7 +156,7 @@ impl<'p> Expressions<'p> {
     }
 }
 
-/// What properties offer.
+/// APIs and packages that properties provide.
 struct Offers {
     gvks: Vec<Gvk>,
     packages: Vec<(String, String)>,

@@ -29,7 +29,7 @@ impl fmt::Display for Gvk {
 }
 
 impl Gvk {
-    /// What is wrong with the names, field by field. Empty ones are left to whoever asks for them.
+    /// Returns the errors in the names, field by field. Empty ones are left to the caller.
     #[must_use]
     pub fn faults(&self) -> Vec<(&'static str, String)> {
         let named = |field, text: &str, what| {

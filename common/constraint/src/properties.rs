@@ -37,8 +37,8 @@ const WRAPPER: &str = r#"struct { Properties []projection.property "json:\"prope
 /// of a property do not count.
 ///
 /// # Errors
-/// What Go's decoder says, without the words around it. Where the text is JSON, properties that can
-/// be read were visited.
+/// Fails with the error of Go's decoder, without the surrounding text. If the text is JSON, valid properties
+/// were visited.
 pub fn each(json: &[u8], form: Form, mut visit: impl FnMut(Property<'_>)) -> Result<(), String> {
     let mut listing = Listing::of(json, form);
     json::read(json, json::Reading::WHOLE, &mut listing).map_err(|error| error.to_string())?;
@@ -81,7 +81,7 @@ struct Item {
     value: Range<usize>,
 }
 
-/// What is not a property.
+/// Reasons why an element is not a property.
 #[derive(Debug, Clone, Copy)]
 enum Wrong {
     /// An element that is not an object.
@@ -90,7 +90,7 @@ enum Wrong {
     Type,
 }
 
-/// Which part of a property a member is.
+/// Member of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Type,
@@ -104,16 +104,16 @@ struct Listing<'j> {
     json: &'j [u8],
     /// Lists and objects that are open around the list of properties.
     level: usize,
-    /// Those that are open now.
+    /// Number of open levels.
     depth: usize,
-    /// What the list is: nothing until it was seen.
+    /// Type of the list; none before its start.
     kind: Kind,
     /// Whether the value that comes next, or is open, is the list.
     listed: bool,
     /// Elements of the list so far.
     count: usize,
     item: Item,
-    /// What the type of the open property is.
+    /// JSON type of the open property's `type`.
     kind_of_type: Kind,
     part: Option<Part>,
     start: usize,
@@ -157,7 +157,7 @@ impl<'j> Listing<'j> {
             }
             Some(2) if self.part.is_some() => {
                 self.start = at;
-                // As in Go, null leaves the type as it is.
+                // As in Go, null leaves the type unchanged.
                 if self.part == Some(Part::Type) && kind != Kind::Null {
                     self.kind_of_type = kind;
                 }
@@ -221,7 +221,7 @@ impl json::Sink for Listing<'_> {
     }
 }
 
-/// Whether Go takes a member for this field.
+/// Reports whether Go decodes a member into this field.
 fn named(child: &Child<'_>, field: &str) -> bool {
     child.key.is_some_and(|key| folds_to(&json::decoded(key), field))
 }
@@ -246,7 +246,7 @@ const PACKAGE: &str = r#"struct { PackageName string "json:\"packageName\""; Ver
 const GVK: &str = r#"struct { Group string "json:\"group\""; Version string "json:\"version\""; Kind string "json:\"kind\"" }"#;
 const LABEL: &str = r#"struct { Label string "json:\"label\"" }"#;
 
-/// What is wrong with the value of a property; nothing, where OLM does not look at its type.
+/// Checks the value of a property; returns no violation if OLM ignores its type.
 #[must_use]
 pub fn check(property: Property<'_>, options: &Options) -> Report {
     let value = property.value;
@@ -306,8 +306,7 @@ fn package(value: &[u8], options: &Options) -> Vec<Finding> {
     findings
 }
 
-/// What there is to say about a range that can be read: what it means and, where `advice` is wanted,
-/// its bounds.
+/// Checks a valid range: returns its meaning and, if `advice` is set, recommendations for its bounds.
 pub fn ranged(
     name: &str,
     text: &str,

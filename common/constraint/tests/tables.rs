@@ -186,7 +186,7 @@ fn unsound_constraints_are_refused_with_upstreams_texts() {
 }
 
 #[test]
-fn upstream_accepts_more() {
+fn upstream_options_accept_more_constraints() {
     let options = Options { upstream: true, max_bytes: 131_072, ..Options::default() };
     for json in [
         r#"{"GVK":{"Group":"a.b","version":"v1","kind":"K"}}"#,
@@ -346,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn the_size_alone_decides(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+    fn size_limit_counts_only_the_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         let options = Options { max_bytes: 32, ..Options::default() };
         let large = found(&bytes, &options).iter().any(|(rule, ..)| *rule == "CON-01");
         prop_assert_eq!(large, bytes.len() > 32);

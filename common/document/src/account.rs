@@ -1,25 +1,25 @@
-//! Who pays for memory: accounts of bytes with a limit, charged before the bytes are allocated.
+//! Memory accounts: bytes with a limit, charged before the bytes are allocated.
 //!
 //! ```text
 //! budget of the server ◀── account of a request ◀── Charge of its text, of each of its documents
-//!      (parent)             (limit of its own)        (given back when they go)
+//!      (parent)             (separate limit)          (released when dropped)
 //! ```
 //!
-//! What hangs from a [`crate::Text`] or a [`crate::Document`] and grows with what somebody has written
-//! (indexes, nodes, texts without their escapes) is charged to the account that it was made with. An
-//! account that refuses is [exhausted](Account::is_exhausted) from then on: the look that asked found
-//! nothing, so that every answer after it may be wrong. Whoever looks on behalf of others checks that
-//! mark before they believe an answer. Without an account nothing is counted and nothing is refused.
+//! All memory of a [`crate::Text`] or a [`crate::Document`] that grows with its input (indexes, nodes,
+//! unescaped texts) is charged to the account that it was created with. An account that refuses a charge is
+//! [exhausted](Account::is_exhausted) from then on: the read that needed it returned nothing, so that every
+//! later result may be wrong. Code that reads on behalf of others checks that mark before it uses a result.
+//! Without an account nothing is counted and nothing is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// What an account takes from its parent at a time, so that requests do not meet at one counter for
-/// each list that they look at.
+/// Step in which an account takes bytes from its parent, so that requests do not contend for one counter with
+/// every list that they read.
 const STEP: u64 = 16 << 10;
 
-/// Bits of an account's state that say how many bytes are taken; those above say how many steps its
-/// parent gave. 1 TiB of each.
+/// Bits of an account's state for the number of charged bytes; those above count the steps from its parent. 1
+/// TiB of each.
 const BITS: u32 = 40;
 const MOST: u64 = (1 << BITS) - 1;
 
@@ -47,7 +47,7 @@ fn size(bytes: u64) -> usize {
 }
 
 impl Account {
-    /// An account of so many bytes.
+    /// Creates an account with this limit in bytes.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Self::of(limit, None)
@@ -79,7 +79,7 @@ impl Account {
         taken
     }
 
-    /// [`Account::take`] for who can do without: that they are not there changes nothing.
+    /// [`Account::take`] for an optional charge: a refusal does not exhaust the account.
     #[must_use]
     pub fn try_take(&self, bytes: usize) -> bool {
         let bytes = number(bytes);
@@ -117,7 +117,7 @@ impl Account {
         loop {
             let (used, steps) = split(state);
             let left = used.saturating_sub(bytes);
-            // One step is kept: who has just looked is likely to look again.
+            // One step is kept: another read is likely.
             let kept = steps.min(left.div_ceil(STEP) + 1);
             match self.replace(state, left, kept) {
                 Ok(()) => return self.return_steps(steps - kept),
@@ -150,7 +150,7 @@ impl Account {
         size(self.limit)
     }
 
-    /// Whether something was refused: what was looked at with this account may have seemed empty.
+    /// Reports whether a charge was refused: values read with this account may have seemed empty.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
@@ -171,7 +171,7 @@ impl Drop for Account {
     }
 }
 
-/// Bytes that somebody has taken from an account, and gives back when they go.
+/// Bytes charged to an account, which it returns when it is dropped.
 #[derive(Debug, Default)]
 pub struct Charge {
     account: Option<Arc<Account>>,
@@ -220,13 +220,13 @@ impl Charge {
         account.give_back(bytes);
     }
 
-    /// What is taken now.
+    /// Returns the charged bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whose bytes these are.
+    /// Returns the account that is charged.
     #[must_use]
     pub fn account(&self) -> Option<&Arc<Account>> {
         self.account.as_ref()
@@ -275,7 +275,7 @@ mod tests {
         assert!(other.take(step));
         assert_eq!(parent.used(), 3 * step);
         assert!(!one.take(step), "nothing is left");
-        // The parent's mark is not for what became of a child: it goes on serving others.
+        // A child that is exhausted does not exhaust its parent, which continues to serve others.
         assert!(one.is_exhausted() && other.is_exhausted() && !parent.is_exhausted());
         assert!(one.is_starved() && !other.is_starved(), "who is to blame");
         one.give_back(step + 1);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_a_time_lose_nothing() {
+    fn concurrent_charges_are_all_released() {
         let parent = Account::new(100 * size(STEP));
         let child = Account::below(&parent, usize::MAX);
         std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 use crate::account::Charge;
 
-/// What sorting takes beside the items, for each: twice what is noted of its key.
+/// Scratch bytes of sorting for each item: twice the size of its stored key.
 pub(crate) const SCRATCH: usize = 32;
 
 /// Bytes that a list may have before they are charged: most lists are that small, and are charged once,
@@ -15,7 +15,7 @@ pub(crate) struct Counted<'c, T> {
     pub(crate) items: Vec<T>,
     charge: &'c Charge,
     charged: usize,
-    /// Bytes beside the items that belong to them.
+    /// Additional bytes that belong to the items.
     beside: usize,
 }
 
@@ -24,7 +24,7 @@ impl<'c, T> Counted<'c, T> {
         Self { items: Vec::new(), charge, charged: 0, beside: 0 }
     }
 
-    /// With room for so many items, as far as that is free.
+    /// Reserves capacity for this number of items, as far as memory is available.
     pub(crate) fn sized(charge: &'c Charge, items: usize) -> Self {
         let items = items.min(FREE / size_of::<T>().max(1));
         Self { items: Vec::with_capacity(items), ..Self::new(charge) }
@@ -94,7 +94,7 @@ impl<'c, T> Counted<'c, T> {
         })
     }
 
-    /// Makes another list of this one, beside it.
+    /// Builds another list from this one, and replaces it.
     pub(crate) fn replace(
         &mut self,
         other: impl FnOnce(&mut Vec<T>) -> Option<Vec<T>>,

@@ -47,7 +47,7 @@ fn is_copy(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
 
 fn same(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
     if !left.spend(2) || !right.spend(2) {
-        // Nobody believes the answer.
+        // The caller ignores the result.
         return false;
     }
     if is_copy(left, right, bytes) {

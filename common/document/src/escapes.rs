@@ -9,7 +9,7 @@ pub(crate) fn unescape(quoted: &str) -> Box<str> {
     read(quoted, |_| Some(())).unwrap_or_default()
 }
 
-/// [`unescape`] for somebody who pays; `None` where they cannot.
+/// [`unescape`] with a memory account; `None` if it refuses.
 pub(crate) fn unescape_for(quoted: &str, cost: Cost<'_>) -> Option<Box<str>> {
     read(quoted, |bytes| cost.spend(bytes))
 }
@@ -35,7 +35,7 @@ fn read(quoted: &str, mut step: impl FnMut(usize) -> Option<()>) -> Option<Box<s
     Some(text.into_boxed_str())
 }
 
-/// What an escape stands for, and how long it is.
+/// Returns the character of an escape, and the length of the escape.
 fn character(escape: &str) -> Option<(char, usize)> {
     let plain = match escape.as_bytes().get(1)? {
         b'"' => '"',
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// The same as the parser's, where that reads it.
+    /// Checks that valid texts equal those of the parser.
     #[test]
     fn texts_are_those_of_the_parser() {
         for first in 0..=u16::MAX {

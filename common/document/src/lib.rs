@@ -1,10 +1,10 @@
-//! JSON documents as policies see them: looked at by JSON pointer, parsed only where somebody looks.
+//! JSON documents for policies: read by JSON pointer, and parsed lazily.
 //!
-//! A [`Document`] keeps the JSON text as it was received and a tree of nodes over it. A node knows
-//! where its text starts and ends; what it holds is found out at the first look and remembered, so
-//! that any number of policies share one parse, and an object that nobody looks at is not parsed
-//! at all. Looking at `/spec` splits the top level into members and the member `spec` into its own;
-//! the text of `metadata` is stepped over. All looks together cost no more than reading the text once.
+//! A [`Document`] keeps the JSON text as it was received and a tree of nodes over it. A node stores where its
+//! text starts and ends; its content is parsed at the first read and cached, so that any number of policies
+//! share one parse, and an object without reads is not parsed at all. A read of `/spec` splits the top level
+//! into members and the member `spec` into its members; the text of `metadata` is skipped. All reads together
+//! cost no more than reading the text once.
 //!
 //! ```text
 //! Text (indexed) ──────▶ Document ──get("/spec")──▶ Value ──text()/integer()/members()/equal()
@@ -43,7 +43,7 @@ use scan::Wanted;
 pub use table::{row, table};
 pub use text::{MAX_DEPTH, Text, TooDeep, Unfit};
 
-/// Why a text is not a document. The text says what, and where by line and column.
+/// Why a text is not a document: a message with line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(String);
 
@@ -61,7 +61,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a [`Value`] is.
+/// Type of a [`Value`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// JSON `null`.
@@ -82,7 +82,7 @@ pub enum Kind {
 pub struct Document {
     text: Arc<Text>,
     root: Node,
-    /// What the nodes take.
+    /// Charge for the nodes.
     charge: Charge,
 }
 
@@ -100,7 +100,7 @@ impl Default for Document {
 }
 
 impl Document {
-    /// Reads a JSON text that nobody has checked yet.
+    /// Parses an unchecked JSON text.
     ///
     /// # Errors
     /// Where the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
@@ -108,7 +108,7 @@ impl Document {
         Self::of(json.to_owned())
     }
 
-    /// [`Document::parse`] of a text that nobody else needs.
+    /// [`Document::parse`] of an owned text.
     ///
     /// # Errors
     /// As for [`Document::parse`].
@@ -116,7 +116,7 @@ impl Document {
         Self::charged(json, Charge::default())
     }
 
-    /// [`Document::of`] a text that somebody pays for, see [`Text::charged`].
+    /// [`Document::of`] with a memory account, see [`Text::charged`].
     ///
     /// # Errors
     /// As for [`Document::parse`], and where the account has no room, which its mark says.
@@ -124,7 +124,7 @@ impl Document {
         Self::read(json, charge, None)
     }
 
-    /// [`Document::charged`] for somebody who may not take for ever.
+    /// [`Document::charged`] with limited work.
     ///
     /// # Errors
     /// As for [`Document::charged`], and where the meter stops, which it says.
@@ -136,7 +136,7 @@ impl Document {
         let wanted = Wanted { deepest: MAX_DEPTH, twice: false };
         let text = match Text::scanned(json, wanted, charge, meter) {
             Ok((text, values)) if values.len() == 1 => text,
-            // What is wrong with it is the parser's to say.
+            // The parser reports the error.
             Ok((text, _)) => checked(text, meter)?,
             Err((json, charge)) => checked(Text::charged(json, charge)?, meter)?,
         };
@@ -144,10 +144,10 @@ impl Document {
         Ok(Self::part(Arc::new(text), 0..end))
     }
 
-    /// Reads a JSON text of any depth, to take parts out of it: what an API server sends may hold
-    /// what a tenant has nested a million levels deep, beside what somebody wants to know.
+    /// Reads a JSON text of any depth, to extract parts of it: a response of an API server can contain an
+    /// object that a tenant nested a million levels deep next to the needed one.
     ///
-    /// Whoever goes through all of it must not recurse; [`equal`] does.
+    /// Code that visits all of it must not recurse; [`equal`] does.
     ///
     /// # Errors
     /// Where the text is not one JSON value.
@@ -155,7 +155,7 @@ impl Document {
         Self::deep_charged(json, Charge::default())
     }
 
-    /// [`Document::deep`] of a text that somebody pays for, see [`Text::charged`].
+    /// [`Document::deep`] with a memory account, see [`Text::charged`].
     ///
     /// # Errors
     /// As for [`Document::deep`], and where the account has no room, which its mark says.
@@ -182,14 +182,14 @@ impl Document {
         Self { text, root, charge }
     }
 
-    /// The account that pays for what a look at the document makes; that of its text.
+    /// Returns the account for reads of the document; that of its text.
     #[must_use]
     pub fn account(&self) -> Option<&Arc<Account>> {
         self.charge.account()
     }
 
-    /// Whether a look at the document may have found nothing because there was no room for what is
-    /// there.
+    /// Reports whether a read of the document may have returned nothing because the memory budget was
+    /// exhausted.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.account().is_some_and(|account| account.is_exhausted())
@@ -201,14 +201,13 @@ impl Document {
         Value::of(self, &self.root, None)
     }
 
-    /// [`Document::root`] for somebody who may not take for ever: all that is looked at from there is
-    /// spent on the meter.
+    /// [`Document::root`] with limited work: all reads that start there are charged to the meter.
     #[must_use]
     pub fn root_for<'d>(&'d self, meter: &'d Meter) -> Value<'d> {
         Value::of(self, &self.root, Some(meter))
     }
 
-    /// The same text for somebody else, who pays for what they look at.
+    /// Returns the same text for another account, which is charged for reads.
     #[must_use]
     pub fn charged_to(&self, account: &Arc<Account>) -> Self {
         Self { text: self.text.clone(), root: self.root.again(), charge: Charge::on(account) }
@@ -240,7 +239,7 @@ impl Document {
     }
 }
 
-/// What a parser that does not stop takes at the most of a text that is refused anyway, to say where.
+/// Maximum bytes of a refused text that an uninterruptible parser reads to find the position of the error.
 const EXPLAINED: usize = 64 << 10;
 
 /// A text that the parser takes for one value.
@@ -283,13 +282,13 @@ impl<'d> Value<'d> {
         self.node.content(&self.document.text, cost)
     }
 
-    /// Notes the work for so many values on the meter that watches this one; says whether to go on.
+    /// Charges the work for this number of values to the meter of this one; reports whether to continue.
     #[must_use]
     pub fn spend(&self, values: usize) -> bool {
         self.spend_units(values.saturating_mul(8))
     }
 
-    /// Notes so many units of work; says whether to go on.
+    /// Charges this number of units of work; reports whether to continue.
     pub(crate) fn spend_units(&self, units: usize) -> bool {
         self.meter.is_none_or(|meter| meter.spend(units))
     }
@@ -300,8 +299,8 @@ impl<'d> Value<'d> {
         self.spend_units(8 + name.len() / 32)
     }
 
-    /// Charges the account of the document with bytes that somebody makes of this value and keeps no
-    /// longer than the document; says whether they are there.
+    /// Charges the account of the document for bytes derived from this value, which live no longer than the
+    /// document; reports whether they are available.
     #[must_use]
     pub fn pay(&self, bytes: usize) -> bool {
         self.document.pay(bytes)
@@ -352,7 +351,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// What stands here.
+    /// Returns the type of the value.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.content() {

@@ -1,23 +1,22 @@
 //! How much work looks have been, and whether to go on.
 //!
-//! A look is work that whoever asks does not see: a list of millions is split at the first look, names
-//! are sorted, texts are read without their escapes. Where somebody asks who must not take longer than
-//! they may, their values carry a [`Meter`]. Every loop spends on it, and every so often it looks at a
-//! [`Watch`]. One that says that it is over stops the meter: what is looked at from then on seems to be
-//! null, nothing of it is kept, and whoever asked checks [`Meter::is_stopped`] before they believe
-//! an answer.
+//! A read can take more work than its caller expects: the first read of a list splits millions of elements,
+//! sorts names and unescapes texts. For callers with limited time, values carry a [`Meter`]. Every loop
+//! charges it, and at regular intervals it checks a [`Watch`]. A watch that has expired stops the meter:
+//! later reads return null and are not cached, and the caller checks [`Meter::is_stopped`] before it uses a
+//! result.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Units between two looks at the watch. A unit is a byte that is read by itself or an eighth of the work
-/// for one value: some nanoseconds at the most.
+/// Units between two checks of the watch. A unit is a byte that is read separately or an eighth of the work
+/// for one value: some nanoseconds at most.
 const EVERY: u64 = 32 << 10;
 
 /// Knows when it is over.
 pub trait Watch: Send + Sync {
-    /// Whether whoever asks has had what they may have.
+    /// Reports whether the time of the caller is used up.
     fn is_over(&self) -> bool;
 }
 
@@ -40,7 +39,7 @@ impl fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// A meter that goes on until its watch says otherwise.
+    /// Creates a meter that runs until its watch expires.
     #[must_use]
     pub fn new(watch: Arc<dyn Watch>) -> Self {
         Self {
@@ -64,7 +63,7 @@ impl Meter {
     fn goes_on(&self, spent: u64) -> bool {
         if self.is_stopped() || self.watch.is_over() {
             self.stopped.store(true, Ordering::Relaxed);
-            // Whoever asks again hears it at once.
+            // A repeated call returns immediately.
             self.due.store(0, Ordering::Relaxed);
             return false;
         }
@@ -85,7 +84,7 @@ impl Meter {
     }
 }
 
-/// Who pays for a look: memory and work.
+/// Costs of a read: memory and work.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost<'c> {
     pub(crate) charge: &'c crate::Charge,

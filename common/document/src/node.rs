@@ -1,4 +1,4 @@
-//! The tree over a text: where each value stands, and what it is once somebody has looked.
+//! The tree over a text: the position of each value, and its content once it was read.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -55,7 +55,7 @@ impl Span {
     }
 }
 
-/// What has to be made of a text and is kept.
+/// Content that is derived from a text and cached.
 enum Made {
     /// The text without its escapes.
     Text(Box<str>),
@@ -64,11 +64,11 @@ enum Made {
     Object(Box<[Member]>),
 }
 
-/// Bytes of a list or a text beside what is in it: the box that holds it and what the allocator needs
-/// for two allocations.
+/// Bytes of a list or a text in addition to its content: the box that holds it and the overhead of the
+/// allocator for two allocations.
 const AROUND: usize = size_of::<Made>() + 16;
 
-/// What a value is.
+/// Content of a value.
 #[derive(Clone, Copy)]
 pub(crate) enum Content<'n> {
     Null,
@@ -146,7 +146,7 @@ impl Node {
         self.span.of_text(text)
     }
 
-    /// The same place, not yet looked at.
+    /// Returns the same position without cached content.
     pub(crate) fn again(&self) -> Self {
         Self { span: self.span, made: OnceLock::new() }
     }
@@ -161,17 +161,18 @@ impl Node {
         self.span.range()
     }
 
-    /// What is here. What is made for it is paid for; what cannot be paid is not kept and reads as null.
+    /// Returns the content. Derived data is charged; if the charge is refused, it is not cached and reads as
+    /// null.
     #[inline]
     pub(crate) fn content<'n>(&'n self, text: &'n Text, cost: Cost<'_>) -> Content<'n> {
-        // The way to a value leads through what was looked at before.
+        // The path to a value uses the cached content of earlier reads.
         match self.made.get() {
             Some(made) => made.content(),
             None => self.first(text, cost),
         }
     }
 
-    /// What is here, at the first look, and of what needs nothing to be made at every look.
+    /// Returns the content at the first read, and at every read for values that need no derived data.
     fn first<'n>(&'n self, text: &'n Text, cost: Cost<'_>) -> Content<'n> {
         let json = self.text(text);
         let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
@@ -200,7 +201,7 @@ impl Node {
         Some(kept)
     }
 
-    /// What is made of the value, and the bytes that were charged for it.
+    /// Derives the content of the value; returns the charged bytes, too.
     fn make(&self, text: &Text, cost: Cost<'_>) -> Option<(Made, usize)> {
         let json = self.text(text);
         match json.as_bytes().first() {
@@ -234,10 +235,10 @@ impl Default for Made {
 /// Bytes of a number that are read at a time.
 const LONG_WORD: usize = 4 << 10;
 
-/// Whoever looks cannot pay for more.
+/// The account of the reader refuses more bytes.
 struct Unpaid;
 
-/// Units of work for one value, beside the bytes that are read to step over it.
+/// Units of work for one value, in addition to the bytes that are skipped.
 const VALUE: usize = 8;
 
 /// Steps through the elements or members of one level; nested values are stepped over.
@@ -258,13 +259,13 @@ impl<'t> Level<'t> {
         Self { text, bytes: text.as_bytes(), at, bracket: None, cost }
     }
 
-    /// [`Level::inside`] for somebody who makes nothing of what is there.
+    /// [`Level::inside`] for a reader that derives no data.
     fn over(text: &'t Text, start: usize) -> Self {
         let cost = Cost { charge: text.charge(), meter: None };
         Self::inside(text, u32::try_from(start).unwrap_or(u32::MAX), cost)
     }
 
-    /// Where the next value stands, for whom nobody counts.
+    /// Returns the range of the next value, without metering.
     fn step(&mut self) -> Option<Range<usize>> {
         self.value().ok()?
     }
@@ -333,7 +334,7 @@ impl Text {
     }
 }
 
-/// What was made, and the bytes that were charged for it.
+/// Derived data, and the charged bytes.
 type Paid<T> = Option<(Box<T>, usize)>;
 
 fn items(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Node]> {
@@ -411,7 +412,7 @@ pub(crate) fn integer(json: &str) -> Option<i64> {
         return Some(value);
     }
     let value: f64 = json.parse().ok()?;
-    // Beyond 2^53 a double no longer tells neighbours apart, so that `1e30` is not taken for one.
+    // Beyond 2^53 a double no longer distinguishes neighbours, so that `1e30` is not treated as an integer.
     let exact = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
     if exact { format!("{value:.0}").parse().ok() } else { None }
 }

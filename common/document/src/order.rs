@@ -5,18 +5,18 @@
 //! names of one beginning ─▶ by their next 8 bytes, as numbers ─▶ those that are alike ─▶ the same again
 //! ```
 //!
-//! Each round reads what all names of a group begin with once, and 8 bytes more. Comparing texts took
-//! three to five times as long, because of what is read far apart.
+//! Each round reads the common prefix of a group's names once, and 8 bytes more. Comparing texts took three
+//! to five times as long, because of reads from distant memory.
 
 use std::ops::Range;
 
 use crate::counted::{Counted, SCRATCH};
 use crate::meter::Cost;
 
-/// As many items are moved at a time without a look at the meter.
+/// Number of items that are moved between two checks of the meter.
 const STEP: usize = 1 << 11;
 
-/// Groups of up to so many are sorted by comparing.
+/// Maximum size of a group that is sorted by comparison.
 const SMALL: usize = 256;
 
 /// A name as far as it counts in one round.
@@ -24,9 +24,9 @@ const SMALL: usize = 256;
 struct Keyed {
     /// Its next bytes; zeros where it ends.
     bytes: u64,
-    /// How many of them it has, one more where it goes on.
+    /// Number of valid bytes, plus one if the name continues.
     length: u8,
-    /// Which item it is of.
+    /// Index of the item.
     index: u32,
 }
 
@@ -82,7 +82,7 @@ impl<'t, N: Fn(u32) -> &'t [u8]> Sorting<'_, N> {
     fn sort(&mut self, order: &mut [Keyed]) -> Option<()> {
         self.other = vec![Keyed::default(); order.len()];
         self.last = vec![true; order.len()];
-        // Groups whose names all begin with so many bytes that are the same.
+        // Groups of names with a common prefix of this number of bytes.
         let mut todo = vec![(0..order.len(), 0)];
         while let Some((range, same)) = todo.pop() {
             let group = order.get_mut(range.clone())?;

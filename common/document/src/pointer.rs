@@ -25,8 +25,8 @@ pub(crate) fn tokens(pointer: &str) -> Option<impl Iterator<Item = Cow<'_, str>>
 /// Maximum bytes of a text in an error.
 const MAX_SHOWN: usize = 128;
 
-/// What is wrong with a text that is not a pointer, because no slash is in front: it leads nowhere in
-/// every document. None of a pointer.
+/// Returns the error of a text that is no pointer, because it does not start with a slash: it leads to no
+/// value in every document. None for a pointer.
 #[must_use]
 pub fn not_a_pointer(text: &str) -> Option<String> {
     let is_one = text.is_empty() || text.starts_with('/');

@@ -5,9 +5,9 @@
 //! text ─▶ value by value: brackets and names on stacks, strings eight bytes at a time ─▶ brackets, values
 //! ```
 //!
-//! It knows less than a parser: it makes no values, and does not say what is wrong. What it takes for
-//! JSON is JSON; whoever wants a message for the rest asks `serde_json`. A parser and the index in two
-//! passes took twice as long.
+//! It does less than a parser: it creates no values, and does not describe errors. It accepts only JSON; a
+//! caller that needs a message for other texts calls `serde_json`. A parser and the index in two passes took
+//! twice as long.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::counted::Counted;
 use crate::escapes::unescape;
 use crate::meter::Cost;
 
-/// What was found in a text.
+/// Result for a text.
 pub(crate) struct Found {
     /// Offsets of opening and closing bracket, in the order of the opening ones.
     pub(crate) brackets: Vec<(u32, u32)>,
@@ -26,7 +26,7 @@ pub(crate) struct Found {
     pub(crate) twice: Option<Range<usize>>,
 }
 
-/// What is sought in a text.
+/// The data to collect from a text.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     /// Levels of nesting.
@@ -75,7 +75,7 @@ struct Reader<'t, 'c> {
     at: usize,
     brackets: Counted<'c, (u32, u32)>,
     open: Counted<'c, Open>,
-    /// Of all objects that are open.
+    /// Names of all open objects.
     names: Counted<'c, Name<'t>>,
     twice: Option<Range<usize>>,
     wanted: Wanted,
@@ -245,7 +245,7 @@ impl Reader<'_, '_> {
         Some(())
     }
 
-    /// Of several the first one in the text is kept.
+    /// Records a duplicate name; the first one in the text is kept.
     fn found(&mut self, name: Range<usize>) {
         if self.twice.as_ref().is_none_or(|before| name.start < before.start) {
             self.twice = Some(name);

@@ -1,7 +1,7 @@
 //! Many look-ups at once: the same pointers in every element of a list.
 //!
 //! ```text
-//! list ─▶ each element ─▶ each column: goes on where it leaves the way of the column before it
+//! list ─▶ each element ─▶ each column: continues where its path leaves that of the previous column
 //! ```
 
 use std::borrow::Cow;
@@ -44,7 +44,7 @@ fn columns<'c>(pointers: &'c [impl AsRef<str>]) -> Columns<'c> {
 /// of a list: element by element. Nothing for other kinds. It ends where the meter of the list stops.
 ///
 /// # Errors
-/// That of `cell`, which ends it.
+/// Fails with the error of `cell`, which ends it.
 pub fn table<'d, E>(
     list: Value<'d>,
     pointers: &[impl AsRef<str>],
@@ -65,7 +65,7 @@ pub fn table<'d, E>(
 /// meter of the value stops.
 ///
 /// # Errors
-/// That of `cell`, which ends it.
+/// Fails with the error of `cell`, which ends it.
 pub fn row<'d, E>(
     value: Value<'d>,
     pointers: &[impl AsRef<str>],

@@ -1,9 +1,8 @@
 //! JSON text with an index of its brackets and of its long strings.
 //!
-//! The index is made in the pass that bounds the nesting. With it, a look at one level steps over
-//! nested values instead of reading them: all looks at a document together cost as much as reading
-//! it once, however deep it is and in whatever order it is looked at. Annotations of many megabytes
-//! are stepped over at once as well.
+//! The index is built in the pass that limits the nesting. With it, a read of one level skips nested values:
+//! all reads of a document together cost as much as reading it once, at any depth and in any order.
+//! Annotations of many megabytes are also skipped in one step.
 //!
 //! A text can have documents in it that stand in other texts: what is put together of parts of large
 //! files need not be copied and read again.
@@ -38,7 +37,7 @@ pub struct Text {
     twice: Option<Range<usize>>,
     /// It was checked, and is one value.
     is_json: bool,
-    /// What the index takes; documents of the text are charged beside it.
+    /// Charge for the index; documents of the text are charged separately.
     charge: Charge,
 }
 
@@ -113,9 +112,9 @@ impl Text {
         })
     }
 
-    /// [`Text::new`] of a text that somebody pays for: the index, and what documents of this text hold,
-    /// are charged to the account of `charge`, which may have bytes on it already (those of the text
-    /// itself). It belongs to the text from now on.
+    /// [`Text::new`] with a memory account: the index, and all documents of this text, are charged to the
+    /// account of `charge`, which may already include bytes (those of the text itself). The charge belongs to
+    /// the text from now on.
     ///
     /// # Errors
     /// As for [`Text::new`], and where the account has no room.
@@ -124,8 +123,8 @@ impl Text {
         Ok(Self { json, brackets, strings, charge, ..Self::default() })
     }
 
-    /// [`Text::charged`], and checks the syntax in the same pass: [`Text::is_json`] says what came of it.
-    /// What is wrong with a text that is no JSON is left to the parser.
+    /// [`Text::charged`], and checks the syntax in the same pass: [`Text::is_json`] returns the result. The
+    /// errors of invalid JSON are left to the parser.
     ///
     /// # Errors
     /// As for [`Text::charged`].
@@ -187,7 +186,7 @@ impl Text {
         Ok((brackets, strings))
     }
 
-    /// A text of which nobody wants to know more than what it says.
+    /// Creates a text without an index.
     #[must_use]
     pub fn plain(text: String) -> Self {
         Self { json: text, ..Self::default() }
@@ -223,7 +222,7 @@ impl Text {
     /// A text in which documents stand for what is at some offsets (in rising order, a `null` each).
     ///
     /// # Errors
-    /// As for [`Text::new`]. The parts do not count: each is a value of its own.
+    /// As for [`Text::new`]. The parts do not count: each is a separate value.
     pub fn assembled(json: String, parts: Vec<(usize, Arc<Document>)>) -> Result<Self, TooDeep> {
         let mut text = Self::new(json)?;
         for (offset, part) in parts {
@@ -232,14 +231,14 @@ impl Text {
         Ok(text)
     }
 
-    /// Of a text that [`Text::values`] has read: the first name, with its quotes, that stood in its object
-    /// before. Documents take the last member of a name, and other readers may take the first.
+    /// Returns the first duplicate name in a text that [`Text::values`] has read, with its quotes. Documents
+    /// use the last member of a name, and other readers may use the first.
     #[must_use]
     pub fn twice(&self) -> Option<Range<usize>> {
         self.twice.clone()
     }
 
-    /// Bytes that its index takes beside it.
+    /// Returns the bytes of its index.
     #[must_use]
     pub fn index_size(&self) -> usize {
         let pairs = self.brackets.capacity().saturating_add(self.strings.capacity());
@@ -252,7 +251,7 @@ impl Text {
         self.charge.account()
     }
 
-    /// What it takes of its account.
+    /// Returns its charge.
     pub(crate) fn charge(&self) -> &Charge {
         &self.charge
     }
@@ -267,7 +266,7 @@ impl Text {
         self.parts.get(found).map(|(_, document)| document.as_ref())
     }
 
-    /// What stands in a range, with the parts in it written out.
+    /// Returns the text of a range, with the parts in it written out.
     pub(crate) fn whole(&self, range: Range<usize>) -> Cow<'_, str> {
         let plain = self.json.get(range.clone()).unwrap_or_default();
         let offset = |part: &(u32, Arc<Document>)| usize::try_from(part.0).unwrap_or(usize::MAX);
@@ -297,9 +296,9 @@ impl Text {
         range.len().saturating_add(longer.sum())
     }
 
-    /// Offset of the bracket that closes the one at `open`, for somebody who goes forwards: `next` is the
-    /// position in the index from which on it is looked for, and is moved behind it. What stands side by
-    /// side is found at once, and what is stepped over in a few steps.
+    /// Returns the offset of the bracket that closes the one at `open`, for a reader that moves forwards:
+    /// `next` is the position in the index where the search starts, and is moved behind it. Siblings are
+    /// found immediately, and skipped values in a few steps.
     pub(crate) fn closing(&self, open: usize, next: &mut Option<usize>) -> Option<usize> {
         let open = u32::try_from(open).ok()?;
         let from = next.unwrap_or_default();
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_end_where_they_end_however_long_they_are() {
+    fn string_end_is_found_for_any_length() {
         for length in (0..40).chain(490..530).chain([100_000]) {
             for (fill, size) in [("x", 1), ("\\\"", 2), ("é", 2)] {
                 let string = format!("\"{}\"", fill.repeat(length / size));

@@ -10,7 +10,7 @@ const UNITS: [&str; 16] =
     ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const SUFFIX: &str = "unable to parse quantity's suffix";
 
-/// What Go says of a value.
+/// Go's error for a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// It is not of the type: `cannot unmarshal … into Go struct field …`. With the number, if it is one that the type
@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
     Own(String),
 }
 
-/// Whether a scalar fits; `text` is a string that is decoded, or a number as it is written.
+/// Returns why a scalar does not fit, if so; `text` is a decoded string, or a number as written.
 pub(crate) fn refusal(of: Type, kind: Kind, text: &str) -> Option<Refusal> {
     let is = |wanted| (kind != wanted).then_some(Refusal::Type(false));
     match of {
@@ -61,11 +61,12 @@ pub(crate) fn refusal(of: Type, kind: Kind, text: &str) -> Option<Refusal> {
     }
 }
 
-/// A number without a fraction, in whatever form: YAML's `1.0` and `1e3` reach Go's decoder as 1 and 1000.
+/// Checks a number without a fraction, in any notation: YAML's `1.0` and `1e3` reach Go's decoder as 1 and
+/// 1000.
 fn integer(text: &str, least: i64, most: i64) -> Option<Refusal> {
     let fits = match text.parse::<i64>() {
         Ok(number) => (least..=most).contains(&number),
-        // Beyond 2^53 a number with a point or an exponent is not exact, and nobody writes one.
+        // Beyond 2^53 a number with a point or an exponent is not exact, and does not occur in practice.
         Err(_) if text.contains(['.', 'e', 'E']) => text.parse::<f64>().is_ok_and(|number| {
             number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 && {
                 let whole = format!("{number:.0}").parse::<i64>();
@@ -77,7 +78,7 @@ fn integer(text: &str, least: i64, most: i64) -> Option<Refusal> {
     (!fits).then_some(Refusal::Type(true))
 }
 
-/// What `resource.ParseQuantity` of Kubernetes says of a text, if it is no quantity.
+/// Returns the error of Kubernetes' `resource.ParseQuantity`, if a text is no quantity.
 #[must_use]
 pub fn quantity_error(text: &str) -> Option<&'static str> {
     let text = text.trim();
@@ -104,7 +105,7 @@ pub fn quantity_error(text: &str) -> Option<&'static str> {
     (!is_unit && !is_exponent).then_some(SUFFIX)
 }
 
-/// A time as RFC 3339 has it, as far as Go's parser minds the form.
+/// Reports whether a text is a time of RFC 3339, as strictly as Go's parser.
 fn is_time(text: &str) -> bool {
     let (date, rest) = (text.get(..10).unwrap_or_default(), text.get(10..).unwrap_or_default());
     let is_number = |text: &str, most: u32| {

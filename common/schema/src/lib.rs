@@ -99,7 +99,7 @@ impl TypeId {
         self.fields().iter().find(is_it).map(|(_, number)| Self(*number))
     }
 
-    /// What Go calls the type.
+    /// Returns Go's name of the type.
     fn go(self) -> String {
         let (mut shown, mut of) = (String::new(), self);
         // Lists of lists end with a struct or a scalar.
@@ -151,8 +151,8 @@ mod tests {
         }
     }
 
-    /// What a policy carries, and each of its instances maps: names once, and on 32 bits 12 bytes for a field and 20
-    /// for a type.
+    /// Limits the table that a policy contains, and that each of its instances maps: names once, and on 32
+    /// bits 12 bytes for a field and 20 for a type.
     #[test]
     fn table_stays_small() {
         let names = table::TYPES.iter().flat_map(|of| match of {

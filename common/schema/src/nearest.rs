@@ -1,4 +1,4 @@
-//! The name that somebody meant: distances of Damerau and Levenshtein, bounded.
+//! The most similar name: distances of Damerau and Levenshtein, bounded.
 
 /// Longest name that is compared, in bytes. The distance costs the product of both lengths.
 const MAX_NAME: usize = 64;

@@ -9,10 +9,10 @@ use opgate_upstream::json::{self, Kind, Reading, Sink};
 use crate::decode::{Refusal, refusal};
 use crate::{Type, TypeId};
 
-/// Levels of objects and lists that are looked at: more than a host lets a document have.
+/// Maximum levels of objects and lists: more than a host allows in a document.
 const MAX_DEPTH: usize = 1_024;
 
-/// What is found in an object. Places are read only where somebody asks for their texts.
+/// Receives the errors in an object. Locations are computed only if a caller needs their texts.
 pub trait Findings {
     /// A member that its type does not have. `of` is the type.
     fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
@@ -28,7 +28,7 @@ pub trait Findings {
 pub fn walk(json: &[u8], of: TypeId, findings: &mut impl Findings) {
     let levels = Vec::new();
     let mut walk = Walk { json, of, levels, opaque: 0, findings };
-    // What is not JSON has no fields.
+    // Invalid JSON has no fields.
     let _ = json::read(json, Reading { max_depth: MAX_DEPTH, trailing: false }, &mut walk);
 }
 
@@ -58,7 +58,7 @@ struct Walk<'w, F> {
     /// The type of the whole.
     of: TypeId,
     levels: Vec<Level>,
-    /// Levels of a value that nobody looks into.
+    /// Levels of a value that is not inspected.
     opaque: usize,
     findings: &'w mut F,
 }
@@ -125,7 +125,7 @@ impl Place<'_> {
 pub struct Mismatch<'m> {
     of: TypeId,
     kind: Kind,
-    /// A number as it is written.
+    /// A number as written.
     number: &'m str,
     refusal: Refusal,
 }
@@ -182,7 +182,7 @@ impl<F: Findings> Sink for Walk<'_, F> {
             level.next = next;
             return;
         }
-        // Go takes it for the field nonetheless; an API server does not.
+        // Go decodes it into the field nonetheless; an API server does not.
         level.next = of.folded(&name).unwrap_or(TypeId(0));
         let place = Place { json: self.json, levels: &self.levels };
         self.findings.unknown(&place, of, &name);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_broken_texts_end() {
+    fn deep_and_invalid_json_causes_no_panic() {
         let deep = "[".repeat(100_000);
         for json in [&*deep, "", "{", "1", r#"{"spec":"#, r#"{"spec":{"x":{"#] {
             found("v1", "ConfigMap", json);

@@ -1,7 +1,7 @@
 //! All unsafe code of opgate, in this one file.
 //!
-//! * In a guest: the allocator. A call lives for microseconds in an instance of its own, so memory
-//!   is handed out by moving a pointer and never taken back.
+//! * In a guest: the allocator. A call lives for microseconds in a separate instance, so memory is allocated
+//!   by moving a pointer and never freed.
 //! * In the host (feature `images`): loading native code that was compiled before. Native code is
 //!   trusted by the processor, so an [`Image`] can only come from this process's compiler, from
 //!   this binary, or from bytes whose seal proves that this installation wrote them.
@@ -37,8 +37,8 @@ pub fn run_when_idle() -> bool {
 #[cfg(feature = "process")]
 pub fn close_inherited_descriptors() {
     #[cfg(target_os = "linux")]
-    // SAFETY: nothing in this process has a descriptor of its own yet, by what this is for; the call
-    // touches no memory. A kernel before 5.9 refuses it.
+    // SAFETY: this is called before the process opens a descriptor; the call touches no memory. A kernel
+    // before 5.9 refuses it.
     let is_done = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) == 0 };
     #[cfg(not(target_os = "linux"))]
     let is_done = false;
@@ -50,14 +50,13 @@ pub fn close_inherited_descriptors() {
     }
 }
 
-/// Descriptors that are looked at where the kernel does not close a range.
+/// Maximum number of descriptors to close if the kernel cannot close a range.
 #[cfg(feature = "process")]
 const MAX_INHERITED: libc::c_int = 65_536;
 
-/// Has the allocator of the C library ask the system for each large piece by itself, and give it back
-/// as soon as it is free. glibc moves that bound upwards otherwise, up to 32 MiB, when a large piece
-/// is freed; what comes next is cut out of a heap that only shrinks at its end. To be called before
-/// threads are started.
+/// Configures the allocator of the C library to map each large piece separately, and to unmap it when it is
+/// freed. Otherwise, glibc increases that bound up to 32 MiB when a large piece is freed; later pieces are
+/// then cut out of a heap that only shrinks at its end. Must be called before threads are started.
 #[cfg(feature = "process")]
 pub fn keep_large_memory_apart() {
     /// Bytes from which on a piece is large: below, a system call would cost more than what it is for.
@@ -103,7 +102,7 @@ mod bump {
         fn start(&self) -> usize;
         /// Address behind the last byte, at the beginning.
         fn end(&self) -> usize;
-        /// Makes it longer by so many pages; says whether it is.
+        /// Grows it by this number of pages; reports whether that succeeded.
         fn grow(&self, pages: usize) -> bool;
     }
 
@@ -203,8 +202,8 @@ mod bump {
 
         struct Linear;
 
-        // SAFETY: the linker puts nothing behind `__heap_base`, WebAssembly never moves its memory and
-        // defines it to be zero, and nobody else grows it. All of it has one provenance there.
+        // SAFETY: the linker puts no data behind `__heap_base`, WebAssembly never moves its memory and
+        // defines it to be zero, and no other code grows it. All of it has one provenance there.
         unsafe impl Memory for Linear {
             fn start(&self) -> usize {
                 (&raw const __heap_base).addr()
@@ -265,7 +264,7 @@ mod tests {
         }
     }
 
-    // SAFETY: the arena is nobody else's, zero, and exposed.
+    // SAFETY: the arena is exclusively owned, zero, and exposed.
     unsafe impl Memory for Arena {
         fn start(&self) -> usize {
             self.base.addr() + Self::DATA
@@ -285,7 +284,7 @@ mod tests {
         }
     }
 
-    /// What was given out: where, how it was asked for, and what was written there.
+    /// An allocated piece: its position, its layout, and the bytes written there.
     struct Piece {
         at: *mut u8,
         layout: Layout,
@@ -312,7 +311,7 @@ mod tests {
         let bump = Bump::new(Arena::new(40));
         let mut pieces: Vec<Piece> = Vec::new();
         let mut state = 7_u32;
-        // An interpreter takes its time for each byte.
+        // An interpreter is slow for each byte.
         let (rounds, large) = if cfg!(miri) { (24, 1) } else { (600, 100) };
         for round in 0..rounds {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -423,7 +422,7 @@ mod images {
             &self.0
         }
 
-        /// The image with a seal in front. `purpose` says what it is the image of.
+        /// Returns the image with a preceding seal. `purpose` identifies the content of the image.
         #[must_use]
         pub fn seal(&self, key: &Key, purpose: &[u8]) -> Vec<u8> {
             let mut sealed = tag(key, purpose, &self.0).as_ref().to_vec();

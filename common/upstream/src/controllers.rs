@@ -6,9 +6,9 @@
 //! cluster ────────▶ accounts of any platform, whose ClusterRoleBinding gives them the whole cluster
 //! ```
 //!
-//! A namespace and an account prove nothing: whoever may create a namespace may create both. A
-//! ClusterRoleBinding to a role with all rights can only be created by somebody who has all of
-//! them, because an API server checks that against escalation.
+//! A namespace and an account prove nothing: users who can create a namespace can create both. A
+//! ClusterRoleBinding to a role with all rights can only be created by a user with all of them, because an
+//! API server prevents escalation.
 
 /// A controller whose writes policies trust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Platform {
 /// A service account in the manifests of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
-    /// Whose it is.
+    /// The controller that it belongs to.
     pub controller: Controller,
     /// Its namespace.
     pub namespace: &'static str,
@@ -41,7 +41,7 @@ pub struct Account {
     pub binding: &'static str,
     /// The ClusterRole in it.
     pub role: &'static str,
-    /// The platform on which its name alone is trusted, if somebody has chosen that platform.
+    /// The platform on which its name alone is trusted, if the administrator has chosen that platform.
     pub platform: Option<Platform>,
 }
 

@@ -1,7 +1,7 @@
-//! What upstream's messages and checks owe to Go: quoting, paths, and names that fold.
+//! Behaviour of Go in upstream's messages and checks: quoting, paths, and names that fold.
 //!
-//! A crate of its own, because the SDK and crates that know nothing of requests both need it: texts
-//! of the two must be the same, byte for byte.
+//! This is a separate crate, because the SDK and crates without requests both need it: their texts must be
+//! the same, byte for byte.
 
 pub mod base64;
 pub mod duration;
@@ -58,7 +58,7 @@ pub fn quote_char(c: char) -> String {
     quoted
 }
 
-/// A byte as the JSON decoder names it in `invalid character 'x'`: it takes bytes for characters.
+/// Quotes a byte as the JSON decoder names it in `invalid character 'x'`: it treats bytes as characters.
 #[must_use]
 pub fn quote_byte(byte: u8) -> String {
     quote_char(char::from(byte))
@@ -124,7 +124,7 @@ pub fn clean(path: &str) -> String {
     }
 }
 
-/// Whether Go's decoder takes a member for a field: letters compare without case, and two more
+/// Reports whether Go's decoder maps a member to a field: letters compare without case, and two more
 /// characters fold to ASCII letters.
 #[must_use]
 pub fn folds_to(name: &str, field: &str) -> bool {
@@ -156,7 +156,7 @@ pub fn float(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// At most so many bytes of a text, for messages: a hostile name is not repeated in full.
+/// Returns a text, cut at a number of bytes, for messages: a hostile name is not repeated in full.
 #[must_use]
 pub fn shortened(text: &str, limit: usize) -> String {
     if text.len() <= limit {

@@ -7,20 +7,20 @@
 
 const INVALID: &str = "invalid reference format";
 const UPPERCASE: &str = "invalid reference format: repository name must be lowercase";
-/// What upstream says of a reference that would have the form of one in lower case.
+/// Upstream's error for a reference that would be valid in lower case.
 const LOWERCASE: &str = "repository name must be lowercase";
 const TOO_LONG: &str = "repository name must not be more than 255 characters";
 /// Names of repositories, without tag and digest.
 const LONGEST_NAME: usize = 255;
 
-/// What is wrong with the reference.
+/// Returns the error of the reference.
 #[must_use]
 pub fn error(reference: &str) -> Option<String> {
     parse(reference).err()
 }
 
-/// What `reference.Parse` says against a reference: it adds nothing to it, so that a domain need not
-/// look like one (`Registry/a`).
+/// Returns the error of `reference.Parse`: it adds no default, so that a domain need not look like one
+/// (`Registry/a`).
 #[must_use]
 pub fn plain_error(reference: &str) -> Option<String> {
     let Some((path, digest)) = plain_parts(reference) else {
@@ -39,7 +39,7 @@ pub fn plain_error(reference: &str) -> Option<String> {
     digest.and_then(|digest| check_digest(digest).err())
 }
 
-/// Path and digest of a reference that has the form of one.
+/// Returns path and digest of a well-formed reference.
 fn plain_parts(reference: &str) -> Option<(&str, Option<&str>)> {
     let (named, digest) = match reference.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),
@@ -73,8 +73,8 @@ fn is_address(domain: &str) -> bool {
         && (port.is_empty() || port.strip_prefix(':').is_some_and(is_number))
 }
 
-/// The digest of a reference that has a valid one, whether it has a tag or not: the tag does not count
-/// beside it. What precedes the digest is not checked: those who pull images know more registries
+/// Returns the digest of a reference that has a valid one, with or without a tag: the digest takes
+/// precedence. The text before the digest is not checked: clients that pull images accept more registries
 /// (`[fd00::1]:5000/a`) than [`error`] does.
 #[must_use]
 pub fn digest(reference: &str) -> Option<&str> {
@@ -90,7 +90,7 @@ fn parse(reference: &str) -> Result<(), String> {
         ));
     }
     let (domain, rest) = split_domain(reference);
-    // What upstream takes for the name ends at the first colon, be it that of a digest.
+    // Upstream ends the name at the first colon, even at that of a digest.
     let name = rest.split(':').next().unwrap_or(rest);
     let has_upper = if name.is_ascii() {
         name.bytes().any(|byte| byte.is_ascii_uppercase())
@@ -117,8 +117,8 @@ fn parse(reference: &str) -> Result<(), String> {
     digest.map_or(Ok(()), check_digest)
 }
 
-/// Path and digest of a reference that has the form of one. What looks like a domain and is none may
-/// be a part of the path: `my_registry.example.com/a`.
+/// Returns path and digest of a well-formed reference. Text that only resembles a domain may be a part of the
+/// path: `my_registry.example.com/a`.
 fn parts<'r>(domain: Option<&str>, rest: &'r str) -> Option<(&'r str, Option<&'r str>)> {
     let (named, digest) = match rest.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),

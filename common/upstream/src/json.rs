@@ -5,8 +5,7 @@
 //!                └─▶ Tree         every value with its place in the text, parents before children
 //! ```
 //!
-//! Numbers and texts stay as they are written; texts are decoded where somebody asks. Errors are
-//! those of Go's decoder.
+//! Numbers and texts stay unchanged; texts are decoded on demand. Errors are those of Go's decoder.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +13,7 @@ use std::ops::Range;
 
 use crate::go::quote_byte;
 
-/// What a value is.
+/// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `null`.
@@ -114,7 +113,7 @@ impl Reading {
     pub const WHOLE: Self = Self { max_depth: usize::MAX, trailing: false };
 }
 
-/// What is reported about a text while it is read. Offsets of keys include the quotes.
+/// Receives the events of reading a text. Offsets of keys include the quotes.
 pub trait Sink {
     /// The key of the next value.
     fn key(&mut self, _: Range<usize>) {}
@@ -145,7 +144,7 @@ enum State {
     FirstKey,
     /// A key.
     Key,
-    /// What follows a value.
+    /// The end of a value.
     After,
 }
 
@@ -412,9 +411,9 @@ pub fn first(bytes: &[u8]) -> Result<(&[u8], &[u8]), Error> {
 /// A member of an object or an element of a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Child<'j> {
-    /// The key as it is written, quotes included; `None` in a list.
+    /// The key as written, quotes included; `None` in a list.
     pub key: Option<&'j [u8]>,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Its text.
     pub raw: &'j [u8],
@@ -479,7 +478,7 @@ pub fn each_child<'j>(bytes: &'j [u8], visit: impl FnMut(Child<'j>)) -> Result<(
     read(bytes, Reading::WHOLE, &mut sink)
 }
 
-/// What the outermost value is, by its first byte; `None` where no value begins so.
+/// Returns the type of the outermost value, by its first byte; `None` if no value begins with it.
 #[must_use]
 pub fn kind(bytes: &[u8]) -> Option<Kind> {
     Some(match bytes.trim_ascii_start().first()? {
@@ -499,13 +498,13 @@ pub fn says(raw: &[u8], name: &str) -> bool {
     decoded(raw) == name
 }
 
-/// What a JSON string says. What is not valid becomes U+FFFD, as in Go.
+/// Decodes a JSON string. Invalid parts become U+FFFD, as in Go.
 #[must_use]
 pub fn text(raw: &[u8]) -> String {
     decoded(raw).into_owned()
 }
 
-/// The same without a copy, where the string has no escapes.
+/// Decodes a string without a copy if it has no escapes.
 #[must_use]
 pub fn decoded(raw: &[u8]) -> Cow<'_, str> {
     let inner = raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")).unwrap_or(raw);
@@ -650,7 +649,7 @@ impl<'j> Tree<'j> {
         Err(Error { offset, pointer, fault })
     }
 
-    /// What a value is.
+    /// Returns the type of a value.
     #[must_use]
     pub fn kind(&self, index: Index) -> Kind {
         self.nodes.get(index).map_or(Kind::Null, |node| node.kind)
@@ -663,7 +662,7 @@ impl<'j> Tree<'j> {
         raw.unwrap_or_default()
     }
 
-    /// What a string says; `None` for anything else.
+    /// Returns a decoded string; `None` for other values.
     #[must_use]
     pub fn text(&self, index: Index) -> Option<String> {
         (self.kind(index) == Kind::Text).then(|| text(self.raw(index)))
@@ -735,7 +734,7 @@ mod tests {
         Tree::parse(json.as_bytes(), Reading::WHOLE).unwrap_or_else(|e| panic!("{json}: {e}"))
     }
 
-    /// What a tree says, as another parser would.
+    /// Converts a tree to the result of another parser.
     fn read(tree: &Tree<'_>, index: Index) -> Value {
         match tree.kind(index) {
             Kind::List => tree.children(index).map(|c| read(tree, c)).collect(),
@@ -748,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_gos() {
+    fn errors_match_those_of_go() {
         for (json, offset, pointer, error) in [
             ("", 0, "", "unexpected end of JSON input"),
             ("  ", 2, "", "unexpected end of JSON input"),

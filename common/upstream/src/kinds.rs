@@ -43,7 +43,7 @@ const CLUSTER_SCOPED: [(&str, &[&str]); 24] = [
     ("user.openshift.io", &["*"]),
 ];
 
-/// Whether the objects of a kind are in no namespace, as far as anybody knows without discovery.
+/// Reports whether the objects of a kind are cluster-scoped, as far as that is known without discovery.
 #[must_use]
 pub fn is_cluster_scoped(group: &str, kind: &str) -> bool {
     let kinds = CLUSTER_SCOPED.iter().find(|(name, _)| *name == group);

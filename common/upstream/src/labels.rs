@@ -1,9 +1,9 @@
-//! Label selectors of Kubernetes (`metav1.LabelSelector`), without any JSON: whoever has one reads
-//! its parts and gives them here.
+//! Label selectors of Kubernetes (`metav1.LabelSelector`), without any JSON: the caller reads the parts of a
+//! selector and passes them.
 //!
-//! The host uses it to answer policies and to ask the API server, the guest SDK to judge selectors
-//! in objects, so that both agree with each other and with upstream: what is valid and the texts of
-//! the errors follow `LabelSelectorAsSelector` and `labels.NewRequirement` of apimachinery v0.36.
+//! The host uses it for queries of policies and of the API server, the guest SDK to evaluate selectors in
+//! objects, so that both agree with each other and with upstream: validation and the texts of errors follow
+//! `LabelSelectorAsSelector` and `labels.NewRequirement` of apimachinery v0.36.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -234,7 +234,7 @@ mod tests {
         let value = selector(&[("a", "In", &["-"])]).unwrap_err();
         assert!(value.starts_with("values[0][a]: Invalid value: \"-\": a valid label must be"));
         assert!(Selector::default().label("example.com/name", "").is_ok());
-        // What is too long is counted in bytes.
+        // The length is counted in bytes.
         let long = "ä".repeat(32);
         for (key, value, error) in [
             ("k".repeat(64), "v", "\": name part must be no more than 63 bytes"),

@@ -1,5 +1,5 @@
-//! What Operators, bundles and messages owe to Go and to Kubernetes: rules and texts that must agree
-//! with upstream byte for byte, without any I/O.
+//! Behaviour of Go and Kubernetes for Operators, bundles and messages: rules and texts that must agree with
+//! upstream byte for byte, without any I/O.
 //!
 //! * [`kinds`]: kinds and resources.
 //! * [`json`]: JSON as Go's decoder reads it, of any depth.

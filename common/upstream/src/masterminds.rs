@@ -50,7 +50,7 @@ enum Given {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Comparison {
     operator: Operator,
-    /// What is not given is zero.
+    /// Missing parts are zero.
     version: Version,
     given: Given,
 }
@@ -148,7 +148,7 @@ impl Comparison {
         match operator {
             Operator::NotEqual | Operator::Greater | Operator::GreaterOrEqual => None,
             Operator::Less => Some([major, minor, patch]),
-            // `~*`, and `~0.0.0` as well: upstream takes them for the same.
+            // `~*`, and `~0.0.0` as well: upstream treats them as equal.
             Operator::Equal | Operator::Tilde if *given == Given::Nothing => None,
             Operator::Tilde if *given == Given::All => (!is_zero).then_some(next_minor),
             Operator::Equal | Operator::LessOrEqual | Operator::Tilde => Some(next),
@@ -193,7 +193,7 @@ fn comparisons(text: &str) -> Result<Vec<Comparison>, String> {
     }
 }
 
-/// A version in full, and what was given of it. None for what has not the form of one.
+/// Returns a complete version, and which of its parts were given. None for a malformed version.
 fn written(text: &str) -> Option<(String, Given)> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let (rest, build) = match text.split_once('+') {

@@ -1,8 +1,8 @@
 //! Names as Kubernetes checks and writes them: labels and subdomains of DNS, groups, versions and kinds
 //! of APIs, keys and values of labels.
 //!
-//! The texts are those of apimachinery v0.36. Functions that give an error give its reason only: the
-//! caller says what is wrong, and where.
+//! The texts are those of apimachinery v0.36. Functions that return an error return its reason only: the
+//! caller adds the value and the field.
 
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -30,7 +30,7 @@ pub fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
 }
 
-/// What Kubernetes says against a DNS-1123 subdomain, `IsDNS1123Subdomain`.
+/// Returns the errors of Kubernetes for a DNS-1123 subdomain, `IsDNS1123Subdomain`.
 #[must_use]
 pub fn subdomain_errors(name: &str) -> Vec<&'static str> {
     let mut errors = Vec::new();
@@ -43,7 +43,7 @@ pub fn subdomain_errors(name: &str) -> Vec<&'static str> {
     errors
 }
 
-/// What Kubernetes says against a DNS-1123 label.
+/// Returns the errors of Kubernetes for a DNS-1123 label.
 #[must_use]
 pub fn label_errors(name: &str) -> Vec<&'static str> {
     let mut errors = Vec::new();
@@ -56,27 +56,27 @@ pub fn label_errors(name: &str) -> Vec<&'static str> {
     errors
 }
 
-/// What is wrong with the group of an API.
+/// Returns the error for the group of an API.
 #[must_use]
 pub fn group_error(group: &str) -> Option<&'static str> {
     let fits = group.len() <= 253 && is_subdomain(group);
     (!fits).then_some("group must be a lowercase RFC 1123 subdomain")
 }
 
-/// What is wrong with the version of an API.
+/// Returns the error for the version of an API.
 #[must_use]
 pub fn version_error(version: &str) -> Option<&'static str> {
     (!is_dns1035(version)).then_some("version must be a DNS-1035 label")
 }
 
-/// What is wrong with a kind. Kubernetes looks at it in lower case.
+/// Returns the error for a kind. Kubernetes validates it in lower case.
 #[must_use]
 pub fn kind_error(kind: &str) -> Option<&'static str> {
     let fits = is_dns1035(&kind.to_ascii_lowercase());
     (!fits).then_some("kind must be a DNS-1035 label, upper case allowed")
 }
 
-/// What Kubernetes says against a DNS-1035 label, `IsDNS1035Label`.
+/// Returns the errors of Kubernetes for a DNS-1035 label, `IsDNS1035Label`.
 #[must_use]
 pub fn dns1035_errors(name: &str) -> Vec<&'static str> {
     let mut errors = Vec::new();
@@ -99,7 +99,7 @@ pub fn group_version_kind(group: &str, version: &str, kind: &str) -> String {
     [group, "/", version, ", Kind=", kind].concat()
 }
 
-/// What is wrong with the key of a label or an annotation, `IsQualifiedName`.
+/// Returns the error for the key of a label or an annotation, `IsQualifiedName`.
 #[must_use]
 pub fn label_key_error(key: &str) -> Option<String> {
     // Nearly all: objects may have very many.
@@ -139,14 +139,14 @@ pub fn label_key_error(key: &str) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// What is wrong with the value of a label, in one text.
+/// Returns the error for the value of a label, in one text.
 #[must_use]
 pub fn label_value_error(value: &str) -> Option<String> {
     let errors = label_value_errors(value);
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// What is wrong with the value of a label, `IsValidLabelValue`.
+/// Returns the errors for the value of a label, `IsValidLabelValue`.
 #[must_use]
 pub fn label_value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
@@ -171,7 +171,7 @@ fn is_qualified(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What the pattern says, on all texts of up to four of these characters.
+    /// Compares with the pattern, for all texts of up to four of these characters.
     #[test]
     fn labels_and_subdomains_are_those_of_the_patterns() {
         const CHARACTERS: [char; 10] = ['a', 'z', '0', '9', '-', '.', '_', 'A', ' ', 'é'];
@@ -249,7 +249,7 @@ mod tests {
         for value in ["", "a", "1_2.B"] {
             assert_eq!(label_value_error(value), None, "{value}");
         }
-        // What is too long is counted in bytes.
+        // The length is counted in bytes.
         let error = label_value_error(&"ä".repeat(32)).unwrap();
         assert!(error.starts_with("must be no more than 63 bytes; a valid label must be"));
         assert!(label_value_error("-").unwrap().ends_with(VALUE_EXAMPLES));

@@ -3,9 +3,9 @@
 /// Major and minor version.
 pub type Version = (u32, u32);
 
-/// The earliest version that a text includes: `vX.Y`, which stands for later ones, too, `=vX.Y`,
+/// Returns the earliest version that a text includes: `vX.Y`, which also includes later ones, `=vX.Y`,
 /// `vX.Y-vX.Y` in order, or a list of versions with commas. The documents only have ranges and single
-/// versions; published bundles have the other forms, too. None for any other text.
+/// versions; published bundles use the other notations, too. None for any other text.
 #[must_use]
 pub fn earliest(text: &str) -> Option<Version> {
     let text = text.trim();

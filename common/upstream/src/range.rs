@@ -63,7 +63,7 @@ impl Operator {
 pub struct Comparator {
     /// How it compares.
     pub operator: Operator,
-    /// What it compares to.
+    /// The version to compare with.
     pub version: Version,
 }
 
@@ -96,7 +96,7 @@ impl Range {
         check_ends(&tokens)?;
         let mut alternatives = Vec::with_capacity(1);
         if text.contains('x') {
-            // Wildcards of the whole range are expanded before anything else is looked at.
+            // Wildcards of the whole range are expanded first.
             let mut expanded = Vec::with_capacity(1);
             for alternative in tokens.split(|token| token == "||") {
                 let mut comparators = Vec::with_capacity(alternative.len());
@@ -153,7 +153,7 @@ impl Range {
         spans
     }
 
-    /// Whether every alternative says which version it starts from.
+    /// Reports whether every alternative has a minimum version.
     #[must_use]
     pub fn has_minimum(&self) -> bool {
         let bounds = |c: &Comparator| {
@@ -306,7 +306,7 @@ impl Wildcard {
         let mut parts: Vec<String> = flat.split('.').map(str::to_owned).collect();
         let Some(part) = parts.get_mut(raised) else { return String::new() };
         let Ok(number) = part.parse::<i64>() else { return String::new() };
-        // As Go's int, which does not say so when it overflows.
+        // As Go's int, which wraps silently.
         *part = number.wrapping_add(1).to_string();
         parts.join(".")
     }

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_upstreams() {
+    fn errors_match_those_of_upstream() {
         for (text, error) in [
             ("", "Version string empty"),
             ("1", "No Major.Minor.Patch elements found"),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerance_is_upstreams() {
+    fn tolerant_parsing_accepts_the_same_as_upstream() {
         for (text, meant) in [
             ("1.2.3", "1.2.3"),
             (" v1.2.3 ", "1.2.3"),

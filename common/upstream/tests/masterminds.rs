@@ -99,7 +99,7 @@ fn texts_are_those_of_the_schema_and_of_the_library() {
     }
 }
 
-/// The tables of the documents, and what the library does beside them.
+/// The tables of the documents, and additional behaviour of the library.
 #[test]
 fn versions_satisfy_constraints_as_in_the_library() {
     for (text, inside, outside) in [

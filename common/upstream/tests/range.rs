@@ -76,7 +76,7 @@ fn spanned(range: &Range, version: &Version) -> bool {
 }
 
 #[test]
-fn surprises_are_reported() {
+fn ranges_with_surprising_meaning_are_reported() {
     for (range, surprise) in [
         (">=4.1.0 <4.1.2", vec![]),
         ("1.x", vec![]),

@@ -30,7 +30,7 @@ pub(crate) struct Reading {
     pub(crate) room: usize,
 }
 
-/// What is made of a name that stands twice in a map.
+/// Handling of a duplicate name in a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Twice {
     /// An error.
@@ -77,7 +77,7 @@ struct Member {
     mark: Mark,
 }
 
-/// What an anchor stands for.
+/// Content of an anchor.
 #[derive(Debug)]
 enum Anchor {
     Incomplete,
@@ -85,7 +85,7 @@ enum Anchor {
         json: Range<usize>,
         places: Range<usize>,
     },
-    /// A copy: the JSON around it was written anew.
+    /// A copy: the JSON around it was rewritten.
     Kept {
         start: usize,
         json: Vec<u8>,
@@ -100,7 +100,7 @@ pub(crate) struct Composer<'y> {
     open: Vec<Open>,
     names: BTreeMap<&'y str, usize>,
     anchors: Vec<Anchor>,
-    /// Of each anchor, how many nodes were decoded in front of it, and then how many it stands for.
+    /// For each anchor, the number of nodes decoded before it, and then the number of its nodes.
     nodes: Vec<usize>,
     /// Nodes that upstream would have decoded so far, and those among them that aliases stand for.
     decoded: usize,
@@ -196,7 +196,7 @@ impl<'y> Composer<'y> {
         self.count(anchor);
     }
 
-    /// What an anchor stands for is complete.
+    /// Completes the content of an anchor.
     fn count(&mut self, anchor: Option<usize>) {
         if let Some(nodes) = anchor.and_then(|number| self.nodes.get_mut(number)) {
             *nodes = self.decoded.saturating_sub(*nodes);
@@ -336,7 +336,7 @@ impl<'y> Composer<'y> {
             Twice::Both => Ok(()),
             Twice::Refused | Twice::Last => self.once(&open.members),
         };
-        // To write a map anew with its merged members leaves the last one of each name.
+        // A map that is rewritten with its merged members keeps the last one of each name.
         let is_written_anew = open.merges || once.is_err();
         if self.reading.twice == Twice::Refused {
             once?;
@@ -392,7 +392,7 @@ impl<'y> Composer<'y> {
             }
             Some(Anchor::Written { json, places }) => (json.clone(), places.clone()),
             Some(Anchor::Kept { json, places, .. }) => {
-                // What it is gets written where it is looked for next.
+                // Its content is written where the next lookup expects it.
                 let (json, places) = (json.clone(), places.clone());
                 return self.copy(&json, &places, mark);
             }
@@ -433,8 +433,8 @@ impl<'y> Composer<'y> {
         Ok(())
     }
 
-    /// Writes a map anew, with the members that `<<` refers to in its place. As in go-yaml v2 the last
-    /// one of a name counts, in the order of the text.
+    /// Rewrites a map with the members that `<<` refers to in its place. As in go-yaml v2 the last one of a
+    /// name counts, in the order of the text.
     fn merge(&mut self, open: &Open) -> Result<(), Fault> {
         self.keep(open)?;
         let json = self.out.json.split_off(open.json);

@@ -14,7 +14,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The place so many bytes further on the same line.
+    /// Returns the position this number of bytes further on the same line.
     pub(crate) fn after(self, bytes: usize) -> Self {
         Self { offset: self.offset + bytes, column: self.column + bytes, ..self }
     }
@@ -24,7 +24,7 @@ impl Mark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     why: Cow<'static, str>,
-    /// Said in front of it, but to nobody who expects upstream's words.
+    /// Precedes the message, except for callers that expect upstream's text.
     hint: Option<&'static str>,
     mark: Mark,
     /// The line that upstream names, from 1.
@@ -32,24 +32,24 @@ pub struct Error {
 }
 
 impl Error {
-    /// What the scanner refuses.
+    /// Creates an error of the scanner.
     pub(crate) fn scanner(why: &'static str, mark: Mark, context: Mark) -> Self {
-        // Upstream takes line 0 for none.
+        // Upstream treats line 0 as unset.
         let upstream = if mark.line > 0 { mark.line + 1 } else { context.line };
         Self::new(why, mark, upstream)
     }
 
-    /// What the parser refuses. Upstream names the line before.
+    /// Creates an error of the parser. Upstream names the line before.
     pub(crate) fn parser(why: &'static str, mark: Mark, context: Mark) -> Self {
         Self::new(why, mark, if mark.line > 0 { mark.line } else { context.line })
     }
 
-    /// The same error, at a place and with words that say more to whoever repairs the text.
+    /// Returns the same error with a position and a text that are more helpful for the author.
     pub(crate) fn at(self, mark: Mark, hint: Option<&'static str>) -> Self {
         Self { hint, mark, ..self }
     }
 
-    /// What is YAML, and cannot be said in JSON.
+    /// Creates an error for valid YAML that JSON cannot express.
     pub(crate) fn value(why: impl Into<Cow<'static, str>>, mark: Mark) -> Self {
         Self::new(why, mark, 0)
     }
@@ -59,7 +59,7 @@ impl Error {
         Self { why: why.into(), hint: None, mark, upstream }
     }
 
-    /// What is wrong, for whoever repairs the text.
+    /// Returns the error message for the author of the text.
     #[must_use]
     pub fn why(&self) -> Cow<'_, str> {
         match self.hint {

@@ -6,13 +6,13 @@
 //!                                                └▶ scalar: what a word or a number is
 //! ```
 //!
-//! What is YAML, what it means and what is said about what is none follows go-yaml v2, which the tools of
-//! Kubernetes read with (`sigs.k8s.io/yaml`); a name that stands twice in a map is refused, as by v3.
-//! [`documents`] is for files, and [`tolerant`] for files of which upstream takes the last of such names;
-//! [`read`] for what nobody is to repair, and [`strict`] for what somebody is.
+//! Syntax, values and errors follow go-yaml v2, which the tools of Kubernetes use (`sigs.k8s.io/yaml`); a
+//! duplicate name in a map is refused, as by v3. [`documents`] reads files, and [`tolerant`] files in which
+//! upstream uses the last of duplicate names; [`read`] reads text without an author who could fix it, and
+//! [`strict`] text with one.
 //!
-//! Work and memory grow with the text and with the JSON that is made of it, which is bounded; what an
-//! alias stands for counts as often as it is written. Nothing here is recursive.
+//! Work and memory grow with the text and with the resulting JSON, which is bounded; the content of an alias
+//! counts each time. No function here is recursive.
 
 mod compose;
 mod error;
@@ -32,7 +32,7 @@ pub const DEPTH: usize = 256;
 /// A document of a file.
 #[derive(Debug)]
 pub struct Part {
-    /// What it says, without spaces.
+    /// Its content, without spaces.
     pub json: String,
     /// Where things are, in bytes of the text: the document, and then, in the order of the JSON, the name
     /// of each member and each element. What an alias stands for is where it is written out.
@@ -226,12 +226,12 @@ mod tests {
         ] {
             assert_eq!(strict(yaml, 100), Ok(expected.as_bytes().to_vec()), "{yaml}");
         }
-        // What people are not to repair is read as it is.
+        // Text that users do not edit is read leniently.
         assert_eq!(lenient("a: 1\na: 2\n"), r#"{"a":1,"a":2}"#);
     }
 
     #[test]
-    fn the_last_of_a_name_counts_where_upstream_takes_it() {
+    fn last_of_duplicate_keys_counts_as_upstream() {
         let read = |yaml: &str| -> Vec<(String, Vec<u32>)> {
             let parts = tolerant(yaml, Words::All, 1_000).unwrap();
             parts.into_iter().map(|part| (part.json, part.places)).collect()
@@ -280,7 +280,7 @@ mod tests {
         };
         // The text has 106 nodes, each alias is one and stands for 101: of 397,906 nodes 98.99 % are theirs.
         assert!(strict(&text(3_900), 1 << 21).is_ok());
-        // Of more than 400,000 less than 99 % are allowed.
+        // With more than 400,000 nodes, less than 99 % are allowed.
         let refused = Err("yaml: document contains excessive aliasing".to_owned());
         assert_eq!(strict(&text(4_000), 1 << 22), refused);
         assert_eq!(read(&text(4_000), 1 << 22), Some(Document::TooLarge));

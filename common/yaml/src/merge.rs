@@ -31,8 +31,8 @@ impl<'j> Merged<'j> {
         }
     }
 
-    /// Adds the members of a map, or of the maps in a list, of which the first ones come last. Gives
-    /// the bytes that were looked at.
+    /// Adds the members of a map, or of the maps in a list, of which the first ones come last. Returns the
+    /// number of bytes read.
     pub(crate) fn add_all(
         &mut self,
         json: Range<usize>,
@@ -44,7 +44,7 @@ impl<'j> Merged<'j> {
             Some(b'{') => vec![(json, places)],
             Some(b'[') => {
                 let mut parts = children(self.json, self.places, json, places);
-                // The element has a place of its own.
+                // The element has a separate position.
                 for (_, places) in &mut parts {
                     places.start = (places.start + 1).min(places.end);
                 }

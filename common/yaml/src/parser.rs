@@ -29,7 +29,7 @@ pub(crate) enum Event<'y> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Of the first document, which needs no marker.
+    /// Start of the first document, which needs no marker.
     FirstDocument,
     Document,
     DocumentContent,
@@ -134,7 +134,7 @@ impl<'y> Parser<'y> {
         self.state = self.states.pop().unwrap_or(State::End);
     }
 
-    /// A node, after which it goes on in another state.
+    /// Parses a node, after which the given state follows.
     fn node_then(&mut self, then: State, place: In) -> Step<'y> {
         self.states.push(then);
         self.node(place)
@@ -158,8 +158,7 @@ impl<'y> Parser<'y> {
         Err(self.wrong(why, mark, context))
     }
 
-    /// What is missing at the end of the text is missing in the innermost collection: that is where to
-    /// look.
+    /// Reports a missing token at the end of the text in the innermost collection.
     fn wrong(&mut self, why: &'static str, mark: Mark, context: Mark) -> Error {
         let error = Error::parser(why, mark, context);
         let is_end = matches!(self.scanner.peek(), Ok((Token::StreamEnd, _)));
@@ -297,7 +296,7 @@ impl<'y> Parser<'y> {
             }
             _ => return Err(self.wrong("did not find expected node content", mark, start)),
         };
-        // What says that a list begins is its first entry, where it is not indented.
+        // The first entry starts a list that is not indented.
         if next != State::IndentlessEntry {
             self.scanner.take()?;
             self.marks.push(mark);

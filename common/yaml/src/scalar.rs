@@ -1,11 +1,11 @@
-//! What a scalar stands for, as go-yaml v2 resolves it, and how Go writes that in JSON.
+//! Values of scalars, as go-yaml v2 resolves them, and their JSON notation in Go.
 //!
 //! A plain scalar may be a word (`yes`, `~`), an integer (also octal, hexadecimal and binary, with `_`), a
 //! number with a point, or a text. Dates are texts, as `sigs.k8s.io/yaml` leaves them.
 
 use std::borrow::Cow;
 
-/// What a scalar stands for.
+/// Value of a scalar.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'y> {
     Null,
@@ -16,10 +16,10 @@ pub(crate) enum Value<'y> {
     Text(Cow<'y, str>),
 }
 
-/// Which words are truth values.
+/// Words that are truth values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Words {
-    /// Those of YAML 1.1, as the tools of Kubernetes have them: `yes`, `off`, `y` as well.
+    /// All of YAML 1.1, as in the tools of Kubernetes: `yes`, `off`, `y` as well.
     All,
     /// `true` and `false` only: for files of our own, where `off` is a level.
     Few,
@@ -27,7 +27,7 @@ pub enum Words {
 
 const PREFIX: &str = "tag:yaml.org,2002:";
 
-/// What a scalar stands for.
+/// Resolves a scalar.
 ///
 /// # Errors
 /// Where it is not what its tag says: upstream's text.
@@ -197,7 +197,7 @@ pub(crate) fn float_key(number: f64) -> String {
     }
 }
 
-/// Go writes a sign in every exponent, and at least so many digits.
+/// Formats an exponent as Go does, with a sign and a minimum number of digits.
 fn with_sign(scientific: &str, least: usize) -> String {
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
         return scientific.to_owned();

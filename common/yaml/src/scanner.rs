@@ -1,10 +1,10 @@
 //! Text into tokens, by the rules of libyaml as go-yaml has them.
 //!
-//! Indentation becomes tokens of its own. Whether a scalar is a key is known only at its `:`, which may
-//! come 1,024 characters later on the same line: the tokens between wait in a queue, and the token that
-//! says that a key began is put in front of them.
+//! Indentation becomes separate tokens. A scalar is known to be a key only at its `:`, which may come 1,024
+//! characters later on the same line: the tokens between wait in a queue, and the token for the start of a
+//! key is inserted before them.
 //!
-//! What is not followed: other encodings than UTF-8, and 10,000 levels; here it is [`DEPTH`].
+//! Differences: encodings other than UTF-8, and 10,000 levels; here the limit is [`DEPTH`].
 
 mod scalars;
 mod tags;
@@ -47,13 +47,13 @@ pub(crate) enum Token<'y> {
     Scalar { text: Cow<'y, str>, style: Style },
 }
 
-/// What may turn out to be a key.
+/// A possible key.
 #[derive(Debug, Clone, Copy, Default)]
 struct Candidate {
     is_possible: bool,
     /// Nothing else can stand there.
     is_required: bool,
-    /// Which token it is, of all.
+    /// Number of the token.
     number: usize,
     mark: Mark,
 }

@@ -1,4 +1,4 @@
-//! What go-yaml makes of a table of documents is what this crate makes of them.
+//! Compares this crate with go-yaml on a table of documents.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
 use opgate_yaml::{Document, Words};

@@ -33,7 +33,7 @@ static const opgate_read CLAIMS = {
 
 static const opgate_rule DEL_1 = {
     .id = "DEL-1",
-    .name = "no-deletion-of-protected-objects",
+    .name = "keep-protected-objects",
     .title = "a protected object is not deleted",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&NAMESPACE, OPGATE_DELETE}, {&CLAIM, OPGATE_DELETE}),
@@ -42,7 +42,7 @@ static const opgate_rule DEL_1 = {
 
 static const opgate_rule DEL_2 = {
     .id = "DEL-2",
-    .name = "no-deletion-of-namespaces-with-protected-claims",
+    .name = "keep-namespaces-with-protected-claims",
     .title = "a Namespace with protected claims is not deleted",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&NAMESPACE, OPGATE_DELETE}),
@@ -52,7 +52,7 @@ static const opgate_rule DEL_2 = {
 
 static const opgate_rule DEL_3 = {
     .id = "DEL-3",
-    .name = "no-removal-of-protection",
+    .name = "authorized-protection-removal",
     .title = "only authorized users remove the protection",
     .level = OPGATE_DENY,
     .on = OPGATE_ON({&NAMESPACE, OPGATE_UPDATE}, {&CLAIM, OPGATE_UPDATE}),

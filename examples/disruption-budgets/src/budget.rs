@@ -46,7 +46,7 @@ impl Budget {
         self.selector.as_ref().is_some_and(|selector| selector.matches(label))
     }
 
-    /// How many of so many pods must stay.
+    /// Returns how many of this number of pods must stay.
     pub(crate) fn needed(&self, pods: i64) -> i64 {
         match self.limit {
             Limit::MinAvailable(min) => min.of(pods),
@@ -55,7 +55,7 @@ impl Budget {
         }
     }
 
-    /// Whether none of so many pods can go although all are healthy.
+    /// Reports whether none of this number of pods can be evicted although all are healthy.
     pub(crate) fn blocks(&self, pods: i64) -> bool {
         self.needed(pods) >= pods
     }

@@ -1,4 +1,4 @@
-//! Policy `disruption-budgets`: PodDisruptionBudgets let pods go.
+//! Policy `disruption-budgets`: PodDisruptionBudgets must allow evictions.
 //!
 //! ```text
 //! PodDisruptionBudget ─▶ Budget ─────────────────────────────▶ PDB-1
@@ -178,7 +178,8 @@ impl Scaled {
         Ok((!is_same).then(|| Self { old: review.ratchet_base().map(of), new: of(object) }))
     }
 
-    /// Budgets that let no pod of it go, and did let one go before, each with the number of pods.
+    /// Returns the budgets that allow no eviction of its pods, but did allow one before, each with the number
+    /// of pods.
     fn blocked_by(&self, review: &Review<'_>) -> Result<Vec<(String, Budget, i64)>, ReadError> {
         let mut found = Vec::new();
         if self.new.replicas <= 0 {
@@ -196,7 +197,7 @@ impl Scaled {
                     && old.replicas > 0
                     && budget.blocks(rest.saturating_add(old.replicas))
             });
-            // What stood still already may stand still, but with fewer replicas it gets worse.
+            // A workload that was blocked already may stay blocked, but fewer replicas make it worse.
             let is_worse = self.old.as_ref().is_some_and(|old| self.new.replicas < old.replicas);
             if budget.blocks(pods) && (!was_blocked || is_worse) {
                 found.push((name, budget, pods));
@@ -206,8 +207,8 @@ impl Scaled {
     }
 }
 
-/// The budgets of a namespace that a condition holds for, each once: while another request is under
-/// way, the cluster may show one twice, as it is and as it will be.
+/// Returns the budgets of a namespace for which a condition holds, each once: during a pending request, the
+/// cluster state may contain both the stored and the future version.
 fn budgets(
     namespace: &str,
     holds: impl Fn(&str, &Budget) -> bool,

@@ -7,10 +7,10 @@ use crate::{BUDGET, BUDGETS, DEPLOYMENT, DEPLOYMENTS, STATEFUL_SET, STATEFUL_SET
 rules![PDB_1, PDB_2, PDB_3, PDB_4];
 
 rule! {
-    /// a PodDisruptionBudget can let a pod go
+    /// a PodDisruptionBudget allows evictions
     ///
-    /// `maxUnavailable` is neither 0 nor `0%`, `minAvailable` is less than `100%`, and one of both
-    /// is set. On UPDATE the rule looks at `spec` if it changes.
+    /// `maxUnavailable` is neither 0 nor `0%`, `minAvailable` is less than `100%`, and one of both is set. On
+    /// UPDATE the rule evaluates `spec` if it changes.
     ///
     /// # Why
     ///
@@ -38,13 +38,13 @@ rule! {
 rule! {
     /// a PodDisruptionBudget keeps fewer pods than its workloads have
     ///
-    /// The replicas of all Deployments and StatefulSets that the selector fits are more than the
-    /// pods that must stay. Shares are rounded up, as the disruption controller does. Workloads
-    /// without replicas do not count. On UPDATE the rule looks at `spec` if it changes.
+    /// The replicas of all Deployments and StatefulSets that the selector matches are more than the pods that
+    /// must stay. Shares are rounded up, as in the disruption controller. Workloads without replicas do not
+    /// count. On UPDATE the rule evaluates `spec` if it changes.
     ///
     /// # Why
     ///
-    /// `minAvailable: 3` for three replicas lets no pod go, even if all are healthy.
+    /// `minAvailable: 3` for three replicas allows no eviction, even if all are healthy.
     ///
     /// # Remediation
     ///
@@ -67,10 +67,9 @@ rule! {
 rule! {
     /// a workload has more replicas than its PodDisruptionBudgets keep
     ///
-    /// No PodDisruptionBudget of the namespace needs all the pods that it selects: those of this
-    /// Deployment or StatefulSet, and those of others. On UPDATE, also of the sub-resource `scale`,
-    /// a budget that lets no pod go already counts only if the replicas become fewer. Zero
-    /// replicas are always fine.
+    /// No PodDisruptionBudget of the namespace needs all the pods that it selects: those of this Deployment
+    /// or StatefulSet, and those of others. On UPDATE, also of the sub-resource `scale`, a budget that
+    /// already allows no eviction counts only if the replicas become fewer. Zero replicas are always valid.
     ///
     /// # Why
     ///
@@ -97,8 +96,8 @@ rule! {
 rule! {
     /// pods have one PodDisruptionBudget
     ///
-    /// No other PodDisruptionBudget of the namespace selects pods of a Deployment or StatefulSet
-    /// that this one selects. On UPDATE the rule looks at `spec` if it changes.
+    /// No other PodDisruptionBudget of the namespace selects pods of a Deployment or StatefulSet that this
+    /// one selects. On UPDATE the rule evaluates `spec` if it changes.
     ///
     /// # Why
     ///

@@ -13,7 +13,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// What API servers fill in has its default: one replica.
+    /// Fields that API servers fill in have the default: one replica.
     pub(crate) fn of(kind: &'static str, object: &Document, name: String) -> Self {
         const LABELS: &str = "/spec/template/metadata/labels";
         let mut labels = BTreeMap::new();

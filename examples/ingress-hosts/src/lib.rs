@@ -44,15 +44,14 @@ rules![ING_1, ING_2, ING_3];
 rule! {
     /// a host belongs to one Ingress
     ///
-    /// No other Ingress of the cluster has a rule with the same host. With the setting `shared:
-    /// namespace`, Ingresses of the same namespace may share it. On UPDATE the rule looks at hosts
-    /// that the Ingress did not have before. An Ingress that is being deleted has its hosts until it
-    /// is gone.
+    /// No other Ingress of the cluster has a rule with the same host. With the setting `shared: namespace`,
+    /// Ingresses of the same namespace may share it. On UPDATE the rule evaluates hosts that the Ingress did
+    /// not have before. An Ingress that is being deleted has its hosts until it is gone.
     ///
     /// # Why
     ///
-    /// Which of two Ingresses gets the traffic of a host depends on the controller. A tenant can
-    /// take over requests, with their cookies and passwords, that are meant for another one.
+    /// The controller determines which of two Ingresses gets the traffic of a host. A tenant can take over
+    /// requests, with their cookies and passwords, that are meant for another one.
     ///
     /// # Remediation
     ///
@@ -77,9 +76,9 @@ rule! {
 rule! {
     /// a wildcard host does not cover hosts of another namespace
     ///
-    /// `*.example.com` covers hosts with one more label, such as `shop.example.com`. If an Ingress
-    /// of one namespace has the wildcard, no Ingress of another namespace has a host that it
-    /// covers. On UPDATE the rule looks at hosts that the Ingress did not have before.
+    /// `*.example.com` covers hosts with one more label, such as `shop.example.com`. If an Ingress of one
+    /// namespace has the wildcard, no Ingress of another namespace has a host that it covers. On UPDATE the
+    /// rule evaluates hosts that the Ingress did not have before.
     ///
     /// # Why
     ///
@@ -107,13 +106,13 @@ rule! {
 rule! {
     /// an Ingress names its hosts
     ///
-    /// Every rule has a host, and there is no `spec.defaultBackend`. Wildcards are hosts. Off until
-    /// the setting `requireHosts` is true. On UPDATE the rule looks at `spec` if it changes.
+    /// Every rule has a host, and there is no `spec.defaultBackend`. Wildcards are hosts. Off until the
+    /// setting `requireHosts` is true. On UPDATE the rule evaluates `spec` if it changes.
     ///
     /// # Why
     ///
-    /// A rule without a host and a default backend get the requests for every host that nobody
-    /// else has: those of tenants who misspelt a name, or who have just removed an Ingress.
+    /// A rule without a host and a default backend get the requests for every host that no other Ingress has:
+    /// those of tenants who misspelt a name, or who have just removed an Ingress.
     ///
     /// # Remediation
     ///
@@ -201,7 +200,8 @@ impl Others<'_> {
         if wildcards.is_empty() { Ok(()) } else { self.judge_covered(wildcards, report) }
     }
 
-    /// What the wildcards cover. No index knows that: this looks at all hosts of the cluster, once.
+    /// Evaluates the hosts that the wildcards cover. There is no index for that: it reads all hosts of the
+    /// cluster, once.
     fn judge_covered(
         &self,
         mut wildcards: Vec<&Host>,
@@ -255,7 +255,8 @@ impl Others<'_> {
         other.namespace == self.review.namespace()
     }
 
-    /// The other one, for those who may know of it: names of other namespaces are for the audit log.
+    /// Names the other Ingress only for users who may see it: names of other namespaces are for the audit
+    /// log.
     fn told(&self, other: &ObjectName, report: &mut Report<'_>) -> String {
         if self.is_near(other) {
             return format!("Ingress {}", go::quote(&other.name));

@@ -1,4 +1,4 @@
-//! Policy `resources`: containers say what they need, and when they are ready.
+//! Policy `resources`: containers declare their resources and probes.
 //!
 //! ```text
 //! Pod, template ─▶ containers that the request touches ─┬─▶ requests and limits ─▶ RES-1, RES-2
@@ -52,7 +52,7 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
         };
         let is_same_pod =
             || before.as_ref().is_some_and(|before| before.has_same_pod(object, &spec));
-        // What a container needs follows from its own fields and those of the pod.
+        // The resources of a container follow from its fields and those of the pod.
         if !is_same("/resources") || !is_same_pod() {
             usage.judge(object, &spec, &container, report);
         }
@@ -119,7 +119,7 @@ impl<'d> Before<'d> {
     }
 }
 
-/// What the schema cannot say.
+/// Checks constraints that the schema cannot express.
 fn check(settings: &Document) -> Result<(), Vec<SettingsError>> {
     let mut wrong = Vec::new();
     for resource in settings.keys("/max") {

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Quantity(i128);
 
-/// More digits are no number that anybody needs.
+/// Maximum number of digits: longer numbers do not occur in practice.
 const DIGITS: usize = 40;
 const BILLION: i128 = 1_000_000_000;
 

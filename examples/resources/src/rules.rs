@@ -7,14 +7,14 @@ use crate::targets::{CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, POD, STATEFUL_SET};
 rules![RES_1, RES_2, RES_3];
 
 rule! {
-    /// a container says what it needs
+    /// a container declares its resources
     ///
-    /// Every container and init container has the requests and limits of the setting `require`, by
-    /// default `requests.cpu`, `requests.memory` and `limits.memory`, and they are not zero.
-    /// A limit stands for a request that is missing, and `spec.resources` of the pod for all of
-    /// its containers. On UPDATE, also of the sub-resource `resize`, the rule looks at containers
-    /// whose resources change, and at containers with a new name. Ephemeral containers cannot have
-    /// resources. With the setting `templates: false` it looks at Pods only.
+    /// Every container and init container has the requests and limits of the setting `require`, by default
+    /// `requests.cpu`, `requests.memory` and `limits.memory`, and they are not zero. A limit counts as a
+    /// missing request, and `spec.resources` of the pod applies to all of its containers. On UPDATE, also of
+    /// the sub-resource `resize`, the rule evaluates containers whose resources change, and containers with a
+    /// new name. Ephemeral containers cannot have resources. With the setting `templates: false` it evaluates
+    /// Pods only.
     ///
     /// # Why
     ///
@@ -85,10 +85,9 @@ rule! {
 rule! {
     /// a container that runs for ever has probes
     ///
-    /// Every container has the probes of the setting `probes`, each with `exec`, `httpGet`,
-    /// `tcpSocket` or `grpc`. Init containers, Jobs, CronJobs and pods with another `restartPolicy`
-    /// than `Always` need none. On UPDATE the rule looks at probes that change. Off until the
-    /// setting is there.
+    /// Every container has the probes of the setting `probes`, each with `exec`, `httpGet`, `tcpSocket` or
+    /// `grpc`. Init containers, Jobs, CronJobs and pods with another `restartPolicy` than `Always` need none.
+    /// On UPDATE the rule evaluates probes that change. Off until the setting is set.
     ///
     /// # Why
     ///

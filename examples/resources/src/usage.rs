@@ -10,13 +10,13 @@ use crate::rules::{RES_1, RES_2};
 /// Without the setting `require`.
 const DEFAULT: [&str; 3] = ["requests.cpu", "requests.memory", "limits.memory"];
 
-/// What the settings ask for.
+/// Requirements of the settings.
 pub(crate) struct Asked {
     require: Vec<String>,
     max: Vec<(String, String, Quantity)>,
 }
 
-/// What stands at a place.
+/// Value of a resource.
 enum Amount {
     Nothing,
     Some(Quantity, String),
@@ -97,7 +97,7 @@ fn is_set(
         match found {
             Amount::Nothing => false,
             Amount::Some(quantity, _) => !quantity.is_zero(),
-            // The API server says so.
+            // The API server reports it.
             Amount::Wrong => true,
         }
     })

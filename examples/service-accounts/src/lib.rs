@@ -1,8 +1,8 @@
 //! Policy `service-accounts`: pods have no rights that they do not need.
 //!
 //! ```text
-//! Pod, template ─▶ faults ─▶ those that the old object does not have ─▶ SVA-1, SVA-3 to SVA-5
-//! ServiceAccount ──────────────────────────────────────────────────────▶ SVA-2
+//! Pod, template ─▶ violations ─▶ those that the old object does not have ─▶ SVA-1, SVA-3 to SVA-5
+//! ServiceAccount ──────────────────────────────────────────────────────────▶ SVA-2
 //! ```
 
 mod pod;
@@ -66,7 +66,7 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// What the schema cannot say.
+/// Checks constraints that the schema cannot express.
 fn check(settings: &Document) -> Result<(), Vec<SettingsError>> {
     let mut wrong = Vec::new();
     for (index, folder) in settings.texts("/hostPaths").iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What pods do to their nodes: privileged containers, namespaces and folders of the host.
+//! Access of pods to their nodes: privileged containers, namespaces and directories of the host.
 
 use opgate_sdk::pods::PodSpec;
 use opgate_sdk::{Document, Kind, Rule, go};
@@ -10,7 +10,7 @@ pub(crate) struct Fault {
     pub(crate) rule: &'static Rule,
     pub(crate) field: String,
     pub(crate) message: String,
-    /// What makes it the same one in another version of the object, wherever it stands there.
+    /// Identifies it in another version of the object, at any position.
     pub(crate) what: String,
 }
 
@@ -20,7 +20,7 @@ const SHARED: [(&str, &str); 3] = [
     ("hostIPC", "the shared memory"),
 ];
 
-/// All faults, by field.
+/// Returns all violations, by field.
 pub(crate) fn faults(object: &Document, spec: &PodSpec, folders: &[String]) -> Vec<Fault> {
     let mut found = Vec::new();
     for (member, what) in SHARED {
@@ -117,7 +117,8 @@ fn host_paths(object: &Document, spec: &PodSpec, folders: &[String], found: &mut
     }
 }
 
-/// Whether a path is a folder or below it. API servers refuse paths with `..`; files can have them.
+/// Reports whether a path is a directory or below it. API servers refuse paths with `..`; files can contain
+/// them.
 fn is_in(path: &str, folder: &str) -> bool {
     let is_straight = !path.split('/').any(|part| part == "..");
     let rest = path.strip_prefix(folder.trim_end_matches('/'));

@@ -12,15 +12,14 @@ rules![SVA_1, SVA_2, SVA_3, SVA_4, SVA_5];
 rule! {
     /// a pod gets no token of the API that it does not need
     ///
-    /// The pod has `automountServiceAccountToken: false`, or says nothing and its ServiceAccount has
-    /// that. No projected volume has a `serviceAccountToken` without an audience, or with one of the
-    /// setting `audiences`. Service accounts in the setting `tokens` are exempt. On UPDATE the rule
-    /// looks at pods that got no token before, or have another account now.
+    /// The pod has `automountServiceAccountToken: false`, or does not set the field and its ServiceAccount
+    /// has it. No projected volume has a `serviceAccountToken` without an audience, or with one of the
+    /// setting `audiences`. Service accounts in the setting `tokens` are exempt. On UPDATE the rule evaluates
+    /// pods that got no token before, or have another account now.
     ///
     /// # Why
     ///
-    /// Whoever breaks into the container can use the token against the API server. Most pods never
-    /// do.
+    /// An attacker in the container can use the token against the API server. Most pods never do.
     ///
     /// # Remediation
     ///
@@ -52,9 +51,9 @@ rule! {
 rule! {
     /// a ServiceAccount gives its token to no pod that does not ask
     ///
-    /// `automountServiceAccountToken` is false. Service accounts in the setting `tokens` are exempt,
-    /// and so is `default` if the field is missing, as the controller creates it. On UPDATE the rule
-    /// looks at the field if it changes.
+    /// `automountServiceAccountToken` is false. Service accounts in the setting `tokens` are exempt, and so
+    /// is `default` if the field is missing, as the controller creates it. On UPDATE the rule evaluates the
+    /// field if it changes.
     ///
     /// # Why
     ///
@@ -80,9 +79,9 @@ rule! {
 rule! {
     /// a container is not privileged
     ///
-    /// No container, init container or ephemeral container has `securityContext.privileged: true`, or
-    /// adds the capability `ALL` or `SYS_ADMIN`, which come to the same. On UPDATE, also of the
-    /// sub-resource `ephemeralcontainers`, the rule looks at containers that were not so before.
+    /// No container, init container or ephemeral container has `securityContext.privileged: true`, or adds
+    /// the capability `ALL` or `SYS_ADMIN`, which are equivalent. On UPDATE, also of the sub-resource
+    /// `ephemeralcontainers`, the rule evaluates containers that were not privileged before.
     ///
     /// # Why
     ///
@@ -116,8 +115,8 @@ rule! {
 rule! {
     /// a pod does not share namespaces of its node
     ///
-    /// `hostNetwork`, `hostPID` and `hostIPC` are not true. On UPDATE the rule looks at those that
-    /// were not true before.
+    /// `hostNetwork`, `hostPID` and `hostIPC` are not true. On UPDATE the rule evaluates those that were not
+    /// true before.
     ///
     /// # Why
     ///
@@ -150,11 +149,11 @@ rule! {
 }
 
 rule! {
-    /// a pod mounts no folder of its node
+    /// a pod mounts no directory of its node
     ///
-    /// No volume is a `hostPath`, except in the folders of the setting `hostPaths`, and these are
-    /// mounted with `readOnly: true` only. `/var/logs` is not in `/var/log`. On UPDATE the rule looks
-    /// at volumes and mounts that are new.
+    /// No volume is a `hostPath`, except in the directories of the setting `hostPaths`, and these are mounted
+    /// with `readOnly: true` only. `/var/logs` is not in `/var/log`. On UPDATE the rule evaluates volumes and
+    /// mounts that are new.
     ///
     /// # Why
     ///

@@ -9,7 +9,7 @@ use crate::rules::{SVA_1, SVA_2};
 
 const AUTOMOUNT: &str = "automountServiceAccountToken";
 
-/// A ServiceAccount that gives tokens to pods which do not say that they want none.
+/// Evaluates a ServiceAccount that gives tokens to pods that do not opt out.
 pub(crate) fn judge_account(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(account) = review.subject() else { return };
     let (name, pointer) = (review.name(account), format!("/{AUTOMOUNT}"));
@@ -58,7 +58,7 @@ pub(crate) fn judge_pod(
     let way = |(object, spec): (&Document, &PodSpec)| way(review, object, spec, &audiences);
     let found = way((object, spec));
     let Some(Some(found)) = report.or_skip(&[&SVA_1], "ServiceAccounts", found) else { return };
-    // The same account, and a token before: nothing is new.
+    // There is no change: the account is the same, and there was a token before.
     let was_so = old.filter(|(old, spec)| account_of(old, spec) == account).map(way);
     if matches!(was_so, Some(Ok(Some(_)))) {
         return;
@@ -93,7 +93,7 @@ fn way(
     spec: &PodSpec,
     audiences: &[String],
 ) -> Result<Option<Way>, ReadError> {
-    // What the pod says counts; if it says nothing, what the account says; otherwise it gets one.
+    // The pod takes precedence; if it does not set the field, the account does; otherwise it gets one.
     let of_pod = object.boolean(&format!("{}/{AUTOMOUNT}", spec.pointer()));
     let automounts = match of_pod {
         Some(automounts) => automounts,
@@ -108,7 +108,7 @@ fn way(
     Ok(volume_with_token(object, spec, audiences))
 }
 
-/// The first volume that somebody wrote to get a token of the API in spite of `automount…: false`.
+/// Returns the first volume that requests a token of the API in spite of `automount…: false`.
 fn volume_with_token(object: &Document, spec: &PodSpec, audiences: &[String]) -> Option<Way> {
     let list = format!("{}/volumes", spec.pointer());
     let volumes = object.rows(&list, &["/projected/sources", "/name"]);

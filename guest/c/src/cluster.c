@@ -74,21 +74,21 @@ static wit_string_t name_at(opgate_document document, const char *pointer) {
 opgate_answer opgate_each(const opgate_read *read, const opgate_query *query, bool (*visit)(void *context, opgate_document object),
                           void *context) {
   opgate_policy_cluster_group_version_resource_t resource = resource_of(read);
-  opgate_policy_cluster_query_t asked = query_of(query, DOCUMENTS);
+  opgate_policy_cluster_query_t request = query_of(query, DOCUMENTS);
   const opgate_part *part = opgate_whole_of(read);
   for (;;) {
     opgate_policy_cluster_list_own_document_t page;
     read_error error;
-    if (!opgate_policy_cluster_list(&resource, &asked, &page, &error)) {
+    if (!opgate_policy_cluster_list(&resource, &request, &page, &error)) {
       return answer_of(read->resource, &error);
     }
     bool wants_more = true;
     for (size_t i = 0; i < page.len; i++) {
       opgate_document object = {page.ptr[i].__handle, part};
       if (i + 1 == page.len && page.len >= DOCUMENTS) {
-        asked.after.is_some = true;
-        asked.after.val.namespace_ = name_at(object, "/metadata/namespace");
-        asked.after.val.name = name_at(object, "/metadata/name");
+        request.after.is_some = true;
+        request.after.val.namespace_ = name_at(object, "/metadata/namespace");
+        request.after.val.name = name_at(object, "/metadata/name");
       }
       wants_more = wants_more && visit(context, object);
       opgate_release(object);
@@ -101,13 +101,13 @@ opgate_answer opgate_each(const opgate_read *read, const opgate_query *query, bo
 
 opgate_answer opgate_names_of(const opgate_read *read, const opgate_query *query, opgate_object_names *found) {
   opgate_policy_cluster_group_version_resource_t resource = resource_of(read);
-  opgate_policy_cluster_query_t asked = query_of(query, NAMES);
+  opgate_policy_cluster_query_t request = query_of(query, NAMES);
   size_t room = 0;
   *found = (opgate_object_names){NULL, 0};
   for (;;) {
     opgate_policy_cluster_list_object_name_t page;
     read_error error;
-    if (!opgate_policy_cluster_names(&resource, &asked, &page, &error)) {
+    if (!opgate_policy_cluster_names(&resource, &request, &page, &error)) {
       return answer_of(read->resource, &error);
     }
     for (size_t i = 0; i < page.len; i++) {
@@ -117,8 +117,8 @@ opgate_answer opgate_names_of(const opgate_read *read, const opgate_query *query
     if (page.len < NAMES) {
       return ANSWERED;
     }
-    asked.after.is_some = true;
-    asked.after.val = page.ptr[page.len - 1];
+    request.after.is_some = true;
+    request.after.val = page.ptr[page.len - 1];
   }
 }
 

@@ -8,7 +8,7 @@ typedef opgate_policy_document_own_document_t owned;
 
 static handle of(opgate_document document) {
   if (document.handle == 0) {
-    opgate_fail("a document that does not exist: ask opgate_exists first");
+    opgate_fail("a document that does not exist: call opgate_exists first");
   }
   return (handle){document.handle};
 }

@@ -359,7 +359,7 @@ static opgate_policy_types_list_violation_t share_out(const opgate_report *repor
       if (k + 1 == shown && all->count > shown) {
         /* The count comes first, because a long message is cut at its end. */
         one.message =
-            opgate_format("%zu more findings of this rule are left out; %.*s", all->count - shown, OPGATE_ARG(one.message));
+            opgate_format("%zu more violations of this rule are omitted; %.*s", all->count - shown, OPGATE_ARG(one.message));
       }
       violations = opgate_grow(violations, len, &room, sizeof *violations);
       size_t at = len++;

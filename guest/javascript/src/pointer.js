@@ -17,7 +17,7 @@ export function escape(name) {
   return name.includes('~') || name.includes('/') ? name.replaceAll('~', '~0').replaceAll('/', '~1') : name;
 }
 
-/** A token of a pointer as the name that it stands for. */
+/** The name that a token of a pointer encodes. */
 export function unescape(token) {
   return token.includes('~') ? token.replaceAll('~1', '/').replaceAll('~0', '~') : token;
 }

@@ -220,7 +220,7 @@ function shareOut(found) {
     if (more > 0 && kept.length > 0) {
       const [, last] = kept[kept.length - 1];
       // The count comes first, because a long message is cut at its end.
-      last.message = `${more} more findings of this rule are left out; ${last.message}`;
+      last.message = `${more} more violations of this rule are omitted; ${last.message}`;
     }
     shown.push(...kept);
   }

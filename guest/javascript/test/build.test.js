@@ -121,7 +121,7 @@ export default policy({ name: 'a', title: 'a', rules: [one], routes: [{ on, eval
   assert.equal(execFileSync(process.execPath, ['--input-type=module', '-e', run], { cwd: path, encoding: 'utf8' }), '1.0.0');
 });
 
-test('mistakes in a folder are errors with their place', (context) => {
+test('mistakes in a directory are errors with their location', (context) => {
   for (const [files, text] of [
     [{}, /src\/policy.ts: there is no such file; "main" of package.json/],
     [{ 'policy.js': 'export default 1;' }, /policy.js: there is no policy; write export default policy/],

@@ -47,14 +47,14 @@ test('too many violations are shared and counted', () => {
   assert.equal(violations.length, 256);
   assert.ok(violations.every((it) => Buffer.byteLength(it.message) <= 4_096));
   assert.deepEqual([violations[255].rule, violations[255].field.length], ['T-1', 1_024]);
-  assert.match(violations[254].message, /^745 more findings of this rule are left out; é/);
+  assert.match(violations[254].message, /^745 more violations of this rule are omitted; é/);
 });
 
 test('texts are made for what fits', () => {
   let made = 0;
   const { violations } = report({}, (it) => it.addEach(one, Array(1_000).keys(), (n) => [`f${n}`, `${(made += 1)}`]));
   assert.deepEqual([violations.length, made], [256, 256]);
-  assert.deepEqual([violations[255].field, violations[255].message], ['f255', '744 more findings of this rule are left out; 256']);
+  assert.deepEqual([violations[255].field, violations[255].message], ['f255', '744 more violations of this rule are omitted; 256']);
 });
 
 test('skipped rules are reported', () => {

@@ -124,7 +124,7 @@ export interface ReadDeclaration {
   namespace?: Setting;
   /** Values by which the policy finds objects. */
   indexes?: { name: string; field: string; separator?: string }[];
-  /** Settings (JSON pointers) for objects that are read only if asked to. */
+  /** Settings (JSON pointers) for objects that the server reads only if one of them is present and not `false`. */
   enabledBy?: string[];
 }
 

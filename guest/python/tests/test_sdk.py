@@ -93,7 +93,7 @@ def test_violations_share_the_limit_of_a_verdict() -> None:
 
     found = verdict(policy(one, other), many).violations
     assert len(found) == 256 and found[-1].rule == "A-2"
-    assert found[-2].message == "745 more findings of this rule are left out; x"
+    assert found[-2].message == "745 more violations of this rule are omitted; x"
 
 
 @pytest.mark.parametrize(

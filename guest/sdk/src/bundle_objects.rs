@@ -5,8 +5,8 @@
 //! blobs ─▶ olm.bundle ─▶ olm.bundle.object ─▶ base64 ─▶ JSON or YAML ─▶ ClusterServiceVersion
 //! ```
 //!
-//! A package has thousands of bundles, and memory of a call is never given back: what is decoded of
-//! one package has a limit. What is beyond it is judged when it is created in a cluster.
+//! A package has thousands of bundles, and memory of a call is never freed: the decoded data of one package
+//! is limited. Objects beyond the limit are evaluated when they are created in a cluster.
 
 use crate::Document;
 use crate::go::base64;
@@ -28,8 +28,8 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// The object whose base64 is at a pointer, if it is a `ClusterServiceVersion`. `yaml` parses YAML.
-    /// What cannot be read is none: the policy for catalogs reports it (FBC-41).
+    /// Decodes the object whose base64 is at a pointer, if it is a `ClusterServiceVersion`. `yaml` parses
+    /// YAML. Returns none for an unreadable object: the policy for catalogs reports it (FBC-41).
     pub fn csv(
         &mut self,
         catalog: &Document,

@@ -1,4 +1,4 @@
-//! What findings in a package of a catalog are about, nested as in the model of `opm`.
+//! Logical locations of violations in a package of a catalog, nested as in the model of `opm`.
 //!
 //! ```text
 //! field ─▶ blob ─┬ olm.package ─▶ its icon, or the default channel that it names
@@ -10,8 +10,8 @@
 //! that lists it, or to no channel. `opm` reports a bundle once for every channel, but it must be
 //! repaired only once.
 //!
-//! Only the findings of a verdict get here, at most 256. The blobs that they name are read one by
-//! one. The schemas of all blobs are read once, and only if one of the findings is in a bundle.
+//! It receives only the violations of a verdict, at most 256. The blobs that they name are read one by one.
+//! The schemas of all blobs are read once, and only if one of the violations is in a bundle.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const BUNDLE: &str = "olm.bundle";
 /// Maximum bytes of a node that are shown.
 const NODE: usize = 256;
 
-/// Sets what each finding is about, from the outermost to the innermost: `channel "stable"`,
+/// Sets the logical location of each violation, from the outermost to the innermost: `channel "stable"`,
 /// `bundle "a.v1.0.0"`, `related image`. For [`crate::Report::explain_with`].
 pub fn about(document: &Document, findings: &mut [Violation]) {
     let mut blobs: BTreeMap<u32, Blob> = BTreeMap::new();
@@ -83,7 +83,7 @@ fn node(kind: &str, name: &str) -> String {
     node
 }
 
-/// What identifies the blob.
+/// Identity of the blob.
 struct Blob {
     schema: String,
     name: String,

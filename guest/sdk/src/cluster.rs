@@ -1,8 +1,8 @@
 //! Other objects of the cluster. A policy declares what it reads as a [`ClusterRead`], and queries
 //! it here.
 //!
-//! In native tests the answers come from a [`Cluster`] that the test fills. It uses the same code
-//! as the host. [`sample`](crate::sample()) reads what nobody declared.
+//! In native tests the results come from a [`Cluster`] that the test fills. It uses the same code as the
+//! host. [`sample`](crate::sample()) reads undeclared kinds.
 
 use crate::bindings::opgate::policy::cluster as wit;
 use crate::{ClusterRead, Document};

@@ -1,11 +1,11 @@
 //! Marks by which a ClusterServiceVersion claims to be a copy that OLM made of another one.
 //!
-//! OLM treats every version with such a mark as a copy and installs nothing from it. Anybody can
-//! write the marks, so they are only a claim. A policy that treats copies differently must find out
-//! who wrote the version, or what it was copied from.
+//! OLM treats every version with such a mark as a copy and installs nothing from it. Every user can write the
+//! marks, so they are only a claim. A policy that treats copies differently must determine the writer of the
+//! version, or its original.
 //!
-//! A status update can bypass a policy, so the invariant is about the other marks: a version that
-//! loses or changes a mark is evaluated as if it were new. See [`Marks::lasted`].
+//! A status update can bypass a policy, so the invariant covers the other marks: a version that loses or
+//! changes a mark is evaluated as if it were new. See [`Marks::lasted`].
 //!
 //! ```text
 //! marks ─▶ OLM writes it ───────────────────────────▶ a copy
@@ -52,7 +52,7 @@ impl Marks {
         self.label.is_some() || self.reason || self.elsewhere.is_some()
     }
 
-    /// Whether the version itself says so, not only that its group is in another namespace.
+    /// Reports whether the version itself declares it, and not only its group in another namespace.
     #[must_use]
     pub fn are_outright(&self) -> bool {
         self.label.is_some() || self.reason
@@ -79,19 +79,20 @@ impl Marks {
 pub struct Comparison {
     /// ClusterServiceVersions of the cluster.
     pub read: &'static ClusterRead,
-    /// What the read keeps of the spec: a copy has the same as its original.
+    /// Stored parts of the spec: a copy has the same as its original.
     pub kept: &'static [(&'static str, Shape)],
-    /// What else the rules of the policy look at, and the read does not keep. If an UPDATE changes
+    /// Other fields that the rules of the policy evaluate, and the read does not store. If an UPDATE changes
     /// neither, nothing is evaluated.
     pub more: &'static [&'static str],
 }
 
-/// What a claim to be a copy is worth.
+/// Result of verifying a claim to be a copy.
 #[derive(Debug)]
 pub struct Examined<'r> {
     /// Whether it is a copy, or unchanged.
     pub is_exempt: bool,
-    /// The same for rules that look at more than the comparison with the original covers.
+    /// Whether OLM may be the writer, for rules that evaluate more than the comparison with the original
+    /// covers.
     pub may_be_olm: bool,
     /// The old object of an UPDATE, if it was evaluated before.
     pub old: Option<&'r Document>,
@@ -117,7 +118,7 @@ impl Comparison {
         if review.may_be_olm() {
             return Examined { is_exempt: true, may_be_olm: true, old: judged };
         }
-        // For example, somebody removes a finalizer or adds a label.
+        // For example, a user removes a finalizer or adds a label.
         if judged.is_some()
             && review.ratchet_base().is_some_and(|old| self.changes_nothing(object, old))
         {
@@ -140,7 +141,7 @@ impl Comparison {
         self.kept.iter().all(|(pointer, shape)| shape.equal(left, right, pointer))
     }
 
-    /// Whether nothing that a rule looks at is new. The marks are the same.
+    /// Reports whether no field that a rule evaluates is new. The marks are the same.
     fn changes_nothing(&self, object: &Document, old: &Document) -> bool {
         self.is_same(object, old)
             && self.more.iter().all(|pointer| object.equal(pointer, old, pointer))

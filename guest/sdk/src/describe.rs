@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! rules, sorted by id ─┬─▶ rules
-//!   on, of each ───────┼─▶ matches: for each route, the operations and the rules that look at them
+//!   on, of each ───────┼─▶ matches: for each route, the operations and the rules that match them
 //!   reads, of each ────┼─▶ reads, each with the rules that need it
-//!   samples, of each ──┴─▶ samples: the rules that look at custom resources
+//!   samples, of each ──┴─▶ samples: the rules that read custom resources
 //! settings, and those that all policies have in common ─▶ schema
 //! ```
 
@@ -36,7 +36,7 @@ impl Policy {
         rules
     }
 
-    /// What it reads from the cluster.
+    /// Returns the declared reads.
     #[must_use]
     pub fn reads(&self) -> Vec<&'static ClusterRead> {
         let mut reads: Vec<&ClusterRead> = Vec::new();
@@ -73,7 +73,7 @@ impl Policy {
         }
     }
 
-    /// The requests that each route gets. Operations that the same rules look at are one entry.
+    /// Returns the requests of each route. Operations that the same rules match are one entry.
     pub(crate) fn matches(&self, rules: &[&Rule]) -> Vec<wit::MatchRule> {
         let mut matches: Vec<wit::MatchRule> = Vec::new();
         for (number, route) in (0_u8..).zip(self.routes) {
@@ -155,7 +155,7 @@ impl Rule {
         self.samples || !self.reads.is_empty()
     }
 
-    /// Whether the rule looks at these requests.
+    /// Reports whether the rule matches these requests.
     #[must_use]
     pub fn looks_at(&self, target: &Target, operation: Operation) -> bool {
         self.on

@@ -47,7 +47,7 @@ pub struct Document {
     part: Option<Arc<Part>>,
 }
 
-/// What a policy declares to read of the objects of a resource.
+/// The fields of a resource's objects that a policy declares.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Declared {
     /// Group, version, resource.
@@ -209,7 +209,7 @@ impl Document {
 #[expect(missing_docs, reason = "documented once, in wit/policy.wit")]
 impl Document {
     /// # Errors
-    /// If the text is not JSON. The error says what is wrong, with line and column.
+    /// Fails if the text is not JSON. The error has line and column.
     pub fn parse(json: &str) -> Result<Self, String> {
         Handle::parse(json).map(|handle| Self::new(handle, None))
     }
@@ -449,7 +449,7 @@ mod native {
         });
     }
 
-    /// What the host keeps behind a handle.
+    /// Data of the host behind a handle.
     #[derive(Debug, Clone)]
     pub(super) struct Handle {
         shared: std::sync::Arc<opgate_document::Document>,
@@ -466,7 +466,7 @@ mod native {
         }
     }
 
-    /// The same functions as the generated ones of a handle, see `wit/policy.wit`.
+    /// Mirrors the generated functions of a handle, see `wit/policy.wit`.
     impl Handle {
         pub(super) fn parse(json: &str) -> Result<Self, String> {
             let shared = opgate_document::Document::parse(json).map_err(|e| e.to_string())?;

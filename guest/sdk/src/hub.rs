@@ -1,5 +1,4 @@
-//! What OperatorHub comes with: the default catalog sources of a cluster, and which of them are
-//! enabled.
+//! Defaults of OperatorHub: the default catalog sources of a cluster, and which of them are enabled.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +62,7 @@ pub fn sources(hub: &Document) -> Option<Rows> {
     fits.then(|| hub.rows(LIST, &["", "/name", "/disabled"]))
 }
 
-/// Which default sources an OperatorHub enables.
+/// The default sources that an OperatorHub enables.
 #[derive(Debug)]
 pub struct Enabled {
     all_disabled: bool,
@@ -73,7 +72,7 @@ pub struct Enabled {
 }
 
 impl Enabled {
-    /// What an OperatorHub says of the default sources. None if it has too many entries.
+    /// Reads the default sources of an OperatorHub. None if it has too many entries.
     #[must_use]
     pub fn of(hub: &Document, defaults: &[String]) -> Option<Self> {
         let rows = sources(hub)?;

@@ -6,10 +6,10 @@
 //! settings.identities (replaces them) ────────────────────┘
 //! ```
 //!
-//! A policy trusts only a controller itself with what only that controller writes. Whole namespaces
-//! do not count, and neither do the names of another profile: on OpenShift, anybody who can create
-//! a project can create the namespace in which upstream's OLM or RukPak runs. A server that reads
-//! the profile from the cluster sets the lists to what it has found there.
+//! A policy trusts only a controller itself with data that only that controller writes. Whole namespaces do
+//! not count, and neither do the names of another profile: on OpenShift, any user who can create a project
+//! can create the namespace in which upstream's OLM or RukPak runs. A server that reads the profile from the
+//! cluster sets the lists to the detected names.
 
 use opgate_upstream::controllers::{self, Controller, Platform};
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn collectors_create_nothing() {
+    fn garbage_collectors_are_trusted_only_without_create() {
         for user in COLLECTORS {
             assert!(!is_collector(&by(user)), "{user}");
             for operation in [Operation::Update, Operation::Delete] {

@@ -3,7 +3,7 @@
 //! In native tests, the lines of a thread go to stderr, which a failing test shows, and are kept until
 //! [`taken`] returns them.
 
-/// Something for whoever looks for an error in the policy.
+/// Logs a message for debugging the policy.
 pub fn debug(message: &str) {
     sink::log(Severity::Debug, message);
 }
@@ -13,7 +13,7 @@ pub fn info(message: &str) {
     sink::log(Severity::Info, message);
 }
 
-/// Something that an administrator should look at.
+/// Logs a message that an administrator should read.
 pub fn warn(message: &str) {
     sink::log(Severity::Warn, message);
 }

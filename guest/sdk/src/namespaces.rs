@@ -44,7 +44,7 @@ impl NamespaceSet {
         self.0.insert(namespace.to_owned());
     }
 
-    /// What both have.
+    /// Returns the namespaces of both.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         if self.is_all() {
@@ -56,7 +56,7 @@ impl NamespaceSet {
         }
     }
 
-    /// What either has.
+    /// Returns the namespaces of either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_all() || other.is_all() {

@@ -19,22 +19,22 @@ pub const TARGETS: &str = "/spec/targetNamespaces";
 pub const PROVIDED_APIS: &str = "/metadata/annotations/olm.providedAPIs";
 /// Selector of the group's namespaces.
 pub const SELECTOR: &str = "/spec/selector";
-/// What OLM found the targets to be.
+/// The targets that OLM computed.
 pub const STATUS: &str = "/status/namespaces";
 
-/// Which namespaces the spec of a group selects.
+/// The namespaces that the spec of a group selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// All.
     All,
     /// These, whether they exist or not; sorted, each once.
     Names(Vec<String>),
-    /// Those with labels that this selector (JSON) selects.
+    /// Namespaces whose labels match this selector (JSON).
     Labels(String),
 }
 
 impl Selection {
-    /// What the spec selects.
+    /// Returns the selection of the spec.
     #[must_use]
     pub fn of(group: &Document) -> Self {
         let mut names = lists::texts(group, TARGETS);
@@ -111,7 +111,7 @@ pub fn only_status(group: &Document) -> Option<NamespaceSet> {
     if group.has("/spec") { None } else { synchronised(group) }
 }
 
-/// What a spec selects now. A selector that is wrong selects nothing.
+/// Returns the namespaces that a spec selects now. An invalid selector selects nothing.
 ///
 /// # Errors
 /// If there is no cluster to query.

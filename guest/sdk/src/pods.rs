@@ -19,11 +19,11 @@ const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"]
 /// maximum of a request, have room for 262,144 of `{"name":""},`. Its table would need more memory
 /// than a call has.
 const CONTAINERS: u32 = 262_144;
-/// The same for deployments, which have a name and a spec with a selector and a template.
+/// Maximum number of deployments, which have a name and a spec with a selector and a template.
 const DEPLOYMENT_COUNT: u32 = 65_536;
 /// Maximum number of columns of a table, see `wit/policy.wit`.
 const COLUMNS: usize = 64;
-/// Nobody writes so many containers.
+/// A pod has fewer containers in practice.
 const LONG: u32 = 256;
 
 /// The spec of a pod, or of the pods that a template makes.
@@ -225,8 +225,8 @@ fn each_row(
     }
 }
 
-/// The same for a long list, if all columns are in one member: the list is asked first who has it. So
-/// many containers are small, and have hardly anything.
+/// Visits a long list, if all columns are in one member: the list first returns the elements with that
+/// member. In such a list, containers are small and have few fields.
 fn each_sparse(
     document: &Document,
     list: &str,
@@ -238,7 +238,7 @@ fn each_sparse(
     let members = document.rows(list, &[member]);
     let has_it = |row: &Row<'_>| row.kind(0) == Kind::Object;
     let count = members.iter().filter(has_it).count();
-    // A row of its own costs as much as eight rows of a table.
+    // A separate row costs as much as eight rows of a table.
     if u32::try_from(count).is_ok_and(|count| count > length / 8) {
         return each_row(document, list, columns, visit);
     }

@@ -1,10 +1,9 @@
-//! Declares a policy: its rules, the requests that they look at, and the functions that evaluate
-//! them.
+//! Declares a policy: its rules, the requests that they match, and the functions that evaluate them.
 //!
 //! ```text
 //! rule! { docs, level, on, reads, … } ─┐
 //!                                      ├─▶ policy! ─▶ POLICY ─▶ descriptor, matches, reads, settings
-//! target (kind of object) ─▶ judge ────┘
+//! target (kind of object) ─▶ function ─┘
 //! ```
 //!
 //! The host learns everything about a policy from this declaration, see [`crate::describe`].
@@ -14,9 +13,9 @@ use crate::{Document, Report, Review, Rule, SettingsError, Target};
 /// The function that evaluates requests for one kind of object.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// The kind. The rules that look at it determine the operations.
+    /// The kind. The rules that match it determine the operations.
     pub on: &'static Target,
-    /// Adds findings to the report.
+    /// Evaluates a request and adds violations to the report.
     pub judge: fn(&Review<'_>, &mut Report<'_>),
 }
 
@@ -33,8 +32,8 @@ pub struct Policy {
     pub rules: &'static [&'static [&'static Rule]],
     /// The functions that evaluate requests. At most 64.
     pub routes: &'static [Route],
-    /// JSON object with the schemas of its own settings, by name; empty for none. The settings that
-    /// all policies have in common are added.
+    /// JSON object with the schemas of its specific settings, by name; empty for none. The settings that all
+    /// policies have in common are added.
     pub settings: &'static str,
     /// Checks what the schema cannot express. Called once, when the policy is loaded.
     pub check_settings: fn(&Document) -> Result<(), Vec<SettingsError>>,

@@ -2,7 +2,7 @@
 
 use crate::{Document, Kind, escape};
 
-/// How deep, and how many, values are written out. Nobody reads more.
+/// Maximum depth, and maximum number, of the values that are written out.
 const DEEPEST: u32 = 4;
 const MOST: u32 = 16;
 /// Bytes of a JSON pointer. The host takes no longer ones, and a member may have any name.
@@ -17,8 +17,8 @@ pub fn value(document: &Document, pointer: &str, as_boolean: bool) -> String {
     text
 }
 
-/// What an API server says of a value that has not the type that the schema wants, if there is one:
-/// `spec.a: Invalid value: "integer": spec.a in body must be of type string: "integer"`.
+/// Returns the error of an API server for a value of the wrong type, if there is one: `spec.a: Invalid value:
+/// "integer": spec.a in body must be of type string: "integer"`.
 #[must_use]
 pub fn wrong_type(document: &Document, pointer: &str, field: &str, expected: &str) -> String {
     let is_whole = |number: f64| number.fract() == 0.0;

@@ -9,8 +9,8 @@ const TYPES: [(&str, &str); 2] = [
     ("kubernetes.io/dockercfg", ".dockercfg"),
 ];
 
-/// Why no image can be pulled with a Secret that has, or has not, been found. Only its type and
-/// the names of its keys are looked at.
+/// Returns why no image can be pulled with an existing or missing Secret. Only its type and the names of its
+/// keys are read.
 #[must_use]
 pub fn fault(secret: Option<&Document>) -> Option<String> {
     let Some(secret) = secret else { return Some("does not exist".to_owned()) };

@@ -12,15 +12,15 @@ impl Raw {
     /// Deserializes the text. Texts without escapes are borrowed.
     ///
     /// # Errors
-    /// If the JSON does not fit the type. The error says what is wrong, with line and column.
+    /// Fails if the JSON does not fit the type. The error has line and column.
     pub fn parse<'de, T: serde::Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
     }
 
-    /// Deserializes the text with a seed: for what is looked at and not kept.
+    /// Deserializes the text with a seed: for values that are read and not kept.
     ///
     /// # Errors
-    /// If the JSON does not fit the seed. The error says what is wrong, with line and column.
+    /// Fails if the JSON does not fit the seed. The error has line and column.
     pub fn parse_with<'de, S: serde::de::DeserializeSeed<'de>>(
         &'de self,
         seed: S,

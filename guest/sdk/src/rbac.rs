@@ -101,7 +101,7 @@ impl PolicyRule<'_> {
         if self.account.starts_with(b"\"") { json::decoded(self.account) } else { "".into() }
     }
 
-    /// Whether it is about all objects, and not about those of certain names.
+    /// Reports whether it applies to all objects, and not to those of certain names.
     #[must_use]
     pub fn is_unnamed(&self) -> bool {
         !any(self.names, |_| true)

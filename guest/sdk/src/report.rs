@@ -1,14 +1,13 @@
-//! The report of one review: the findings, and the rules that could not be evaluated.
+//! The report of one review: the violations, and the skipped rules.
 //!
 //! ```text
 //! add ─▶ level (configuration, settings, rule) ─▶ exempt? ─▶ at most 256, shared by the rules ─▶ verdict
 //! skip ────────────────────────────────────────────────────▶ skipped, warnings where asked for ──┘
 //! ```
 //!
-//! A verdict has a maximum number of findings. If there are more, the verdict shows some for every
-//! rule, and the last finding of a rule says how many are left out. An object with a hundred
-//! thousand wrong entries must not cost a hundred thousand messages, and must not hide the one
-//! other mistake.
+//! A verdict has a maximum number of violations. If there are more, the verdict shows some for every rule,
+//! and the last violation of a rule contains the number of omitted ones. An object with a hundred thousand
+//! invalid entries must not cost a hundred thousand messages, and must not hide another violation.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -25,7 +24,7 @@ const FIELD: usize = 1_024;
 /// Key of the audit annotation about a user outside of a list.
 pub const UNLISTED: &str = "unlisted-identity";
 
-/// The findings so far.
+/// The violations so far.
 #[derive(Debug)]
 pub struct Report<'r> {
     review: Review<'r>,
@@ -38,13 +37,13 @@ pub struct Report<'r> {
     /// The rules with a configured level, and the names of all settings: asked once.
     configured: OnceCell<Vec<String>>,
     settings: OnceCell<Vec<String>>,
-    /// Says what the findings of the verdict are about.
+    /// Sets the logical locations of the verdict's violations.
     explain: Option<fn(&Document, &mut [Violation])>,
-    /// Number of findings so far, to keep their order.
+    /// Number of violations so far, to keep their order.
     count: usize,
 }
 
-/// The findings of one rule.
+/// The violations of one rule.
 #[derive(Debug)]
 struct Found {
     rule: &'static Rule,
@@ -52,9 +51,9 @@ struct Found {
     given: Option<Level>,
     /// None if the rule is off, or does not apply to the user who sent the request.
     level: Option<Level>,
-    /// The first findings, each with its position among all findings.
+    /// The first violations, each with its position among all violations.
     first: Vec<(usize, Violation)>,
-    /// Number of all findings.
+    /// Number of all violations.
     count: usize,
 }
 
@@ -71,7 +70,7 @@ impl<'r> Report<'r> {
     /// Findings that a verdict has room for: the maximum that the host accepts.
     pub const MAX_VIOLATIONS: usize = 256;
 
-    /// A report without findings.
+    /// Creates a report without violations.
     #[must_use]
     pub fn new(review: Review<'r>) -> Self {
         Self {
@@ -88,8 +87,8 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Adds a finding: the field as Kubernetes writes it, and one sentence for the person who sent
-    /// the request. The level is the configured one, or else the level of the rule.
+    /// Adds a violation: the field in the notation of Kubernetes, and one sentence for the user who sent the
+    /// request. The level is the configured one, or else the level of the rule.
     pub fn add(
         &mut self,
         rule: &'static Rule,
@@ -152,21 +151,21 @@ impl<'r> Report<'r> {
         self.add(rule, field, message);
     }
 
-    /// Whether the report has as many findings of a rule as a verdict has room for: texts of further
-    /// ones are not shown, and need not be made. See [`Report::add_more`].
+    /// Reports whether the report has as many violations of a rule as a verdict can contain: texts of further
+    /// ones are not shown, and need not be created. See [`Report::add_count`].
     #[must_use]
     pub fn is_full(&self, rule: &Rule) -> bool {
         let own = self.found.iter().filter(|found| std::ptr::eq(found.rule, rule));
         own.map(|found| found.first.len()).sum::<usize>() >= Self::MAX_VIOLATIONS
     }
 
-    /// Counts findings of a rule after those that were added with their texts. If there can be more
-    /// than [`Report::MAX_VIOLATIONS`] at once, make the texts of so many and count the others.
+    /// Counts violations of a rule after those that were added with their texts. If there can be more than
+    /// [`Report::MAX_VIOLATIONS`] at once, create the texts of that number and count the others.
     pub fn add_count(&mut self, rule: &'static Rule, more: usize) {
         self.count_more(rule, None, more);
     }
 
-    /// [`Report::add_more`] for findings of another level than the rule's, see [`Report::add_as`].
+    /// [`Report::add_count`] for violations of another level than the rule's, see [`Report::add_as`].
     pub fn add_count_as(&mut self, level: Level, rule: &'static Rule, more: usize) {
         self.count_more(rule, Some(level), more);
     }
@@ -180,8 +179,8 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Adds a finding for each of the things. `texts` gives field and message, and is not called for
-    /// things that a verdict has no room for.
+    /// Adds a violation for each of the things. `texts` returns field and message, and is not called for
+    /// things that do not fit into a verdict.
     pub fn add_each<T>(
         &mut self,
         rule: &'static Rule,
@@ -196,7 +195,7 @@ impl<'r> Report<'r> {
         self.add_count(rule, things.count());
     }
 
-    /// The findings of a rule.
+    /// Returns the violations of a rule.
     fn of(&mut self, rule: &'static Rule, given: Option<Level>) -> Option<&mut Found> {
         let known = self.found.iter().position(|f| std::ptr::eq(f.rule, rule) && f.given == given);
         let at = known.unwrap_or_else(|| {
@@ -207,14 +206,14 @@ impl<'r> Report<'r> {
         self.found.get_mut(at)
     }
 
-    /// Sets the function that says what findings are about, by the object and their fields. It is
-    /// called when the report is finished, only for the findings of the verdict. For catalogs it is
+    /// Sets the function that adds logical locations to violations, by the object and their fields. It is
+    /// called when the report is finished, only for the violations of the verdict. For catalogs it is
     /// [`crate::catalog::about`].
     pub fn explain_with(&mut self, explain: fn(&Document, &mut [Violation])) {
         self.explain = Some(explain);
     }
 
-    /// Number of findings of a rule so far that deny the request.
+    /// Returns the number of violations of a rule so far that deny the request.
     #[must_use]
     pub fn denials(&self, rule: &'static Rule) -> usize {
         let denies = |f: &&Found| std::ptr::eq(f.rule, rule) && f.level == Some(Level::Deny);
@@ -236,9 +235,8 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Reports, once for a request, that a user who is not among OLM's identities does what only
-    /// OLM does. If that user is OLM, the list is wrong: policies would repeatedly deny what OLM
-    /// must do.
+    /// Warns once for a request if a user who is not among OLM's identities performs an operation of OLM. If
+    /// that user is OLM, the list is wrong: policies would repeatedly deny necessary operations of OLM.
     pub fn warn_unlisted_user(&mut self, what: &str) {
         if self.notes.iter().any(|(key, _)| *key == UNLISTED) {
             return;
@@ -300,7 +298,7 @@ impl<'r> Report<'r> {
         rule.enabled_by.is_none_or(|pointers| pointers.iter().any(is_set))
     }
 
-    /// Whether findings of a rule deny the request. A rule that is off denies nothing.
+    /// Reports whether violations of a rule deny the request. A rule that is off denies nothing.
     #[must_use]
     pub fn denies(&self, rule: &Rule) -> bool {
         self.level(rule, None) == Some(Level::Deny)
@@ -312,7 +310,7 @@ impl<'r> Report<'r> {
         self.configured(rule).is_some_and(|level| level == "deny")
     }
 
-    /// The level of a finding; none if the rule is off.
+    /// Returns the level of a violation; none if the rule is off.
     fn level(&self, rule: &Rule, given: Option<Level>) -> Option<Level> {
         match self.configured(rule).as_deref() {
             Some("off") => return None,
@@ -363,9 +361,9 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// The answer of the cluster, if there is one. Otherwise the rules that need it are skipped: what
-    /// is not known breaks no rule, and the verdict says that they were not evaluated. An invalid
-    /// selector does not concern them.
+    /// Returns the result of a query, if there is one. Otherwise the rules that need it are skipped: unknown
+    /// state violates no rule, and the verdict lists the skipped rules. An invalid selector does not concern
+    /// them.
     pub fn or_skip<T>(
         &mut self,
         rules: &[&'static Rule],
@@ -456,7 +454,7 @@ impl<'r> Report<'r> {
     }
 }
 
-/// As many findings of each rule as fit into a verdict together, in the order of their addition.
+/// Returns as many violations of each rule as fit into a verdict together, in the order of their addition.
 fn share_out(found: Vec<Found>) -> Vec<Violation> {
     let share = share(&found);
     let mut violations: Vec<(usize, Violation)> = Vec::new();
@@ -466,7 +464,7 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
         if let Some((_, last)) = found.first.last_mut().filter(|_| more > 0) {
             // A message that is too long is cut, and this is the important part.
             let message = &last.message;
-            last.message = format!("{more} more findings of this rule are left out; {message}");
+            last.message = format!("{more} more violations of this rule are omitted; {message}");
         }
         violations.append(&mut found.first);
     }
@@ -474,8 +472,8 @@ fn share_out(found: Vec<Found>) -> Vec<Violation> {
     violations.into_iter().map(|(_, violation)| violation).collect()
 }
 
-/// The number of findings of each rule that fit into a verdict. There are fewer rules than findings
-/// in a verdict.
+/// Returns the number of violations of each rule that fit into a verdict. There are fewer rules than
+/// violations in a verdict.
 fn share(found: &[Found]) -> usize {
     let fits = |share: usize| {
         found.iter().map(|found| found.first.len().min(share)).sum::<usize>()
@@ -632,7 +630,7 @@ mod tests {
         let last = verdict.violations.last().unwrap();
         assert_eq!((last.rule.as_str(), last.field.len()), ("T-1", FIELD));
         let last = &verdict.violations[Report::MAX_VIOLATIONS - 2];
-        let start = "745 more findings of this rule are left out; é";
+        let start = "745 more violations of this rule are omitted; é";
         assert!(last.rule == "T-2" && last.message.starts_with(start), "{}", last.message);
         assert_eq!(found(&report("{}", |r| r.add(&T_1, "", "no"))).len(), 1);
     }
@@ -649,7 +647,7 @@ mod tests {
         });
         assert_eq!(verdict.violations.len(), Report::MAX_VIOLATIONS);
         let last = verdict.violations.last().unwrap();
-        let message = "744 more findings of this rule are left out; no";
+        let message = "744 more violations of this rule are omitted; no";
         assert_eq!((last.field.as_str(), last.message.as_str()), ("f255", message));
     }
 
@@ -667,7 +665,7 @@ mod tests {
             (Report::MAX_VIOLATIONS, Report::MAX_VIOLATIONS)
         );
         let last = verdict.violations.last().unwrap();
-        let message = "744 more findings of this rule are left out; no";
+        let message = "744 more violations of this rule are omitted; no";
         assert_eq!((last.field.as_str(), last.message.as_str()), ("f255", message));
     }
 
@@ -683,7 +681,7 @@ mod tests {
         let messages = |verdict: Verdict| {
             verdict.violations.into_iter().map(|v| v.message).collect::<Vec<_>>()
         };
-        let more = "40 more findings of this rule are left out; no";
+        let more = "40 more violations of this rule are omitted; no";
         assert_eq!(messages(report("{}", fill)), ["no", more]);
         assert_eq!(messages(report(r#"{"rules": {"T-1": "off"}}"#, fill)), [""; 0]);
     }

@@ -33,9 +33,9 @@ impl<'r> Review<'r> {
         self.request.operation()
     }
 
-    /// Whether the request comes from an identity that the settings exempt (`exempt.users`,
-    /// `exempt.groups`). The report ignores findings against such a request, except those of rules
-    /// without exemptions. A policy that checks first saves the work.
+    /// Reports whether the request comes from an identity that the settings exempt (`exempt.users`,
+    /// `exempt.groups`). The report ignores violations of such a request, except those of rules without
+    /// exemptions. A policy that checks first avoids the work.
     #[must_use]
     pub fn is_exempt(&self) -> bool {
         self.settings.has("/exempt") && {
@@ -63,9 +63,9 @@ impl<'r> Review<'r> {
         self.old_of_update().is_some()
     }
 
-    /// The object before an UPDATE, if findings about what did not change are left out. The setting
-    /// `ratcheting` decides that (on unless set). For an object that is being deleted they are
-    /// always left out.
+    /// Returns the object before an UPDATE, if violations in unchanged fields are omitted. The setting
+    /// `ratcheting` controls this (on unless set). For an object that is being deleted they are always
+    /// omitted.
     ///
     /// An object that is being deleted is exempt from nothing else. Any user can keep an object
     /// with a finalizer, and controllers continue to read it. But the user must be able to remove
@@ -135,9 +135,9 @@ impl<'r> Review<'r> {
         self.input_type() == InputType::Bundle
     }
 
-    /// Whether the object is one that a cluster holds, and nobody knows who wrote it: an audit of
-    /// `opgate check` asks as a member of the group `opgate:audit`. A rule that judges the user who
-    /// sent the request has nothing to judge.
+    /// Reports whether the object is stored in a cluster and its writer is unknown: an audit of `opgate
+    /// check` sends requests as a member of the group `opgate:audit`. A rule that evaluates the user of the
+    /// request does not apply.
     #[must_use]
     pub fn is_audit(&self) -> bool {
         self.input_type() == InputType::Cluster
@@ -164,7 +164,7 @@ impl<'r> Review<'r> {
         }
     }
 
-    /// Whether OLM sent the request, or may have written an object of which nobody knows who did.
+    /// Reports whether OLM sent the request, or may have written an object whose writer is unknown.
     #[must_use]
     pub fn may_be_olm(&self) -> bool {
         self.identities().is_olm(self.request) || self.is_audit()

@@ -1,4 +1,4 @@
-//! What a rule declares, and the requests that it looks at.
+//! Declaration of a rule, and the requests that it matches.
 
 use crate::{ClusterRead, Level, Operation, Setting};
 
@@ -7,7 +7,7 @@ use crate::{ClusterRead, Level, Operation, Setting};
 pub struct Rule {
     /// Unique in the policy: `OPG-25`.
     pub id: &'static str,
-    /// Name beside the id, in kebab case: `one-operator-group-per-namespace`; empty for none.
+    /// Additional name in kebab case: `one-operator-group-per-namespace`; empty for none.
     pub name: &'static str,
     /// The requirement, in one sentence.
     pub title: &'static str,
@@ -22,11 +22,11 @@ pub struct Rule {
     /// The input types in which a rule of the level [`Level::Deny`] denies. In others it warns. If the
     /// list is empty, it denies everywhere.
     pub denies_in: &'static [InputType],
-    /// The requests that the rule looks at.
+    /// The requests that the rule matches.
     pub on: &'static [(&'static Target, &'static [Operation])],
     /// Objects of the cluster that it needs.
     pub reads: &'static [&'static ClusterRead],
-    /// Whether it looks at custom resources of any kind, with [`sample`](crate::sample()).
+    /// Whether it reads custom resources of any kind, with [`sample`](crate::sample()).
     pub samples: bool,
     /// Whether the setting `exempt` does not apply to it.
     pub no_exemptions: bool,
@@ -34,7 +34,7 @@ pub struct Rule {
     pub may_skip: bool,
     /// Where the requirement is documented.
     pub sources: &'static [&'static str],
-    /// The documentation, Markdown. A component has it in a section of its own, not in its memory.
+    /// The documentation, Markdown. A component has it in a custom section, not in its memory.
     #[cfg(not(target_arch = "wasm32"))]
     pub docs: &'static str,
 }
@@ -95,8 +95,8 @@ pub struct Target {
     /// evaluates their content again before it has an effect.
     pub advisory: bool,
     /// Conditions in CEL, each with its name, under which these requests matter; for the webhook
-    /// configuration only. An API server may not know them, so the policy must not rely on them. If
-    /// a rule looks at a kind of which a cluster writes much, they keep most of it away.
+    /// configuration only. An API server may not support them, so the policy must not rely on them. If a rule
+    /// matches a kind that a cluster writes frequently, they exclude most of the requests.
     pub conditions: &'static [(&'static str, &'static str)],
     /// Label selector (JSON) of the namespaces in which these requests matter. API servers evaluate it;
     /// for files and replays the host does, where it knows the labels of a namespace. If it is empty,
@@ -138,17 +138,18 @@ impl Target {
 /// The group of documents that are made from files.
 pub(crate) const FILES: &str = "opgate.dev";
 
-/// Declares a rule: its documentation, its level and the requests that it looks at. The name gives
-/// the ID: `OPG_25` is `OPG-25`.
+/// Declares a rule: its documentation, its level and the requests that it matches. The name gives the ID:
+/// `OPG_25` is `OPG-25`.
 ///
 /// The first line of the documentation is the title, one sentence without a full stop. After it
 /// come the complete condition, and the sections `# Why`, `# Remediation`, `# Accepted` and `#
 /// Rejected`.
 ///
-/// `name: "kebab-case"` can precede `on`. These members can follow it, in this order: `reads: [READ, …]`, the objects of the cluster
-/// that the rule needs; `samples: true` if it looks at custom resources of any kind; `enabled_by: ["/pointer", …]` for a rule that is off by default;
-/// `denies_with: ["/pointer", …]`; `denies_in: [Bundle, …]` ([`InputType`]) for a rule that denies in these
-/// input types and warns in others; `no_exemptions: true` for a rule without exemptions; `may_skip: true`.
+/// `name: "kebab-case"` can precede `on`. These members can follow it, in this order: `reads: [READ, …]`, the
+/// objects of the cluster that the rule needs; `samples: true` if it reads custom resources of any kind;
+/// `enabled_by: ["/pointer", …]` for a rule that is off by default; `denies_with: ["/pointer", …]`;
+/// `denies_in: [Bundle, …]` ([`InputType`]) for a rule that denies in these input types and warns in others;
+/// `no_exemptions: true` for a rule without exemptions; `may_skip: true`.
 #[macro_export]
 macro_rules! rule {
     (

@@ -1,4 +1,4 @@
-//! A look at custom resources of any kind, for rules that must know what exists.
+//! Samples of custom resources of any kind, for rules that depend on the existing objects.
 //!
 //! ```text
 //! rule! { samples: true } ─▶ descriptor.samples

@@ -1,5 +1,5 @@
-//! What the schema of a CRD requires of values, in the words of the API server. Manifests in files
-//! have not met an API server yet.
+//! Requirements of a CRD's schema for values, with the texts of the API server. An API server has not
+//! validated manifests in files yet.
 
 use crate::go::quote;
 use crate::{Document, Kind};
@@ -10,7 +10,7 @@ pub fn required(field: &str) -> String {
     format!("{field}: Required value")
 }
 
-/// What is wrong with a value of another type; none if it is right, or if there is no value.
+/// Returns the error for a value of another type; none if it is right, or if there is no value.
 #[must_use]
 pub fn type_error(
     object: &Document,

@@ -23,7 +23,8 @@ pub enum Shape {
 impl Shape {
     /// Whether the values at one pointer in two documents are semantically equal.
     ///
-    /// Of an object of the cluster, the fields of the type must be declared, not all of the value.
+    /// Compares two values. For an object of the cluster, the fields of the type must be declared, not the
+    /// whole value.
     #[must_use]
     #[track_caller]
     pub fn equal(&self, left: &Document, right: &Document, pointer: &str) -> bool {

@@ -52,7 +52,8 @@ impl View {
     /// Reads a page of a list: the number of its objects, and the token to continue. After the
     /// last page, the list replaces all objects.
     ///
-    /// # Errors If it is not a page.
+    /// # Errors
+    /// If it is not a page.
     pub fn page(&mut self, json: &[u8]) -> Result<(usize, String), String> {
         let mut listing = std::mem::take(&mut self.listing);
         let (mut text, mut rest) = (PageText::default(), json);
@@ -103,7 +104,8 @@ impl View {
 
     /// One object.
     ///
-    /// # Errors If there is no result.
+    /// # Errors
+    /// If there is no result.
     pub fn object(&self, namespace: &str, name: &str) -> Result<Option<Seen>, String> {
         let got = self.kind()?.get(&Key::new(namespace, name), None, World::Stored);
         let seen = got.map_err(|why| format!("{why:?}"))?.object.map(|object| Seen {

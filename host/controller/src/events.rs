@@ -94,7 +94,7 @@ impl Events {
         if let Err(error) = written
             && !failed
         {
-            tracing::warn!(replica, reason, %error, "an event cannot be written");
+            tracing::warn!(replica, reason, %error, "event not written");
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_no_burden_for_the_api_server() {
+    fn events_are_rate_limited() {
         let server = Fake::default();
         let events = events(&server);
         for number in 0..100 {

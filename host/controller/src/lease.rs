@@ -1,13 +1,13 @@
 //! Leader election: the leader is the only replica that writes shared objects.
 //!
 //! ```text
-//! Lease opgate-leader ◀─ renewed every 2 s by its holder; taken over when it has not changed for 15 s
+//! Lease opgate-leader ◀─ renewed every 2 s by its holder; acquired by another replica after 15 s without a change
 //!        │
-//! Election::round ─▶ Leader ─▶ is_leader() before each write; a watch channel for who waits
+//! Election::round ─▶ Leader ─▶ is_leader() before each write; a watch channel for waiting tasks
 //! ```
 //!
 //! The times are those of `client-go`, and so is the way to measure them: a replica counts from the moment at
-//! which it *saw* the lease change, with a clock that never jumps. What the calendars of two machines say does
+//! which it *saw* the lease change, with a clock that never jumps. Differences between the calendars of two machines do
 //! not matter.
 //!
 //! **A writer stops before another starts.** A term ends [`TERM`] after its holder *asked* to renew it, unless it
@@ -356,7 +356,7 @@ mod tests {
     /// Checks that there are never two leaders, with any lost message and any difference of the calendars,
     /// and that a write that begins in a term ends before the next term begins.
     #[test]
-    fn there_are_never_two() {
+    fn two_replicas_never_lead_at_once() {
         for seed in 1..=40_u64 {
             let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let mut random = |below: u64| {

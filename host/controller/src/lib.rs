@@ -4,9 +4,9 @@
 //! with the same names stay unchanged: [`OWNER`] identifies the owner of an object.
 //!
 //! ```text
-//! Connection ─▶ api ◀─┬─ lease: who is the leader ─────┐
-//!                     ├─ replicas: what each serves ───┤
-//!                     └─ what the leader writes ◀──────┘
+//! Connection ─▶ api ◀─┬─ lease: leader election ───────┐
+//!                     ├─ replicas: their policy sets ──┤
+//!                     └─ writes of the leader ◀────────┘
 //! ```
 
 pub mod api;

@@ -1,20 +1,20 @@
-//! The registration follows what all replicas serve.
+//! The registration follows the policy sets of all replicas.
 //!
 //! ```text
-//! each replica: what it serves ─▶ Wanted ─▶ its digest in the lease of the replica
-//! each replica: ValidatingWebhookConfiguration ─▶ Look: is it ours, does it differ, which policies it names
-//! the leader:   Look, Wanted, leases ─▶ follow ─▶ the object, based on the version that was looked at
+//! each replica: its policy set ─▶ Wanted ─▶ its digest in the lease of the replica
+//! each replica: ValidatingWebhookConfiguration ─▶ Look: owner, differences, names of policies
+//! the leader:   Look, Wanted, leases ─▶ follow ─▶ the object, based on the version that was read
 //! ```
 //!
-//! **Never ahead of the slowest.** The leader writes a registration only if every replica that is alive serves
-//! what it belongs to. Until then the old one stays. Its paths name policies that new replicas may not have;
+//! **Never ahead of the slowest replica.** The leader writes a registration only if every live replica serves
+//! its policy set. Until then the old one stays. Its paths name policies that new replicas may not have;
 //! they know the names from [`Look`].
 //!
 //! **Only an administrator creates the object, and opgate never recreates it.** An administrator who deletes
 //! it ends the registration and can then remove the other objects at any time. The permission to write is
 //! therefore limited to one name.
 //!
-//! **What protects is not deleted.** A configuration that needs no webhook at all leaves the last ones.
+//! **Protection is never removed.** A configuration that needs no webhook leaves the last ones.
 //!
 //! Bundles of CAs belong to others: each webhook keeps its own, and a new one gets that of its neighbours.
 
@@ -206,7 +206,7 @@ impl Follower {
         let ours = self.ours(&look.object, wanted);
         if wanted.is_empty() {
             return waits(
-                "the configuration needs no webhook: the last ones stay until somebody deletes them",
+                "the configuration needs no webhook: the last ones stay until an administrator deletes them",
             );
         }
         let neighbours = ours.values().filter(|webhook| self.calls_us(webhook));
@@ -217,7 +217,7 @@ impl Follower {
         };
         let by_hand = annotation(&look.object, DIGEST) == wanted.digest();
         if by_hand && !self.may_heal() {
-            return waits("somebody else changes it again and again");
+            return waits("another client changes it repeatedly");
         }
         let object = self.written(wanted, &look, &ours, &common);
         // Nothing is asked between this and the write.
@@ -240,8 +240,8 @@ impl Follower {
         other.map_or(Ok(()), |report| {
             let Report { replica, registration, .. } = report;
             Err(match registration.as_str() {
-                "" => format!("replica {replica} does not say what it serves"),
-                _ => format!("replica {replica} serves what another registration belongs to"),
+                "" => format!("replica {replica} does not report its policy set"),
+                _ => format!("replica {replica} has another policy set"),
             })
         })
     }

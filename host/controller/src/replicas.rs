@@ -129,7 +129,7 @@ impl Publisher {
     /// Adds its figure to those of the server.
     pub fn register(&self, registry: &mut Registry) {
         let text =
-            "When the lease of this replica was renewed, in seconds since 1970; 0 if it never was";
+            "When the lease of this replica was last renewed, Unix time; 0 if it never was";
         let renewed = self.renewed.clone();
         registry.register_with_unit("lease_last_renewed", text, Unit::Seconds, renewed);
     }

@@ -1,20 +1,20 @@
-//! Work on untrusted input, in a child process of the same binary. Whatever happens to the child,
-//! the server continues.
+//! Work on untrusted input, in a subprocess of the same binary. If the subprocess fails, the
+//! server continues.
 //!
 //! ```text
-//! Program::ask ─▶ /proc/self/exe apart ─▶ limits, confinement ─▶ job ─▶ answer ─▶ Program::ask
+//! Program::ask ─▶ /proc/self/exe JOB ───▶ limits, confinement ─▶ job ─▶ answer ─▶ Program::ask
 //!      │             (no environment)       (before any input)                       ▲
 //!      └── watches the clock, kills ─────────────────────────────────────────────────┘
 //! ```
 //!
 //! The child limits itself before it reads anything: CPU time, memory, files (none may grow), core
-//! dumps. Then it gives up files, network and other processes (`confine.rs`). It ends with its parent.
-//! Frames have a length in front, which the reader limits.
+//! dumps. Then it gives up files, network and other processes (`confine.rs`). It ends with its
+//! parent. Frames start with their length, which the reader limits.
 //!
 //! All children together have a share of the container's memory (`opgate_server::Room`), so that
 //! the system does not kill a process, which could be the server. If the share is large enough,
 //! several children run at a time with equal parts. A child whose part is too small runs again
-//! alone, with the whole share. One that compiles a large component starts that way.
+//! alone, with the whole share. A child that compiles a large component starts that way.
 
 use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
@@ -48,13 +48,13 @@ const FILES: u64 = 32;
 /// Serving threads have priority.
 const NICE: i32 = 10;
 
-/// Children at a time, and the minimum for each of them if there are several. Policies of the SDK
-/// need half of it.
+/// Maximum number of concurrent children, and the minimum memory of each of them if there are
+/// several. Policies of the SDK need half of it.
 const CHILDREN: usize = 4;
 const LEAST: u64 = 48 << 20;
 
-/// Memory of a child for each thread that compiles, and, for a large component, beside that. With
-/// one thread JavaScript and Python take 350 MiB.
+/// Memory of a child for each thread that compiles, and, for a large component, the memory in
+/// addition to that. With one thread JavaScript and Python take 350 MiB.
 const THREAD: u64 = 64 << 20;
 const LARGE: u64 = 300 << 20;
 
@@ -67,16 +67,16 @@ pub enum Job {
     CompileLarge,
     /// Checks settings against a schema.
     Settings,
-    /// Tries what a child must not be able to do, for tests.
+    /// Tries forbidden operations in a child, for tests.
     Confinement,
 }
 
 /// The limits of a job.
 struct Limits {
-    /// Seconds of CPU time and of elapsed time.
+    /// Seconds of CPU time and of wall-clock time.
     processor: u64,
     wall: u64,
-    /// Bytes of memory, and what they are where there is enough.
+    /// Bytes of memory, and the bytes without a shortage.
     memory: u64,
     most: u64,
 }
@@ -101,7 +101,7 @@ impl Job {
         Limits { processor, wall, memory: memory.min(most), most }
     }
 
-    /// Threads of a child with this much memory. More than there are CPUs would only take memory.
+    /// Threads of a child with this much memory. More threads than CPUs would only use memory.
     fn threads(self, memory: u64) -> u64 {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let beside = if self == Self::CompileLarge { LARGE } else { 0 };
@@ -198,11 +198,11 @@ impl From<&str> for Failed {
 }
 
 impl Program {
-    /// The binary of this process, even if its file has been replaced. Its children have this many
-    /// bytes of memory together.
+    /// The binary of this process, even if its file has been replaced. Its children share this
+    /// many bytes of memory.
     ///
     /// # Errors
-    /// If the system does not say which binary that is.
+    /// If the system does not return the path of the binary.
     pub fn this(memory: usize) -> io::Result<Self> {
         let running = Path::new("/proc/self/exe");
         let path = if running.exists() { running.to_path_buf() } else { std::env::current_exe()? };
@@ -283,7 +283,7 @@ impl Program {
     }
 }
 
-/// Says once how the processes are confined in which components are compiled.
+/// Logs once how the subprocesses are confined in which components are compiled.
 fn log_once(confinement: Confinement) {
     static LOGGED: Once = Once::new();
     let Confinement { hides, files, calls } = confinement;
@@ -330,7 +330,7 @@ impl Drop for Kept {
     }
 }
 
-/// The reason why there is no answer, for people.
+/// The reason why there is no result, for users.
 fn became(status: ExitStatus, limits: &Limits) -> Failed {
     use std::os::unix::process::ExitStatusExt as _;
     let memory = units::bytes(usize::try_from(limits.memory).unwrap_or(usize::MAX));
@@ -348,7 +348,7 @@ fn became(status: ExitStatus, limits: &Limits) -> Failed {
     }
 }
 
-/// What helps against too little memory, if it is that of the container.
+/// The remediation for too little memory, if the container sets the limit.
 fn remedy(limits: &Limits) -> &'static str {
     if limits.memory < limits.most {
         "; the memory limit of the container leaves no more: for a policy in JavaScript or Python 512Mi are enough at start, 768Mi for a server that loads it later"
@@ -362,7 +362,7 @@ enum Answer {
     Refused(String),
 }
 
-/// The first byte of an answer: one of these, and above it how the child is confined.
+/// The first byte of a result: one of these, combined with the confinement of the child.
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
 const CONFINEMENT: u32 = 4;
@@ -381,7 +381,7 @@ fn exchange(
     parts: &[&[u8]],
     mut stdout: impl Read,
 ) -> io::Result<(Confinement, Answer)> {
-    // A child can answer before the end of its input. Only its answer counts.
+    // A child can respond before the end of its input. Only its result counts.
     let _ = send(parts, &mut stdin);
     drop(stdin);
     let mut first = [0];
@@ -418,7 +418,7 @@ fn read_part(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
 /// Runs a job with the parts of its input; an error is one line.
 pub type Work = fn(Job, &[Vec<u8>]) -> Result<Vec<u8>, String>;
 
-/// The child: `opgate apart JOB BYTES`.
+/// Runs the child: the command with `JOB BYTES`.
 #[must_use]
 pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
     let Some(job) = Job::of(argument) else { return ExitCode::FAILURE };
@@ -426,7 +426,7 @@ pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let confinement = confine();
-    // Nobody reads the text of a panic. The parent reports that there was one.
+    // The text of a panic has no reader. The parent reports the panic.
     std::panic::set_hook(Box::new(|_| {}));
     let done = std::panic::catch_unwind(|| {
         let parts = read_parts(&mut io::stdin().lock(), job.parts())?;
@@ -496,7 +496,7 @@ mod tests {
     /// busy").
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-    /// Whatever a child does, the error is one line, and no child remains.
+    /// If a child fails in any way, the error is one line, and no child remains.
     #[test]
     fn a_child_that_fails_is_an_error_in_one_line() {
         let _alone = ONE_AT_A_TIME.lock();
@@ -537,7 +537,7 @@ mod tests {
     /// The parts add up to the whole memory. A job that needs more than its part waits for all
     /// parts, even if others arrive meanwhile.
     #[test]
-    fn one_that_needs_more_gets_all_of_it_alone() {
+    fn large_compilation_waits_for_all_memory_shares() {
         let _alone = ONE_AT_A_TIME.lock();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("needs");

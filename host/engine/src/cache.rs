@@ -1,11 +1,11 @@
 //! Compiled policies on disk, so that a restart does not compile them again.
 //!
-//! wasmtime does not check native code when it loads it, so the cache trusts only what it wrote.
-//! The folder belongs to this user, and nobody else may write to it. Every image is sealed with a
-//! secret that only this user can read. The seal covers the origin of the image: the digest of the
-//! component, and the version and settings of the compiler. A file that does not match is compiled
-//! again and replaced. Images are read into memory before they are checked, so that the checked
-//! bytes are the loaded ones.
+//! wasmtime does not check native code when it loads it, so the cache trusts only files that it
+//! wrote. The directory belongs to this user, and no other user may write to it. Every image is
+//! sealed with a secret that only this user can read. The seal covers the origin of the image: the
+//! digest of the component, and the version and settings of the compiler. A file that does not
+//! match is compiled again and replaced. Images are read into memory before they are checked, so
+//! that the checked bytes are the loaded ones.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{Hash as _, Hasher as _};
@@ -19,7 +19,7 @@ use wasmtime::component::Component;
 /// Maximum size of an image, 256 MiB: eight times the maximum size of a component.
 const MAX_SIZE: u64 = 256 << 20;
 
-/// A folder with sealed images.
+/// A directory with sealed images.
 pub struct Cache {
     folder: PathBuf,
     key: Key,
@@ -32,10 +32,10 @@ impl std::fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// Opens the folder, and creates it with a new secret if it does not exist.
+    /// Opens the directory, and creates it with a new secret if it does not exist.
     ///
     /// # Errors
-    /// If the folder cannot be used, or other users can write to it.
+    /// If the directory is inaccessible, or other users can write to it.
     pub fn open(folder: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         check_owner(folder, &fs::metadata(folder)?, 0o022)?;
@@ -133,7 +133,7 @@ fn create_secret(path: &Path) -> io::Result<[u8; 32]> {
         write_exclusive(&temporary, &secret).and_then(|()| fs::hard_link(&temporary, path));
     let _ = fs::remove_file(&temporary);
     match written {
-        // Another process was faster. Its result is as good.
+        // Another process was faster. Its result is equivalent.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_secret(path),
         other => other.map(|()| secret),
     }

@@ -1,13 +1,13 @@
-//! Decides when a call is over: by CPU time, by elapsed time, or because nobody waits for it.
+//! Ends calls: by CPU time, by wall-clock time, or because their client is gone.
 //!
 //! ```text
 //!             ┌─ epochs, once a millisecond ─ code of the guest
 //! Clock ◀─────┤
-//!             └─ meter, every so many units ─ loops of the host that work for the guest
+//!             └─ meter, at intervals of units ─ loops of the host that work for the guest
 //! ```
 //!
-//! The limit of a policy is CPU time: a call that waits for a busy CPU uses none. Elapsed time has
-//! a limit of its own, so that a call ends in any case.
+//! The limit of a policy is CPU time: a call that waits for a busy CPU uses none. Wall-clock time
+//! has a separate limit, so that a call ends in any case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use opgate_document::Watch;
 use super::fault::Fault;
 use super::limits::Limits;
 
-/// The maximum elapsed time of a call is this many times its CPU time. The caller can set less.
+/// The maximum wall-clock time of a call is this many times its CPU time. The caller can set less.
 const WALL: u32 = 100;
 
 /// The limits of one call.
@@ -28,15 +28,15 @@ pub struct Budget<'c> {
     pub memory: usize,
     /// The time.
     pub time: Time,
-    /// Control of a call on its own thread.
+    /// Control of a call on a worker thread.
     pub apart: Option<&'c Apart>,
     /// CPU time that the call shares with others.
     pub shared: Option<&'c Arc<SharedTime>>,
 }
 
-/// CPU time that calls share: those of all policies that evaluate one review. Calls on several threads
-/// use it at the same time, and none goes on for longer than a tick when it is used up. An attempt
-/// ([`Time::Try`]) does not count.
+/// CPU time that calls share: those of all policies that evaluate one review. Calls on several
+/// threads use it at the same time, and each of them stops within a tick when it is used up. An
+/// attempt ([`Time::Try`]) does not count.
 #[derive(Debug)]
 pub struct SharedTime {
     limit: Duration,
@@ -45,13 +45,13 @@ pub struct SharedTime {
 }
 
 impl SharedTime {
-    /// This much CPU time.
+    /// Creates a limit of this much CPU time.
     #[must_use]
     pub fn new(limit: Duration) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicU64::new(0) })
     }
 
-    /// Takes CPU time that was used.
+    /// Charges CPU time that was used.
     pub fn charge(&self, used: Duration) {
         let used = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
         self.used.fetch_add(used, Ordering::Relaxed);
@@ -81,29 +81,29 @@ impl SharedTime {
 pub enum Time {
     /// An attempt that ends after this time for any reason. It does not read the CPU time.
     Try(Duration),
-    /// Limits of CPU time and of elapsed time.
+    /// Limits of CPU time and of wall-clock time.
     Whole {
         /// CPU time.
         processor: Duration,
-        /// Elapsed time.
+        /// Wall-clock time.
         wall: Duration,
     },
 }
 
 impl Time {
-    /// The limits of a policy, with at most `left` of elapsed time.
+    /// The limits of a policy, with at most `left` of wall-clock time.
     #[must_use]
     pub fn of(limits: Limits, left: Duration) -> Self {
         Self::Whole { processor: limits.time, wall: limits.time.saturating_mul(WALL).min(left) }
     }
 }
 
-/// Control of a call on its own thread: the call can be stopped, and the thread can yield.
+/// Control of a call on a worker thread: the call can be stopped, and the thread can yield.
 #[derive(Debug, Clone)]
 pub struct Apart {
-    /// Set when nobody waits for the answer any more. It is read at each tick.
+    /// Set when no client waits for the response any more. It is read at each tick.
     pub cancelled: Arc<AtomicBool>,
-    /// CPU time after which the thread gets only what others leave.
+    /// CPU time after which the thread only gets the CPU time that others leave.
     pub yield_after: Duration,
 }
 
@@ -147,17 +147,18 @@ impl Clock {
             Time::Whole { wall, .. } => (wall, processor_time()),
         };
         let now = Instant::now();
-        // An unlimited elapsed time is a day.
+        // An unlimited wall-clock time is a day.
         let end = now.checked_add(wall).unwrap_or(now + Duration::from_secs(86_400));
         let cancelled = budget.apart.map(|apart| apart.cancelled.clone());
         let (shared, noted) = (budget.shared.cloned(), AtomicU64::new(0));
         Self { time: budget.time, started, end, cancelled, shared, noted }
     }
 
-    /// Charges the time of the call to what it shares with others. Call it once more at the end.
+    /// Charges the time of the call to the time that it shares with others. Call it once more at
+    /// the end.
     pub(super) fn settle(&self) {
-        // Attempts do not read the CPU time, and are short. Their elapsed time would charge what they
-        // wait for a CPU.
+        // Attempts do not read the CPU time, and are short. Their wall-clock time would also
+        // charge the wait for a CPU.
         if self.shared.is_some() && matches!(self.time, Time::Whole { .. }) {
             self.note(self.used());
         }

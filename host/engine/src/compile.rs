@@ -1,4 +1,4 @@
-//! Selects where components from outside are compiled.
+//! Selects the process in which components from files and registries are compiled.
 
 use std::sync::Arc;
 
@@ -7,26 +7,26 @@ use opgate_unsafe::{Image, Key};
 use super::{LoadError, TARGET, settings};
 use crate::apart::{Job, Program};
 
-/// Where components are compiled.
+/// The process in which components are compiled.
 #[derive(Debug, Clone, Default)]
 pub enum Compiler {
-    /// In this process, because the caller wrote the component or can do without the process.
+    /// In this process, because the caller wrote the component or does not need isolation.
     #[default]
     Here,
-    /// In child processes with limits, because the component is not trusted.
+    /// In subprocesses with limits, because the component is not trusted.
     Apart(Arc<Program>),
 }
 
 impl Compiler {
-    /// In child processes of this binary, with this many bytes of memory together.
+    /// In subprocesses of this binary, which share this many bytes of memory.
     ///
     /// # Errors
-    /// If the system does not say which binary that is.
+    /// If the system does not return the path of the binary.
     pub fn apart(memory: usize) -> std::io::Result<Self> {
         Ok(Self::Apart(Arc::new(Program::this(memory)?)))
     }
 
-    /// In child processes of another binary of opgate.
+    /// In subprocesses of another binary of opgate.
     #[must_use]
     pub fn apart_by(binary: std::path::PathBuf, memory: usize) -> Self {
         Self::Apart(Arc::new(Program::at(binary, memory)))
@@ -43,8 +43,8 @@ impl Compiler {
         match self {
             Self::Here => Image::compile(engine, component).map_err(|e| unusable(&e)),
             Self::Apart(program) => {
-                // A seal for this one exchange: the loaded image is what the child compiled from
-                // this component, and nothing else came through the pipe.
+                // A seal for this one exchange: the loaded image is the one that the child
+                // compiled from this component, and nothing else came through the pipe.
                 let mut secret = [0; 32];
                 aws_lc_rs::rand::fill(&mut secret)
                     .map_err(|_| LoadError::NotCompiled("no randomness".to_owned()))?;

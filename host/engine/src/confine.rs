@@ -1,25 +1,27 @@
-//! Takes away from a child process what a compiler does not need, before it reads a component.
+//! Removes the access of a subprocess to everything that a compiler does not need, before it reads
+//! a component.
 //!
-//! Whoever finds a fault in the compiler runs code in this process, as the user of the server. The limits
-//! of the process keep it from harming the machine. This keeps it from what the server has: its memory,
-//! its files (the token of its service account, keys), its network.
+//! An attacker who exploits a bug in the compiler runs code in this process, as the user of the
+//! server. The limits of the process protect the machine. This module protects the resources of
+//! the server: its memory, its files (the token of its service account, keys), its network.
 //!
 //! ```text
 //! descriptors closed ─▶ not dumpable ─▶ Landlock: no file, no port ─▶ seccomp: no such system calls ─▶ input
 //! ```
 //!
-//! Each step is taken as far as the kernel goes. [`Confinement`] says how far that was, and the server logs
-//! it. The process has no own namespaces, and the filter of system calls names what is refused, not what
-//! is allowed: compilers start threads and map memory in ways that differ between systems.
+//! Each step is applied as far as the kernel supports it. [`Confinement`] records the result, and
+//! the server logs it. The process has no separate namespaces, and the filter of system calls
+//! lists denied calls, not allowed ones: compilers start threads and map memory in ways that
+//! differ between systems.
 
 use std::fmt;
 
-/// What was taken away from a process.
+/// The confinement of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Confinement {
-    /// Its memory is readable by no process of the same user.
+    /// No process of the same user can read its memory.
     pub(crate) hides: bool,
-    /// Landlock: it opens no file, and no process outside is within its reach.
+    /// Landlock: it opens no file, and cannot reach processes outside.
     pub(crate) files: bool,
     /// Seccomp: it opens no file and no socket, and starts no program.
     pub(crate) calls: bool,
@@ -36,7 +38,7 @@ impl Confinement {
         Self { hides: bits & 1 != 0, files: bits & 2 != 0, calls: bits & 4 != 0 }
     }
 
-    /// Whether the process opens no file, by any of both.
+    /// Whether the process cannot open files, by either of the two.
     pub(crate) fn is_closed(self) -> bool {
         self.hides && (self.files || self.calls)
     }
@@ -61,7 +63,8 @@ impl fmt::Display for Confinement {
 pub(crate) fn confine() -> Confinement {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-    // Those of the server have the flag that closes them. Others come from who has started the server.
+    // The server's own descriptors have the close-on-exec flag. Others are inherited from the
+    // process that started the server.
     opgate_unsafe::close_inherited_descriptors();
     Confinement {
         hides: set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok(),
@@ -75,8 +78,8 @@ pub(crate) fn confine() -> Confinement {
     Confinement::default()
 }
 
-/// What a confined process can still do, line by line, for tests: whether it opens a file, reaches an
-/// address and starts a program.
+/// Tries operations in a confined process and returns the results line by line, for tests: whether
+/// it opens a file, reaches an address and starts a program.
 pub(crate) fn attempts(confinement: Confinement, file: &[u8], address: &[u8]) -> String {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
@@ -111,10 +114,10 @@ mod linux {
         SeccompRule, TargetArch,
     };
 
-    /// No rule allows anything. On an older kernel, what it knows is refused.
+    /// No rule allows anything. An older kernel denies the operations that it supports.
     const NEWEST: ABI = ABI::V6;
 
-    /// Says whether the kernel refuses files.
+    /// Denies access to files; returns whether the kernel enforces it.
     pub(super) fn without_files() -> Result<bool, RulesetError> {
         let restricted = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -126,10 +129,10 @@ mod linux {
         Ok(restricted.ruleset != RulesetStatus::NotEnforced)
     }
 
-    /// System calls that a compiler does not make. Files, network, programs and other processes; and those
-    /// that would do the same by another way.
+    /// System calls that a compiler does not make: files, network, programs and other processes,
+    /// and calls with an equivalent effect.
     const REFUSED: &[i64] = &[
-        // Files. Landlock has no say about descriptors from elsewhere, nor about some changes.
+        // Files. Landlock does not cover inherited descriptors, nor some changes.
         libc::SYS_openat,
         libc::SYS_openat2,
         libc::SYS_open_by_handle_at,
@@ -168,7 +171,7 @@ mod linux {
         libc::SYS_recvfrom,
         libc::SYS_recvmsg,
         libc::SYS_recvmmsg,
-        // It would do all of them without asking.
+        // It would do all of them without a system call.
         libc::SYS_io_uring_setup,
         libc::SYS_io_uring_enter,
         libc::SYS_io_uring_register,
@@ -228,8 +231,8 @@ mod linux {
     #[cfg(not(target_arch = "x86_64"))]
     const REFUSED_AS_WELL: &[i64] = &[];
 
-    /// The bit of x32, by which the same calls have other numbers on the same architecture, and the numbers
-    /// that only x32 has.
+    /// The bit of x32, with which these calls have other numbers on the same architecture, and the
+    /// numbers that only x32 has.
     const X32: i64 = 0x4000_0000;
     const ONLY_X32: std::ops::RangeInclusive<i64> = 512..=547;
 

@@ -1,4 +1,4 @@
-//! The documentation of rules, from the component that carries them.
+//! The documentation of rules, from the component that contains it.
 //!
 //! A component can have custom sections `opgate-docs`, in itself or in its modules. Together they
 //! are Markdown: for each rule a heading `## OPG_25` and the text after it. The SDK writes them

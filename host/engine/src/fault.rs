@@ -1,4 +1,4 @@
-//! Policy errors: the reason why a call gave no answer, in one line for people.
+//! Policy errors: the reason why a call failed, in one line for users.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ impl std::fmt::Display for Import {
     }
 }
 
-/// The reason why a call gave no answer. The cause is the policy, the engine or the cluster, never
-/// the request.
+/// The reason why a call failed. The cause is the policy, the engine or the cluster,
+/// never the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The CPU time ran out.
@@ -27,10 +27,10 @@ pub enum Fault {
         "stopped, because the policies together used more than {}ms of processor time for one review", .0.as_millis()
     )]
     Shared(Duration),
-    /// The elapsed time ran out: the call got too little CPU time, and is not the cause.
+    /// The wall-clock time ran out: the call got too little CPU time, and is not the cause.
     #[error("did not end within {}ms: the server has too much to do", .0.as_millis())]
     Wall(Duration),
-    /// The caller does not wait any more.
+    /// The client does not wait any more.
     #[error("stopped, because nobody waits for the answer any more")]
     Cancelled,
     /// Memory beyond the limit, of the guest or of the host for the guest.
@@ -45,7 +45,7 @@ pub enum Fault {
     /// Handles beyond the limit.
     #[error("{0}: more than {HANDLES} handles at a time")]
     Handles(Import),
-    /// An answer that is too large.
+    /// A result that is too large.
     #[error("gave an answer of more than {}", bytes(*.0))]
     Size(usize),
     /// A table beyond the limit.
@@ -60,13 +60,13 @@ pub enum Fault {
     /// A panic, with the text that it wrote to the log.
     #[error("{}", panicked(.0))]
     Panic(String),
-    /// A read of what the policy did not declare, or by a text that is not a pointer.
+    /// A read of an undeclared field, or by a text that is not a pointer.
     #[error("{0}: {1}")]
     Pointer(Import, String),
     /// Any other trap.
     #[error("trapped: {0}")]
     Trap(String),
-    /// There is no current answer to a query about the cluster.
+    /// The cluster cache has no current result for a query.
     #[error("the cluster context is not current: {0}")]
     NotCurrent(String),
     /// The objects of a query about the cluster are being listed for the first time.
@@ -78,10 +78,10 @@ pub enum Fault {
     /// Too many requests wait for such lists.
     #[error("{0}")]
     Busy(String),
-    /// The answer breaks the contract of `wit/policy.wit`.
+    /// The verdict violates the contract of `wit/policy.wit`.
     #[error("gave an answer that breaks the contract: {0}")]
     Answer(String),
-    /// The answer has more elements than it may have.
+    /// The verdict has more elements than the contract allows.
     #[error("gave an answer that breaks the contract: {0}")]
     Flood(String),
 }
@@ -100,7 +100,7 @@ fn panicked(last_words: &str) -> String {
 }
 
 impl Fault {
-    /// One word for metrics.
+    /// The label value for metrics.
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
@@ -125,8 +125,8 @@ impl Fault {
         matches!(self, Self::Deadline(_))
     }
 
-    /// Whether it is an error of the policy or of its input, not of the amount of work: that is up
-    /// to the author of the object under review.
+    /// Whether it is an error of the policy or of its input, not of the amount of work, which the
+    /// author of the object under review determines.
     #[must_use]
     pub fn is_its_own(&self) -> bool {
         match self {
@@ -154,7 +154,7 @@ impl Fault {
         }
     }
 
-    /// Whether the server is the cause: it is overloaded, and the policy is not at fault.
+    /// Whether the server is the cause: it is overloaded, and the policy is not the cause.
     #[must_use]
     pub fn is_overload(&self) -> bool {
         matches!(self, Self::Wall(_) | Self::Exhausted | Self::Busy(_))

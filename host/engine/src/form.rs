@@ -1,8 +1,9 @@
-//! What a file is that was taken for a policy, by its first bytes and its imports. Nothing is run.
+//! Detects the type of a file that a user named as a policy, by its first bytes and its imports.
+//! Nothing is run.
 
 use wasmparser::{Encoding, Parser, Payload};
 
-/// What a file is.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A component.
@@ -19,14 +20,14 @@ pub enum Form {
     Text,
     /// An archive or a compressed file.
     Archive,
-    /// Nothing.
+    /// An empty file.
     Empty,
     /// Something else.
     Unknown,
 }
 
 impl Form {
-    /// What these bytes are.
+    /// Detects the type of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let starts = |with: &[u8]| bytes.starts_with(with);
@@ -67,7 +68,7 @@ impl Form {
                     let mut names = section.into_iter().flatten().map(|export| export.name);
                     is_bare &= !names.any(|name| name == "validate");
                 }
-                // What is damaged is said by who reads all of it.
+                // The reader of the whole file reports damage.
                 Err(_) => return Self::Module,
                 Ok(_) => {}
             }
@@ -75,7 +76,7 @@ impl Form {
         if is_bare { Self::Bare } else { Self::Module }
     }
 
-    /// What it is, and what to do with it, for people who named it as a policy.
+    /// The detected type, and the fix, for users who named the file as a policy.
     #[must_use]
     pub fn advice(self) -> String {
         match self {

@@ -26,7 +26,7 @@ struct Bounds {
     instances: usize,
 }
 
-/// Size up to which a component is small, 4 MiB. Policies in compiled languages are below one.
+/// Size up to which a component is small, 4 MiB. Policies in compiled languages are below 1 MiB.
 const SMALL_SIZE: usize = 4 << 20;
 
 /// A policy of the SDK has 4 modules, 3 instances, and functions of some ten KiB.
@@ -42,7 +42,7 @@ impl Bounds {
     }
 }
 
-/// Whether a component has wider bounds, because of its size.
+/// Whether a component has higher limits, because of its size.
 pub(crate) fn is_large(component: &[u8]) -> bool {
     component.len() > SMALL_SIZE
 }
@@ -100,7 +100,7 @@ pub enum Refusal {
         "was built for version {0} of opgate:policy, this host speaks {VERSION}: build it with the matching SDK"
     )]
     Version(String),
-    /// It reads the cluster, but is not allowed to.
+    /// It reads the cluster, but has no grant.
     #[error(
         "imports {PACKAGE}cluster, but reads nothing that was granted: list the resources under `cluster` of the policy in the configuration"
     )]
@@ -112,10 +112,10 @@ pub enum Refusal {
     MissingExport(&'static str),
 }
 
-/// Checks size, form, imports and exports, and that it starts with no more than so much memory.
+/// Checks size, format, imports and exports, and that the initial memory is at most `memory`.
 ///
 /// # Errors
-/// The problem, and what to do about it.
+/// The problem and its remediation.
 pub(crate) fn check(component: &[u8], granted_cluster: bool, memory: usize) -> Result<(), Refusal> {
     if component.is_empty() {
         return Err(Refusal::Empty);
@@ -278,7 +278,7 @@ fn borders(component: &[u8]) -> Result<Borders, Refusal> {
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
                     let import = import.map_err(malformed)?;
-                    // Types that the world uses from its interfaces. They have no content.
+                    // Types that the WIT package uses from its interfaces. They have no content.
                     if !matches!(import.ty, ComponentTypeRef::Type(_)) {
                         borders.imports.push(import.name.name.to_owned());
                     }
@@ -296,10 +296,10 @@ fn borders(component: &[u8]) -> Result<Borders, Refusal> {
     Ok(borders)
 }
 
-/// The names of what a policy imports and exports, for registries.
+/// The names of the imports and exports of a policy, for registries.
 ///
 /// # Errors
-/// If it is no policy that this host could load.
+/// If this host could not load it as a policy.
 pub fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), Refusal> {
     check(component, true, usize::MAX)?;
     let Borders { imports, exports, .. } = borders(component)?;

@@ -9,7 +9,7 @@ use opgate_document::{Document, Meter, Value};
 use super::fault::{Fault, Import};
 use super::limits::HANDLES;
 
-/// What a policy declares to read of the objects of a resource.
+/// The fields that a policy declares to read from objects of a resource.
 #[derive(Debug, Clone)]
 pub struct Scope {
     /// The resource.
@@ -24,8 +24,8 @@ pub struct Scope {
 pub struct Handle {
     pub(super) document: Arc<Document>,
     pub(super) path: Vec<u32>,
-    /// What is declared of the object, and the pointer to the value in it; none of a document that is
-    /// whole.
+    /// The declared read of the object, and the pointer to the value in it; none for a whole
+    /// document.
     part: Option<(Arc<Scope>, String)>,
 }
 
@@ -34,24 +34,24 @@ impl Handle {
         Self { document, path: Vec::new(), part: None }
     }
 
-    /// A stored object, of which only the declared fields are there.
+    /// A stored object, of which only the declared fields are present.
     pub(super) fn stored(document: Arc<Document>, scope: Option<Arc<Scope>>) -> Self {
         let part = scope.map(|scope| (scope, String::new()));
         Self { document, path: Vec::new(), part }
     }
 
-    /// The value at a pointer, which is there by this path.
+    /// The value at a pointer, which exists at this path.
     pub(super) fn below(&self, pointer: &str, path: Vec<u32>) -> Self {
         let part = self.part.as_ref().and_then(|(scope, base)| {
             let pointer = format!("{base}{pointer}");
-            // All of a declared field is there.
+            // A declared field is completely present.
             let is_whole = scope.declaration.check(&pointer, Access::Scalar).is_ok();
             (!is_whole).then(|| (scope.clone(), pointer))
         });
         Self { document: self.document.clone(), path, part }
     }
 
-    /// Checks that all is there that a read of the value at a pointer needs.
+    /// Checks that everything is present that a read of the value at a pointer needs.
     pub(super) fn check(&self, import: Import, pointer: &str, access: Access) -> Result<(), Fault> {
         self.declares(import, |declaration, base| {
             if base.is_empty() {
@@ -61,7 +61,7 @@ impl Handle {
         })
     }
 
-    /// The same for a column of the elements of a list.
+    /// Checks a column of the elements of a list in this way.
     pub(super) fn check_column(
         &self,
         import: Import,
@@ -73,7 +73,7 @@ impl Handle {
         })
     }
 
-    /// The same for a column of one value.
+    /// Checks a column of one value in this way.
     pub(super) fn check_cell(
         &self,
         import: Import,

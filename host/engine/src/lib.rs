@@ -4,10 +4,10 @@
 //! component ─gate─▶ image (embedded, cached or compiled) ─▶ Module ─call─▶ fresh instance ─▶ answer
 //! ```
 //!
-//! A [`Module`] is the code of a policy, ready to be instantiated. Each call has its own instance,
-//! with limits on time, memory, tables, stack, handles and copied bytes. The limits are set before
-//! the first instruction of the guest, and are the same for `describe`, `validate-settings` and
-//! `validate`.
+//! A [`Module`] is the code of a policy, ready to be instantiated. Each call has a separate
+//! instance, with limits on time, memory, tables, stack, handles and copied bytes. The limits are
+//! set before the first instruction of the guest, and are the same for `describe`,
+//! `validate-settings` and `validate`.
 
 pub mod apart;
 mod bindings;
@@ -88,7 +88,7 @@ impl EngineError {
     }
 }
 
-/// The reason why the component of a policy cannot be used.
+/// The reason why the component of a policy failed to load.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The component is not a policy.
@@ -110,11 +110,11 @@ pub struct Engine {
     compiler: Compiler,
     pooled: bool,
     pool: Pool,
-    /// Instances of the pool that belong to somebody.
+    /// Instances of the pool that are reserved.
     taken: Mutex<usize>,
-    /// Code that is in use, by digest: who loads the same component again shares it.
+    /// Code that is in use, by digest: loading a component again shares it.
     codes: Mutex<Vec<Weak<Code>>>,
-    /// Large components are loaded one at a time: each takes 100 MiB meanwhile.
+    /// Large components are loaded one at a time: loading takes 100 MiB each.
     large: Mutex<()>,
 }
 
@@ -163,7 +163,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Caches compiled components in this folder, if none is used yet.
+    /// Caches compiled components in this directory, if none is used yet.
     pub fn cache_in(&self, folder: Option<PathBuf>) {
         let mut cache = self.cache.lock();
         if cache.is_some() {
@@ -178,13 +178,13 @@ impl Engine {
         });
     }
 
-    /// Sets where components from outside are compiled.
+    /// Sets the compiler for components from files and registries.
     #[must_use]
     pub fn with_compiler(self, compiler: Compiler) -> Self {
         Self { compiler, ..self }
     }
 
-    /// Where components from outside are compiled.
+    /// The compiler for components from files and registries.
     #[must_use]
     pub fn compiler(&self) -> &Compiler {
         &self.compiler
@@ -196,8 +196,8 @@ impl Engine {
         self.pooled
     }
 
-    /// Loads a component from outside: checks it, then reads its image from the cache or compiles
-    /// it.
+    /// Loads a component from a file or a registry: checks it, then reads its image from the cache
+    /// or compiles it.
     ///
     /// # Errors
     /// If it is not a policy, or not a valid component.
@@ -240,11 +240,11 @@ impl Engine {
             .unwrap_or_else(|_| Err(LoadError::NotCompiled("it makes the engine panic".to_owned())))
     }
 
-    /// Loads a policy that the build compiled, with the digest of its component. If the image does not fit this engine, which happens
-    /// without a pool, the component is compiled.
+    /// Loads a policy that the build compiled, with the digest of its component. If the image does
+    /// not fit this engine, which happens without a pool, the component is compiled.
     ///
     /// # Errors
-    /// As for [`Engine::load`]. A test makes sure that there are none.
+    /// As for [`Engine::load`]. A test ensures that there are none.
     pub fn load_builtin(
         self: &Arc<Self>,
         component: impl FnOnce() -> Vec<u8>,
@@ -297,7 +297,7 @@ impl Engine {
         let pre = ClusterPolicyPre::new(pre).map_err(unusable)?;
         let validate = component.get_export_index(None, "validate");
         let validate = validate.ok_or_else(|| LoadError::Unusable("no `validate`".to_owned()))?;
-        // Now, not at the first request.
+        // Here, not at the first request.
         component.initialize_copy_on_write_image().map_err(unusable)?;
         let code = Arc::new(Code { engine: self.clone(), pre, validate, digest });
         self.codes.lock().push(Arc::downgrade(&code));
@@ -350,7 +350,7 @@ struct Code {
     digest: String,
 }
 
-/// Parameters and answer of the export `validate`, see `wit/policy.wit`.
+/// Parameters and result of the export `validate`, see `wit/policy.wit`.
 type Asks = (
     wit::Operation,
     u64,
@@ -370,7 +370,7 @@ impl fmt::Debug for Module {
 /// Level and text of a line that a policy logged.
 pub type LogLine = (tracing::Level, String);
 
-/// Who pays for the memory of a call.
+/// The account that the memory of a call is charged to.
 fn payer_of(inputs: &Inputs) -> Option<&Arc<Account>> {
     let mut documents = [&inputs.object, &inputs.old_object].into_iter().flatten();
     documents.find_map(|document| document.account())
@@ -379,11 +379,11 @@ fn payer_of(inputs: &Inputs) -> Option<&Arc<Account>> {
 /// Result of a call, and the lines that the guest logged.
 #[derive(Debug)]
 pub struct Call<T> {
-    /// The answer, or the reason why there is none.
+    /// The verdict, or the reason why there is none.
     pub result: Result<T, Fault>,
     /// Lines for the log.
     pub log: Vec<LogLine>,
-    /// The reader that answered queries about the cluster.
+    /// The reader that handled the queries of the call.
     pub reader: Option<Box<dyn ClusterReader>>,
     /// The work of the host for the call.
     pub work: Work,
@@ -426,7 +426,7 @@ impl Module {
         })
     }
 
-    /// Calls `validate`. `reader` answers queries about the cluster; `routes` are the match rules
+    /// Calls `validate`. `reader` handles queries of the cluster; `routes` are the match rules
     /// that match, by number.
     #[must_use]
     pub fn validate(
@@ -492,8 +492,9 @@ impl Module {
         let bound = |store: &mut Store<State>| store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
         let mut done = self.run((budget, payer), &clock, (reader, inputs), bound, &call);
         if matches!(done.result, Err(Fault::Size(_))) {
-            // An import got too much data, or the answer is too large. A second call, with hooks and in
-            // the remaining time, finds out which. Hooks in every call would make it 3 % longer.
+            // An import got too much data, or the verdict is too large. A second call, with hooks
+            // and in the remaining time, determines which. Hooks in every call would make it 3 %
+            // longer.
             let reader = (done.reader, inputs);
             done = self.run((budget, payer), &clock, reader, imports::bound_by_name, &call);
         }
@@ -546,7 +547,7 @@ impl Module {
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(move |_| {
             if !yields && yield_after.is_some_and(|most| clock.used() > most) {
-                // If the system does not allow it, the call runs on like any other.
+                // If the system does not allow it, the thread runs with normal priority.
                 let _ = opgate_unsafe::run_when_idle();
                 yields = true;
             }

@@ -8,13 +8,13 @@ use wasmtime::ResourceLimiter;
 use super::fault::{Fault, Import};
 use super::limits::{INSTANCES, MEMORIES, TABLE_ELEMENTS, TABLES};
 
-/// The meaning of memory that an account refused: the limit of the call is reached, or the server
-/// has no memory left for requests.
+/// The policy error for memory that an account denied: the limit of the call is reached, or the
+/// server has no memory left for requests.
 pub(crate) fn refused(account: &Account, import: Option<Import>) -> Fault {
     if account.is_starved() { Fault::Exhausted } else { Fault::Memory(account.limit(), import) }
 }
 
-/// Limits the sizes of memories and tables, and records what was refused.
+/// Limits the sizes of memories and tables, and records the denied ones.
 pub(crate) struct Limiter {
     account: Arc<Account>,
     pub(crate) hit: Option<Fault>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Elements of one table, handles of one call, and bytes of one call of an import or of an answer.
+/// Elements of one table, handles of one call, and bytes of one call of an import or of a verdict.
 pub(crate) const TABLE_ELEMENTS: usize = 10_000;
 pub(crate) const HANDLES: usize = 1_000;
 pub(crate) const HOSTCALL_BYTES: usize = 4 << 20;
@@ -28,10 +28,10 @@ impl Default for Limits {
     }
 }
 
-/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3, JavaScript 1, 2
-/// and 3, Python 1, 2 and 38. The limit applies to the bytes of all memories together. The pool has
-/// slots for memories and tables, with address space for each. It only counts instances; that a small
-/// component has few of them is checked where it is loaded.
+/// Memories, tables and instances of one call. A component of the SDK has 1, 2 and 3, JavaScript
+/// 1, 2 and 3, Python 1, 2 and 38. The limit applies to the bytes of all memories together. The
+/// pool has slots for memories and tables, with address space for each. It only counts instances;
+/// the number in a small component is checked when it is loaded.
 pub(crate) const MEMORIES: usize = 4;
 pub(crate) const TABLES: usize = 8;
 pub(crate) const INSTANCES: usize = 64;

@@ -1,5 +1,5 @@
-//! Queries about the cluster while a policy runs. The engine does not know the answers: each call
-//! has a [`ClusterReader`] that does.
+//! Queries about the cluster while a policy runs. The engine has no cluster state: each call has a
+//! [`ClusterReader`] that does.
 
 use std::any::Any;
 use std::fmt;
@@ -11,15 +11,15 @@ use opgate_document::{Account, Document, Meter, Text};
 pub use crate::handle::Scope;
 use crate::wit::GroupVersionResource;
 
-/// Bytes of an object in an answer in addition to its content.
+/// Bytes of an object in a result in addition to its content.
 const EACH: usize = 64;
 
-/// Answers the queries of one call, and records them.
+/// Handles the queries of one call, and records them.
 pub trait ClusterReader: Any + fmt::Debug + Send {
-    /// One object.
+    /// Returns one object.
     ///
     /// # Errors
-    /// If there is no current view. The call must end.
+    /// If the cluster cache is not ready. The call must end.
     fn get(
         &mut self,
         resource: &GroupVersionResource,
@@ -28,10 +28,10 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         payer: Payer<'_>,
     ) -> Answer;
 
-    /// Objects that match.
+    /// Returns objects that match.
     ///
     /// # Errors
-    /// If there is no current view. The call must end.
+    /// If the cluster cache is not ready. The call must end.
     fn list(
         &mut self,
         resource: &GroupVersionResource,
@@ -39,10 +39,10 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         payer: Payer<'_>,
     ) -> Answer;
 
-    /// The names of objects that match.
+    /// Returns the names of objects that match.
     ///
     /// # Errors
-    /// If there is no current view. The call must end.
+    /// If the cluster cache is not ready. The call must end.
     fn names(
         &mut self,
         resource: &GroupVersionResource,
@@ -50,10 +50,10 @@ pub trait ClusterReader: Any + fmt::Debug + Send {
         payer: Payer<'_>,
     ) -> Answer;
 
-    /// Some objects of any kind, at most so many; none unless it says otherwise.
+    /// Returns at most `limit` objects of any kind; none by default.
     ///
     /// # Errors
-    /// If they are not at hand. The call must end.
+    /// If they must be listed first. The call must end.
     fn sample(
         &mut self,
         resource: &GroupVersionResource,
@@ -84,7 +84,7 @@ impl Sample {
     }
 }
 
-/// The answer to a policy, or the reason why the call must end.
+/// The result for a policy, or the reason why the call must end.
 pub type Answer = Result<Result<Found, ReadError>, NotCurrent>;
 
 /// A query of a policy.
@@ -98,24 +98,24 @@ pub struct PolicyQuery {
     pub matches: Vec<(String, Vec<String>, bool)>,
     /// Only after this namespace and name.
     pub after: Option<(String, String)>,
-    /// Maximum number of objects; 0 for the maximum of an answer.
+    /// Maximum number of objects; 0 for the maximum of a result.
     pub limit: usize,
 }
 
-/// The reason why there is no answer.
+/// The reason why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotCurrent {
     /// The resource is being listed for the first time. Try again in a moment.
     Listing(String),
-    /// There is no current view, or an object in it cannot be read.
+    /// The cluster cache is not ready, or an object in it cannot be read.
     Unknown(String),
-    /// A sample of this resource is wanted. The call is repeated when it is at hand.
+    /// A sample of this resource is wanted. The call is repeated after the resource is listed.
     Wanted(String),
     /// Too many requests wait for samples.
     Busy(String),
 }
 
-/// The reason why a policy gets no answer, for the policy.
+/// The reason why a policy gets no result, for the policy.
 #[derive(Debug)]
 pub enum ReadError {
     /// There is no cluster to query.
@@ -126,12 +126,12 @@ pub enum ReadError {
     Invalid(String),
     /// The administrator has not granted it.
     NotGranted(String),
-    /// There is a cluster, but not this.
+    /// The cluster is available, but not this resource.
     Unavailable(String),
 }
 
-/// The accounts that an answer is charged to. If the meter stops or the account has no room, the
-/// answer is not used.
+/// The accounts that a result is charged to. If the meter stops or the account reaches its limit,
+/// the result is not used.
 #[derive(Debug, Clone, Copy)]
 pub struct Payer<'p> {
     /// The work.
@@ -149,14 +149,14 @@ pub struct Found {
 }
 
 impl Found {
-    /// These objects, for a policy that declares to read this of them. If they are stored with more
-    /// (`has_more`), the policy does not see that.
+    /// Objects for a policy that declares to read these fields of them. If they are stored with
+    /// more (`has_more`), the policy does not see that.
     #[must_use]
     pub fn new(objects: Vec<Arc<Object>>, scope: Arc<Scope>, has_more: bool) -> Self {
         Self { objects, scope: Some(scope), has_more }
     }
 
-    /// What the policy declares to read of them; none if there are no objects.
+    /// The fields that the policy declares to read from them; none if there are no objects.
     #[must_use]
     pub fn scope(&self) -> Option<&Arc<Scope>> {
         self.scope.as_ref()

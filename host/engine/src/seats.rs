@@ -1,7 +1,8 @@
-//! Who has how many instances of the pool.
+//! Shares of the instance pool.
 //!
-//! The policies of one set have as many instances as they have calls at a time. While a set replaces another,
-//! calls of both run, and both have theirs: a call never fails because the pool is empty.
+//! The policies of one set have one instance for each of their concurrent calls. While a set
+//! replaces another, calls of both run, and both have their full share: a call never fails because
+//! the pool is empty.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ impl Drop for Seats {
 }
 
 impl Seats {
-    /// Takes this many; `None` if there are not enough.
+    /// Reserves this many; `None` if there are not enough.
     #[must_use]
     pub fn take(engine: &Arc<Engine>, count: usize) -> Option<Self> {
         let mut taken = engine.taken.lock();
@@ -35,7 +36,7 @@ impl Seats {
         Some(Self { engine: engine.clone(), count })
     }
 
-    /// Whether they are of this engine.
+    /// Whether they belong to this engine.
     #[must_use]
     pub fn are_of(&self, engine: &Arc<Engine>) -> bool {
         Arc::ptr_eq(&self.engine, engine)
@@ -43,8 +44,8 @@ impl Seats {
 }
 
 impl Engine {
-    /// Whether this many more instances, each with so much memory, fit into the pool. Without a pool,
-    /// everything does.
+    /// Whether this many more instances, each with this much memory, fit into the pool. Without a
+    /// pool, the result is true.
     #[must_use]
     pub fn has_room(&self, instances: usize, memory: usize) -> bool {
         let free = self.pool.instances.saturating_sub(*self.taken.lock());

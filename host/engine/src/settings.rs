@@ -1,15 +1,15 @@
 //! Settings of the compiler. They are the same for the build script, which compiles the built-in
-//! policies, and for the host, which loads them and compiles others. wasmtime refuses code that was
-//! compiled with other settings.
+//! policies, and for the host, which loads them and compiles others. wasmtime rejects code that
+//! was compiled with other settings.
 
 use wasmtime::Config;
 
 /// Stack of a guest. Deeper recursion is a policy error.
 pub(crate) const STACK: usize = 512 << 10;
 
-/// Settings of the compilation. `roomy` says whether 4 GiB of address space can be reserved for
-/// each memory, so that code needs no bounds checks. Otherwise code of the other kind does not load
-/// and is compiled again.
+/// Settings of the compilation. `roomy` is true if 4 GiB of address space can be reserved for each
+/// memory, so that code needs no bounds checks. Otherwise code of the other kind does not load and
+/// is compiled again.
 pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
     let mut config = Config::new();
     // The baseline of the target, not the CPU of this machine: the binary runs anywhere, and
@@ -18,12 +18,12 @@ pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
     config.wasm_component_model(true);
     config.epoch_interruption(true);
     config.max_wasm_stack(STACK);
-    // Proposals that no guest needs. Two advisories of 2026 are about the code generation for SIMD.
+    // Proposals that no guest needs. Two advisories of 2026 affect the code generation for SIMD.
     config.wasm_simd(false).wasm_relaxed_simd(false);
     config.wasm_tail_call(false).wasm_memory64(false);
-    // wasmtime's own code, which passes texts between the modules of a component, uses the memories
-    // of both. Without this setting it panics. Components with modules that use several memories
-    // are refused.
+    // wasmtime's generated code, which passes texts between the modules of a component, uses the
+    // memories of both. Without this setting it panics. Components with modules that use several
+    // memories are rejected.
     config.wasm_multi_memory(true);
     // A policy error names limits and imports, not the functions of the guest.
     config.wasm_backtrace_max_frames(None);
@@ -32,7 +32,7 @@ pub(crate) fn config(target: &str, roomy: bool) -> wasmtime::Result<Config> {
     // Nothing unwinds through a guest: host functions that panic are caught before, and traps do not
     // unwind.
     config.native_unwind_info(false);
-    // The same bits for the same input, also for floating point.
+    // Identical bits for identical input, also for floating point.
     config.cranelift_nan_canonicalization(true);
     if !roomy {
         config.memory_reservation(0);

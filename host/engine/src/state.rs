@@ -16,30 +16,30 @@ use super::reader::ClusterReader;
 
 /// State of the host for one instance.
 pub(crate) struct State {
-    /// The review, where the call is about one.
+    /// The review, if the call evaluates one.
     pub(super) inputs: Option<Arc<Inputs>>,
     pub(super) handles: Handles,
     pub(super) limiter: Limiter,
     pub(super) log: Vec<(Severity, String)>,
-    /// Answers the guest's queries about the cluster.
+    /// Handles the guest's queries of the cluster.
     pub(super) reader: Option<Box<dyn ClusterReader>>,
     pub(super) clock: Arc<Clock>,
     /// The work of the host for the guest.
     pub(super) meter: Meter,
     /// Memory of the guest, and of the host for the guest.
     pub(super) account: Arc<Account>,
-    /// Memory of the last answer to the guest. It has been copied when the guest calls again.
+    /// Memory of the last result for the guest. It has been copied when the guest calls again.
     pub(super) answer: Charge,
     /// Bytes of it that are in use.
     answered: Cell<usize>,
 }
 
-/// Bytes that are reserved from one answer to the next. Most answers are smaller and need no check
+/// Bytes that are reserved from one result to the next. Most results are smaller and need no check
 /// of the account.
 const AT_HAND: usize = 4 << 10;
 
 impl State {
-    /// Memory counts against `payer`, the account of the request, as well.
+    /// Creates the state. Memory is also charged to `payer`, the account of the request.
     pub(super) fn new(
         memory: usize,
         payer: Option<&Arc<Account>>,
@@ -78,7 +78,7 @@ impl State {
         found.ok_or_else(|| wasmtime::Error::msg("a handle that is not there"))
     }
 
-    /// Called before the work of an import. The previous answer is gone.
+    /// Called before the work of an import. The previous result is dropped.
     pub(super) fn begin(&self) {
         self.answered.set(0);
         let more = self.answer.bytes().saturating_sub(AT_HAND);
@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    /// Charges memory for an answer.
+    /// Charges memory for a result.
     pub(super) fn charge(&self, import: Import, bytes: usize) -> Result<(), Fault> {
         let wanted = self.answered.get().saturating_add(bytes);
         let more = wanted.saturating_sub(self.answer.bytes());
@@ -98,7 +98,7 @@ impl State {
         Ok(())
     }
 
-    /// Charges work for an answer.
+    /// Charges work for a result.
     pub(super) fn spend(&self, units: usize) -> Result<(), Fault> {
         if self.meter.spend(units) { Ok(()) } else { Err(self.clock.fault()) }
     }
@@ -107,8 +107,8 @@ impl State {
         limiter::refused(&self.account, Some(import))
     }
 
-    /// Called after each look-up for the guest. This is the one place that decides whether the
-    /// result is complete: no policy may take missing data for nothing.
+    /// Called after each look-up for the guest. Only this function decides whether the result is
+    /// complete: no policy may treat missing data as absent.
     pub(super) fn believe(&self, import: Import, document: &Document) -> Result<(), Fault> {
         if self.meter.is_stopped() {
             return Err(self.clock.fault());

@@ -30,8 +30,8 @@ impl Drop for Running<'_> {
 }
 
 impl Ticker {
-    /// Starts the clock. It has a thread of its own, so that a busy server cannot delay its ticks,
-    /// and ends with the engine.
+    /// Starts the clock. It runs on a separate thread, so that a busy server cannot delay its
+    /// ticks, and ends with the engine.
     pub(crate) fn start(engine: EngineWeak) -> std::io::Result<Self> {
         let running = Arc::new(AtomicUsize::new(0));
         let counted = running.clone();

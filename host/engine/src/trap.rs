@@ -10,9 +10,9 @@ use super::limits::HOSTCALL_BYTES;
 /// Maximum length of the text of a trap.
 const MAX_TEXT: usize = 512;
 
-/// The meaning of an error of wasmtime, with what the limiter recorded and the last log line of the
-/// guest. Only this function makes a text of it. The text never has a backtrace, which would name
-/// functions of the guest.
+/// Converts an error of wasmtime to a policy error, with the record of the limiter and the last
+/// log line of the guest. Only this function creates a text from it. The text never has a
+/// backtrace, which would name functions of the guest.
 pub(super) fn fault_of(
     error: &wasmtime::Error,
     limiter: &Limiter,

@@ -192,7 +192,7 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
         .map_err(|(path, why)| anyhow::anyhow!("{}: {why}", folder::shown(root, &path)))?;
     if waivers::is_in(root) && !ignored.ignores(waivers::NAME) {
         let (file, list) = (folder::shown(root, waivers::NAME), ignore::NAME);
-        tracing::warn!("{file}: opm takes it for a blob: list it in {list}");
+        tracing::warn!("{file}: opm treats it as a blob: list it in {list}");
     }
     folder.files.retain(|entry| {
         entry.path.rsplit('/').next() != Some(ignore::NAME) && !ignored.ignores_entry(entry)

@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_texts_or_neither() {
+    fn other_files_are_read_as_text_or_skipped() {
         assert!(matches!(read("Dockerfile", "FROM scratch\n").content, Content::Text(_)));
         assert!(matches!(read("a.png", b"\x89PNG\0").content, Content::Other));
         assert!(matches!(read("a.md", "x".repeat(70_000)).content, Content::Other));

@@ -1,10 +1,10 @@
 //! Detects the subjects of a check at a path, or in a directory below it.
 //!
 //! ```text
-//! file ───▶ its first document that says what it is
-//! folder ─┬▶ a bundle, by its own folders and files
-//!         ├▶ bundles and projects in it: each of them, and the catalogs beside them ┐
-//!         └▶ otherwise the catalogs in it, and each file of manifests               ┴▶ [`super::repository`]
+//! file ───▶ its first document of a known type
+//! directory ─┬▶ a bundle, by its directories and files
+//!            ├▶ bundles and projects in it: each of them, and the catalogs next to them ┐
+//!            └▶ otherwise the catalogs in it, and each file of manifests                ┴▶ [`super::repository`]
 //! ```
 //!
 //! A directory can be any repository: files that are not checked are skipped, with the reason.
@@ -20,7 +20,7 @@ use super::{dump, template, unique};
 use opgate_input::read::{At, Reader};
 
 /// The kinds that were searched for.
-const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema), no project (watches.yaml) and no manifest (apiVersion and kind) found in it; say what it is with --input-type";
+const KNOWN: &str = "no bundle (manifests/, metadata/annotations.yaml), no catalog (blobs with schema), no project (watches.yaml) and no manifest (apiVersion and kind) found in it; set its type with --input-type";
 
 /// Detects what there is to check at a path, or below it.
 ///
@@ -87,7 +87,7 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
         "{shown}: empty: it should hold manifests (apiVersion, kind, metadata) or AdmissionReviews"
     );
     anyhow::bail!(template::complaint(&read).unwrap_or_else(|| format!(
-        "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema) nor a watches.yaml; say what it is with --input-type"
+        "{shown}: neither a manifest (apiVersion and kind) nor a catalog (schema) nor a watches.yaml; set its type with --input-type"
     )))
 }
 
@@ -99,7 +99,7 @@ pub fn manifests(root: &Path) -> anyhow::Result<Vec<Found>> {
     let folder = folder::walk_up_to(root, MAX_SEARCHED)?;
     let is_empty = folder.files.is_empty() && folder.directories.is_empty();
     // Probably the wrong directory.
-    anyhow::ensure!(!is_empty, "{}: there is nothing in it", root.display());
+    anyhow::ensure!(!is_empty, "{}: it is empty", root.display());
     // An entry that could contain files is reported, whatever its name.
     let is_folder = |entry: &folder::Entry| entry.refused.as_ref().is_some_and(|r| r.is_folder);
     let files = folder

@@ -1,13 +1,13 @@
 //! The content of a directory: files and directories, each in byte order of its path.
 //!
 //! ```text
-//! folder ─▶ entries ─┬▶ file, folder
-//!                    ├▶ link: to a file inside of the folder it is that file, otherwise refused
-//!                    └▶ folder that cannot be read: refused
+//! directory ─▶ entries ─┬▶ file, directory
+//!                       ├▶ link: to a file inside the directory it is that file, otherwise refused
+//!                       └▶ unreadable directory: refused
 //! ```
 //!
-//! Refused entries are among the files, with the reason. They are reported like a file that cannot
-//! be read, and the other files are checked in any case.
+//! Refused entries are among the files, with the reason. They are reported like an unreadable
+//! file, and the other files are checked in any case.
 
 use std::fs;
 use std::io;
@@ -147,7 +147,7 @@ pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
         count = count.saturating_add(entries.len());
         anyhow::ensure!(
             count <= max,
-            "{}: more than {max} files and folders: name a smaller folder",
+            "{}: more than {max} files and directories: name a smaller directory",
             root.display()
         );
         let slash = if path.is_empty() { "" } else { "/" };
@@ -257,10 +257,10 @@ fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refu
         }
     };
     let Ok(place) = target.strip_prefix(root) else {
-        return Err(Refused::link("that leads out of the folder", found.is_dir()));
+        return Err(Refused::link("that leads out of the directory", found.is_dir()));
     };
     if found.is_dir() {
-        return Err(Refused { is_inside: true, ..Refused::link("to a folder", true) });
+        return Err(Refused { is_inside: true, ..Refused::link("to a directory", true) });
     }
     if !found.is_file() {
         return Err(Refused::link("to what is no file", false));
@@ -315,12 +315,12 @@ mod tests {
         let cases: [(&str, &Path, Option<&str>); 8] = [
             ("inside.yaml", Path::new("a/file.yaml"), None),
             ("a/twice.yaml", Path::new("../inside.yaml"), None),
-            ("a/circle", Path::new(".."), Some("to a folder: put the folder itself")),
+            ("a/circle", Path::new(".."), Some("to a directory: put the directory itself")),
             ("dangling", Path::new("b"), Some("that leads nowhere: put the file itself")),
             ("loop", Path::new("loop"), Some("that cannot be followed (")),
-            ("out", out, Some("that leads out of the folder: put the folder itself")),
-            ("out.yaml", &secret, Some("that leads out of the folder: put the file itself")),
-            ("null", Path::new("/dev/null"), Some("that leads out of the folder")),
+            ("out", out, Some("that leads out of the directory: put the directory itself")),
+            ("out.yaml", &secret, Some("that leads out of the directory: put the file itself")),
+            ("null", Path::new("/dev/null"), Some("that leads out of the directory")),
         ];
         for (at, to, _) in cases {
             symlink(to, folder.path().join(at)).unwrap();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn links_do_not_make_much_of_little() {
+    fn bytes_of_linked_files_are_limited() {
         let folder = Temporary::new(&[("large", "")]);
         let large = fs::File::options().write(true).open(folder.path().join("large")).unwrap();
         large.set_len(MAX_LINKED / 2).unwrap();

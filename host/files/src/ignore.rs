@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_end() {
+    fn patterns_with_many_wildcards_are_matched_quickly() {
         let mut ignore = Ignore::default();
         ignore.add("", &format!("{}b\n{}b", "*a".repeat(64), "**/a/".repeat(64)));
         assert!(!ignore.ignores(&"a".repeat(256)));

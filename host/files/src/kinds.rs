@@ -103,7 +103,7 @@ impl Reason {
             Self::Template => "a template".to_owned(),
             Self::CatalogTemplate => "a template of opm: not evaluated".to_owned(),
             Self::BesideBundles => {
-                "a manifest beside bundles or projects: name it to check it".to_owned()
+                "a manifest next to bundles or projects: name it to check it".to_owned()
             }
         }
     }

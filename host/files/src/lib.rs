@@ -1,9 +1,9 @@
 //! Bundles, catalogs and manifests on disk, as reviews.
 //!
 //! ```text
-//! PATH ─▶ detect ─┬▶ bundle:   folder ─▶ one document with every file ──┐
-//!                 ├▶ project:  folder ─▶ one document: watches.yaml ────┤
-//!                 ├▶ catalog:  folder less .indexignore ─▶ blobs, by ───┼▶ Subject: reviews ─▶ policies
+//! PATH ─▶ detect ─┬▶ bundle:   directory ─▶ a document with every file ─┐
+//!                 ├▶ project:  directory ─▶ a document: watches.yaml ───┤
+//!                 ├▶ catalog:  directory less .indexignore ─▶ blobs, by ┼▶ Subject: reviews ─▶ policies
 //!                 │            package, one document each               │                        │
 //!                 └▶ manifest: objects ─────────────────────────────────┘   Place ◀─ field ◀─────┘
 //! ```

@@ -168,7 +168,7 @@ fn in_quotes(source: &str, start: usize, offset: usize) -> Option<usize> {
     start.checked_add(1)?.checked_add(at)
 }
 
-/// A document of a file, prepared for finding locations without parsing it again.
+/// A document of a file, prepared for the lookup of locations without parsing it again.
 #[derive(Debug)]
 pub(crate) struct Locator {
     document: Document,

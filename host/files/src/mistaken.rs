@@ -11,19 +11,19 @@ pub fn mistaken(document: Value<'_>) -> Option<&'static str> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     match (group, kind) {
         _ if is_configuration(document) => Some(match group {
-            "opgate.dev" => "a configuration of opgate, nothing to judge: name it with --config",
+            "opgate.dev" => "a configuration of opgate, nothing to evaluate: name it with --config",
             _ => {
-                "a kubeconfig, nothing to judge: `opgate check --kubeconfig FILE` judges the objects of its cluster"
+                "a kubeconfig, nothing to evaluate: `opgate check --cluster --kubeconfig FILE` evaluates the objects of its cluster"
             }
         }),
         ("admission.k8s.io", "AdmissionReview") if !has("/request") && has("/response") => Some(
-            "an AdmissionReview with a response and no request, the answer of a webhook: record what the API server sends",
+            "an AdmissionReview with a response and no request, as a webhook returns it: record the request of the API server",
         ),
         ("admission.k8s.io", "AdmissionReview") if !has("/request") => Some(
-            "an AdmissionReview without request: record it as the API server sends it, or make one of a manifest with `opgate review new`",
+            "an AdmissionReview without request: record it as the API server sends it, or create one from a manifest with `opgate review new`",
         ),
         ("audit.k8s.io", "Event" | "EventList") => Some(
-            "an event of an audit log, not what a webhook is asked: make a manifest of its requestObject, and a review of that with `opgate review new`",
+            "an event of an audit log, not an AdmissionReview: save its requestObject as a manifest, and create a review from it with `opgate review new`",
         ),
         _ => None,
     }

@@ -1,9 +1,9 @@
 //! The bundles, projects, catalogs and manifests in a directory with other content, such as a repository.
 //!
 //! ```text
-//! folders ─▶ manifests/ in it, *.package.yaml in it ─▶ bundles, the outer ones
-//! the other folders ─▶ watches.yaml in it, with a PROJECT beside it or by its content ─▶ projects
-//! the other files ─┬▶ blobs ─▶ their folders, the outer ones ─▶ catalogs
+//! directories ─▶ manifests/ in it, *.package.yaml in it ─▶ bundles, the outer ones
+//! the other directories ─▶ watches.yaml in it, with a PROJECT next to it or by its content ─▶ projects
+//! the other files ─┬▶ blobs ─▶ their directories, the outer ones ─▶ catalogs
 //!                  ├▶ objects ─▶ manifests, unless there are bundles or projects
 //!                  └▶ passed over, each with the reason
 //! ```

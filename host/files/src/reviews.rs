@@ -93,8 +93,8 @@ impl Subject {
                 format!("an AdmissionReview, {operation} of {shown}{by}{user}")
             }
             _ if !all => return None,
-            ("manifest", _) => format!("a manifest, judged as {operation} by opgate:check"),
-            ("cluster", _) => "an object of a cluster, judged as CREATE by opgate:check".to_owned(),
+            ("manifest", _) => format!("a manifest, evaluated as {operation} by opgate:check"),
+            ("cluster", _) => "an object of a cluster, evaluated as CREATE by opgate:check".to_owned(),
             ("catalog", _) => "a catalog".to_owned(),
             ("plain", _) => "a plain bundle".to_owned(),
             ("project", _) => "a project".to_owned(),
@@ -151,7 +151,7 @@ pub struct Object {
     pub index: usize,
     /// JSON pointer of the object in the document.
     pub pointer: String,
-    /// The document, prepared once for finding the locations of all objects in it.
+    /// The document, prepared once for the lookup of the locations of all objects in it.
     pub(crate) located: Arc<OnceLock<Locator>>,
     /// The object as written, if the request contains a different representation.
     pub written: Option<Arc<str>>,

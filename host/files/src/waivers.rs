@@ -1,7 +1,7 @@
 //! `.opgate.yaml`: the rules that the owner of a bundle, a catalog or manifests waives, and why.
 //!
 //! ```text
-//! folder under check ─▶ .opgate.yaml, a regular file of at most 64 KiB ─▶ YAML with places ─▶ Waivers
+//! checked directory ─▶ .opgate.yaml, a regular file of at most 64 KiB ─▶ YAML with locations ─▶ Waivers
 //! ```
 //!
 //! The file arrives together with the checked files, often in a pull request. Its effect is therefore

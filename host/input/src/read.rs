@@ -1,12 +1,11 @@
-//! Reads files that are not trusted, for `check`, `replay`, `--cluster-state` and `--baseline`. Nothing else
-//! does.
+//! Reads untrusted files, for `check`, `replay`, `--cluster-state` and `--baseline`. No other code does.
 //!
 //! ```text
-//! path that was named ─▶ what it leads to ───────────┐
-//! path below a folder ─▶ name by name, no links ─────┴▶ regular file ─▶ Reader: budget ─▶ bytes
+//! named path ─▶ its target, through links ───────────┐
+//! path below a directory ─▶ name by name, no links ──┴▶ regular file ─▶ Reader: budget ─▶ bytes
 //! ```
 //!
-//! * Only regular files are read. A pipe, a device or a socket is an error, and nothing waits for it.
+//! * Only regular files are read. A pipe, a device or a socket is an error, and no read blocks on it.
 //! * A file below a directory is opened name by name, starting at the directory, so that no link leads out of
 //!   it, not even one that is created at the same time.
 //! * A file whose size exceeds the rest of the [`Reader`]'s budget is not read. Bytes are taken

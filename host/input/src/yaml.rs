@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_know_their_places() {
+    fn values_have_line_and_column() {
         let located = Located::read("a: 1\nb:\n  - x\n  - c/d: {e: true}\n").unwrap();
         assert_eq!(located.value, serde_json::json!({"a": 1, "b": ["x", {"c/d": {"e": true}}]}));
         for (pointer, expected) in [
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_speak_to_the_writer_of_the_file() {
+    fn yaml_errors_are_written_for_authors() {
         let why = |yaml: &str| parts(yaml, Words::All).unwrap_err().why;
         assert_eq!(why(&"[".repeat(300)), "nests deeper than 256 levels");
         assert_eq!(why("a: &a\n  b: *a\n"), "anchor 'a' value contains itself");

@@ -36,32 +36,33 @@ use opgate_admission::review::{self, Review, ReviewError};
 use opgate_document::Charge;
 use opgate_text::units::parse_duration;
 
-/// Time limit of a body. An API server waits at most 30 s for the whole answer.
+/// Time limit of a body. An API server waits at most 30 s for the whole response.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The answer must be sent this long before the API server's own timeout.
+/// The response must be sent this long before the API server's timeout.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// Time for an answer if the request does not set it.
+/// Time for a response if the request does not set it.
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 
-/// Delay before the answer to a client that has filled its share of a queue. Otherwise a client
-/// that sends large objects without a pause would keep the server busy with reading and refusing
+/// Delay before the response to a client that has filled its share of a queue. Otherwise a client
+/// that sends large objects without a pause would keep the server busy with reading and rejecting
 /// them.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The same for a large review, which takes longer to read.
+/// Delay in that case for a large review, which takes longer to read.
 const LONG_PAUSE: Duration = Duration::from_secs(5);
 const LARGE: usize = 64 << 10;
 
 /// The server discards at most this much of a body that is too large, and then ends the connection.
 const MAX_DISCARDED: usize = 64 << 20;
 
-/// The same for all bodies, at once and in a second. To read a MiB takes a millisecond.
+/// Maximum number of discarded bytes of all bodies, at once and in a second. Reading a MiB takes a
+/// millisecond.
 const DISCARDED: u64 = 256 << 20;
 const DISCARDED_A_SECOND: u64 = 32 << 20;
 
-/// State that all requests share.
+/// The state of all requests.
 pub(super) struct App {
     pub(super) serving: Arc<Serving>,
     registered: Option<Arc<Registered>>,
@@ -83,10 +84,10 @@ pub(super) struct App {
     answer: Answer,
 }
 
-/// How reviews are answered.
+/// The handling of reviews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answer {
-    /// By the policies.
+    /// The policies evaluate them.
     #[default]
     Policies,
     /// Allowed by native code after the envelope is read: the baseline of the benchmarks.
@@ -183,7 +184,7 @@ impl App {
             .with_state(self.clone())
     }
 
-    /// A draining server must not be killed because it does not accept connections any more.
+    /// A draining server must not be killed because it no longer accepts connections.
     async fn liveness(&self, liveness: &Liveness) -> Response {
         if self.draining.load(Ordering::Relaxed) {
             return plain(StatusCode::OK, "ok");
@@ -254,7 +255,7 @@ impl App {
         })
     }
 
-    /// How the registration is, if somebody looks at it.
+    /// The state of the webhook registration, if the server reads it.
     fn registration(&self) -> Option<String> {
         let line = self.registered.as_ref()?.line();
         (!line.is_empty()).then_some(line)
@@ -279,7 +280,7 @@ impl App {
             self.discard(&head.headers, body);
             return refusal;
         }
-        // Only the server itself has no place, and it sends no reviews.
+        // Only the server itself has no connection slot, and it sends no reviews.
         let origin = head.extensions.get::<Origin>().copied();
         let origin = origin.unwrap_or(Origin::of(Ipv4Addr::LOCALHOST.into()));
         let time = BODY_TIME.min(deadline.saturating_duration_since(Instant::now()));
@@ -309,7 +310,7 @@ impl App {
             }
             return json(response::allow(review.version, &review.uid));
         }
-        // Until its end, whatever serves by then.
+        // Until the end of the call, whichever set is active by then.
         let set = self.serving.current().set.clone();
         let decided = match (&self.registered, only) {
             (Some(registered), Some(only)) => {
@@ -324,8 +325,7 @@ impl App {
         };
         drop(set);
         if account.is_exhausted() {
-            // Without memory, missing data would have been evaluated as if the author had left it
-            // out.
+            // Without memory, the policies would have evaluated missing data as absent fields.
             return self.full();
         }
         let mut decision = match decided {
@@ -345,8 +345,8 @@ impl App {
             }
         };
         if decision.denial.is_none() && self.beats.was_stopped(Instant::now()) {
-            // A request that is allowed this late may be stored when nobody waits for the answer
-            // any more.
+            // A request that is allowed this late may be stored when no client waits for the
+            // response any more.
             return self.shed("opgate was stopped for a while: try again");
         }
         self.metrics.decided(&decision);
@@ -368,7 +368,7 @@ impl App {
         plain(code, &error.to_string())
     }
 
-    /// The answer if memory has run out.
+    /// The response if memory has run out.
     fn full(&self) -> Response {
         self.shed(&format!(
             "opgate: no room for the review in the {} bytes for requests (--max-request-memory)",
@@ -387,7 +387,7 @@ impl App {
     }
 
     /// Reads the body. Memory is reserved for the received bytes, not for the announced length. A
-    /// body that is too large is refused as soon as that is known.
+    /// body that is too large is rejected as soon as that is known.
     async fn read(
         &self,
         origin: Origin,
@@ -404,7 +404,7 @@ impl App {
         };
         loop {
             let frame = tokio::select! {
-                // What has arrived counts before what is late: this task may have waited for a CPU.
+                // Received data has priority over a timeout: this task may have waited for a CPU.
                 biased;
                 frame = body.frame() => frame,
                 ended = arrival.ended() => return Err(self.cut(ended, arrival, headers, body)),
@@ -423,7 +423,7 @@ impl App {
         arrival.finish().map_err(|ended| self.ended(ended, headers, body))
     }
 
-    /// The answer to a body that is not read to its end. Its memory is free before the rest is
+    /// The response to a body that is not read to its end. Its memory is free before the rest is
     /// discarded.
     fn cut(&self, ended: Ended, arrival: Arrival, headers: &HeaderMap, body: Body) -> Response {
         drop(arrival);
@@ -434,7 +434,8 @@ impl App {
         self.metrics.body_ended(ended);
         match ended {
             Ended::Slow => {
-                // Not read on: whoever sends nothing would hold the connection as well.
+                // The rest is not read: a client that sends nothing would hold the connection as
+                // well.
                 let text = "the body arrived too slowly: send at least 128 KiB a second";
                 let mut response = plain(StatusCode::REQUEST_TIMEOUT, text);
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -453,8 +454,8 @@ impl App {
         }
     }
 
-    /// Reads a body that is not needed, while the answer is sent: a client that is still sending
-    /// would otherwise see a broken connection and no answer. Bytes are limited, also for all
+    /// Reads a body that is not needed, while the response is sent: a client that is still sending
+    /// would otherwise get a broken connection and no response. Bytes are limited, also for all
     /// bodies together, and so is the time. Beyond the limit the connection ends. A client that
     /// waits for `100 Continue` does not get it.
     fn discard(&self, headers: &HeaderMap, mut body: Body) {

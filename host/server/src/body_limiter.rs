@@ -1,21 +1,22 @@
-//! Bodies that are still arriving: what they hold, and which of them ends when others need the room.
+//! Bodies that are still arriving: their memory, and the order in which they end when others need
+//! it.
 //!
 //! ```text
-//! begin(origin) ─▶ Arrival ─ push(bytes) ─▶ no room ─▶ the slowest body of the heaviest origin ends (503)
-//!                     │                                   └─ until there is room, or nothing is left to end
-//!                     ├─ no bytes for a while ─▶ too slow (408)
-//!                     └─ finish() ─▶ the bytes, and the memory that they have
+//! begin(origin) ─▶ Arrival ─ push(bytes) ─▶ no memory ─▶ the slowest body of the heaviest origin ends (503)
+//!                    │                                     └─ until there is memory, or no body is left to end
+//!                    ├─ no bytes for a while ─▶ too slow (408)
+//!                    └─ finish() ─▶ the bytes, and their memory
 //! ```
 //!
-//! Memory is charged for bytes that have arrived. An unfinished body costs its sender nothing and holds
-//! that memory, so no body keeps it for free: one that stands still ends soon, and when room is needed
-//! the slowest body of the origin that holds most ends first. *Most* is bytes × time, and bodies that
-//! have just begun come last: an API server that sends megabytes in milliseconds loses none of them to a
-//! client that does not, even if it sends many at a time, and even behind the same address. A body that
-//! is slow while nobody needs the room completes.
+//! Memory is charged for bytes that have arrived. An unfinished body costs its sender nothing and
+//! holds that memory, so its time is limited: a body without progress ends soon, and when memory
+//! is needed the slowest body of the origin with the highest usage ends first. *Usage* is bytes ×
+//! time, and bodies that have just begun come last: an API server that sends megabytes in
+//! milliseconds loses none of them to a slow client, even if it sends many at a time, and even
+//! behind the same address. A slow body completes as long as the memory is not needed.
 //!
-//! The bytes belong to the table, not to the task that reads them, so that their memory is free at once
-//! when a body ends.
+//! The bytes belong to the table, not to the task that reads them, so that their memory is free at
+//! once when a body ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,18 +30,19 @@ use tokio::time::Instant;
 use super::memory::{Full, Memory, Request};
 use super::places::Origin;
 
-/// Minimum bytes per second of a body. An API server sends megabytes in milliseconds; a body of 7 MiB
-/// would not even arrive within its ten seconds at five times this rate.
+/// Minimum bytes per second of a body. An API server sends megabytes in milliseconds; a body of 7
+/// MiB would not even arrive within its ten seconds at five times this rate.
 const MIN_RATE: u64 = 128 << 10;
 
-/// Time for which a body may send less, at its start or later: a lost packet is sent again within it.
+/// Time for which a body may be slower, at its start or later: a lost packet is sent again within
+/// it.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Maximum number of unfinished bodies. API servers with their defaults have 600 requests in flight each.
 const MAX_BODIES: usize = 4_096;
 
-/// No body that is younger ends while there is an older one. A busy server takes this long to read a few
-/// large bodies at a time.
+/// A body that is younger does not end while there is an older one. A busy server takes this long
+/// to read a few large bodies at a time.
 const YOUNG: Duration = Duration::from_millis(250);
 
 /// The reason why a body ended before it was complete.
@@ -55,7 +57,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// In metrics.
+    /// The label value for metrics.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Slow => "slow",
@@ -84,7 +86,7 @@ struct Body {
     is_large: AtomicBool,
     began: Instant,
     received: AtomicUsize,
-    /// None after its end.
+    /// None after the end of the body.
     content: Mutex<Option<Content>>,
     evicted: Notify,
 }
@@ -122,7 +124,7 @@ impl Body {
         now.saturating_duration_since(self.began)
     }
 
-    /// Ends it. Returns the bytes that are free now.
+    /// Ends it. Returns the freed bytes.
     fn evict(&self) -> usize {
         let content = self.content.lock().take();
         let freed = content.as_ref().map_or(0, |content| content.memory.held());
@@ -133,7 +135,7 @@ impl Body {
 }
 
 impl Table {
-    /// Ends bodies of one origin until so many bytes are free. Returns whether any body ended.
+    /// Ends bodies of one origin until `bytes` are free. Returns whether any body ended.
     fn make_room(&mut self, bytes: usize, among_large: bool) -> bool {
         let now = Instant::now();
         let is_old = |body: &Body| body.age(now) >= YOUNG;
@@ -167,10 +169,10 @@ impl BodyLimiter {
         Arc::new(Self { memory, table: Mutex::default() })
     }
 
-    /// The body of a request begins, with this length if the client has announced it.
+    /// Begins the body of a request, with this length if the client has announced it.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// If there is no memory for it.
     pub(super) fn begin(
         self: &Arc<Self>,
         origin: Origin,
@@ -220,7 +222,7 @@ impl Arrival {
         self.body.received.load(Ordering::Relaxed)
     }
 
-    /// More of it has arrived.
+    /// Adds bytes that have arrived.
     ///
     /// # Errors
     /// If the body ends here.
@@ -249,7 +251,7 @@ impl Arrival {
         Ok(())
     }
 
-    /// The body is complete.
+    /// Completes the body.
     ///
     /// # Errors
     /// If it was ended before.
@@ -262,7 +264,7 @@ impl Arrival {
 impl Drop for Arrival {
     fn drop(&mut self) {
         let body = self.limiter.table.lock().bodies.remove(&self.id);
-        // Its memory is given back without the lock.
+        // Its memory is returned without the lock.
         drop(body);
     }
 }
@@ -293,7 +295,7 @@ mod tests {
     /// A body that stops just before its end.
     fn unfinished(limiter: &Arc<BodyLimiter>, origin: Origin) -> Arrival {
         let mut arrival = limiter.begin(origin, LIMIT).unwrap();
-        // Another one of the same client may end it already.
+        // Another body of the same client may end it already.
         let _ = send(&mut arrival, LIMIT - MIB);
         arrival
     }
@@ -356,7 +358,7 @@ mod tests {
         assert!(is_evicted(&slow));
         assert_eq!(slow.push(b" "), Err(Ended::Evicted));
         assert!(!fast.iter().any(is_evicted));
-        // The certificate of a client makes it an origin of its own.
+        // The certificate of a client makes it a separate origin.
         assert_ne!(shared, Origin { client: Some(7), ..shared });
     }
 
@@ -376,7 +378,7 @@ mod tests {
         let ended = loop {
             tokio::select! {
                 ended = stalled.ended() => break ended,
-                // A byte now and then is no progress.
+                // An occasional byte is no progress.
                 () = tokio::time::sleep(Duration::from_millis(300)) => stalled.push(b" ").unwrap(),
             }
         };

@@ -1,4 +1,4 @@
-//! Limits what all clients together get of something in a second.
+//! Limits the use of a resource by all clients together in a second.
 //!
 //! A bucket holds a number of units, and gets a number of units each second. Missing units are a
 //! debt of the next clients. The state is only the time when the bucket will be full again, so
@@ -55,7 +55,7 @@ impl Bucket {
         *full = then.or(*full);
     }
 
-    /// The time until nothing is owed.
+    /// The time until the debt is paid.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let left =
             self.full.lock().map_or(Duration::ZERO, |full| full.saturating_duration_since(now));

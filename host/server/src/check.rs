@@ -1,8 +1,8 @@
-//! The server sends a request to its own webhook port, over TLS, as a client would.
+//! The server sends a request to its webhook port, over TLS, as a client would.
 //!
-//! A peer with the certificate that is served now is the server; no CA is needed. If clients need a
-//! certificate, the check has none, and the refusal is the expected answer. There is no exception
-//! for the server itself.
+//! A peer with the active serving certificate is the server; no CA is needed. If clients need a
+//! certificate, the check has none, and the rejection is the expected result. There is no
+//! exception for the server itself.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,11 +25,11 @@ use tokio_rustls::TlsConnector;
 use super::descriptors;
 use super::places::Places;
 
-/// The cheapest request, and the start of its answer.
+/// The cheapest request, and the start of its response.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 const ANSWER: &[u8; 12] = b"HTTP/1.1 404";
 
-/// Maximum number of checks that nobody has accepted yet: more than come in a minute.
+/// Maximum number of checks that are not accepted yet: more than run in a minute.
 const MAX_WAITING: usize = 64;
 
 /// Connections of the server to itself, by their address, so that they do not count as clients.
@@ -60,7 +60,7 @@ pub(super) struct SelfCheck {
     pub(super) certificate: Arc<Reloader>,
     /// Whether clients need a certificate.
     pub(super) asks_clients: bool,
-    /// The connections of which one ends if the check gets no descriptor.
+    /// The connections of which one ends if no descriptor is left for the check.
     pub(super) places: Arc<Places>,
     pub(super) checks: Arc<Checks>,
     pub(super) limit: Duration,
@@ -68,7 +68,7 @@ pub(super) struct SelfCheck {
 
 impl SelfCheck {
     /// # Errors
-    /// If the port does not answer as expected. The text describes the answer.
+    /// If the port does not respond as expected. The text describes the response.
     pub(super) async fn run(&self) -> Result<(), String> {
         let why = match tokio::time::timeout(self.limit, self.ask_with_room()).await {
             Ok(Ok(())) => return Ok(()),
@@ -134,7 +134,7 @@ impl SelfCheck {
     }
 }
 
-/// A socket to the port from its own address, and the address to connect to.
+/// A socket for the connection to the port from its address, and the address to connect to.
 fn socket(bound: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     let from = |ip: IpAddr| {
         let socket = if ip.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -150,7 +150,7 @@ fn socket(bound: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     from(first).or_else(|error| second.map_or(Err(error), from))
 }
 
-/// The address at which the server is reached. All IPv6 addresses can be bound although there is
+/// The address at which the server is reachable. All IPv6 addresses can be bound although there is
 /// none.
 fn reachable(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
     const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -162,14 +162,14 @@ fn reachable(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
     }
 }
 
-/// Whether the server said that it needs a certificate.
+/// Whether the server responded that it needs a certificate.
 fn is_refusal(error: &io::Error) -> bool {
     let refused = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
     error.get_ref().and_then(|inner| inner.downcast_ref()) == Some(&refused)
 }
 
-/// Accepts exactly the served certificate: the one from before the handshake, or the one from after
-/// it if it was replaced in the meantime.
+/// Accepts exactly the serving certificate: the one before the handshake, or the one after it if
+/// it was replaced during the handshake.
 #[derive(Debug)]
 struct Exact {
     before: Arc<Pair>,
@@ -193,8 +193,8 @@ impl ServerCertVerifier for Exact {
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
-    /// The connection does not leave the machine and carries no secret. If the verifier cannot read
-    /// a certificate that API servers accept, the process must not end.
+    /// The connection does not leave the machine and carries no secret. If the verifier cannot
+    /// read a certificate that API servers accept, the process must not end.
     fn verify_tls12_signature(
         &self,
         _: &[u8],
@@ -226,7 +226,7 @@ pub(super) mod testing {
     use super::super::places::Bounds;
     use super::*;
 
-    /// A check of a port, with a certificate of its own.
+    /// A check of a port, with a generated certificate.
     pub(in super::super) fn check(address: SocketAddr, limit: Duration) -> SelfCheck {
         let issued = Authority::create(1).unwrap().issue(&["a.test".to_owned()], 1).unwrap();
         let folder = tempfile::tempdir().unwrap();

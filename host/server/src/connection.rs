@@ -1,9 +1,9 @@
 //! One connection, from its handshake to its end.
 //!
 //! ```text
-//! stream ─▶ TLS ─▶ HTTP/1.1 or h2 ─▶ router ─▶ Held answer ─▶ client
-//!            └─ turn (handshakes)
-//!                      ▲                          └─ busy, and what was taken for it, until it is sent
+//! stream ─▶ TLS ─▶ HTTP/1.1 or h2 ─▶ router ─▶ Held response ─▶ client
+//!           └─ turn (handshakes)
+//!                     ▲                          └─ busy, with the resources of the request, until it is sent
 //! Place ─ evicted, retired ┘
 //! ```
 
@@ -44,7 +44,7 @@ pub(super) enum Phase {
     Serving,
     /// Not ready, still accepting.
     Draining,
-    /// Not accepting connections any more.
+    /// No longer accepting connections.
     Closing,
 }
 
@@ -62,24 +62,24 @@ const OPS_REQUESTS: u64 = 8;
 const OPS_REQUESTS_A_SECOND: u64 = 10;
 
 /// After the last connection was accepted, an idle one is kept for this time: a client that has
-/// just connected is about to send its request.
+/// just connected will send its request soon.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A connection to a server that stops is told to go elsewhere after this time, or half of
-/// `--drain-delay` if that is less: at once, half of its clients would come back, because the endpoint
-/// has not disappeared yet, and each call would need a handshake.
+/// When the server stops, it tells a client to use another replica after this time, or after half
+/// of `--drain-delay` if that is less. If it told all clients at once, half of them would come
+/// back, because the endpoint has not disappeared yet, and each call would need a handshake.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Maximum number of concurrent requests on one h2 connection. Clients that need more open another
 /// one.
 const MAX_STREAMS: u32 = 64;
 
-/// Bytes that h2 keeps of the bodies and answers of one connection.
+/// Maximum bytes that h2 keeps of the bodies and responses of one connection.
 const H2_WINDOW: u32 = 64 << 10;
 const H2_SEND: usize = 64 << 10;
 const H2_HEAD: u32 = 16 << 10;
 
-/// The same for HTTP/1.1: the head of a request, and as much of its body at a time.
+/// Buffer of HTTP/1.1: the head of a request, and an equal part of its body at a time.
 const H1_BUFFER: usize = 32 << 10;
 
 /// Plain text that waits for encryption, or encrypted text that waits to be sent.
@@ -122,7 +122,8 @@ pub(super) async fn webhook(
     }
 }
 
-/// Ends when a connection is told to go elsewhere, because the server stops.
+/// Ends when the client of a connection must be told to use another replica, because the server
+/// stops.
 async fn farewell(phases: watch::Receiver<Phase>, after: Duration) {
     let mut closing = phases.clone();
     let mut draining = phases;
@@ -133,19 +134,19 @@ async fn farewell(phases: watch::Receiver<Phase>, after: Duration) {
     }
 }
 
-/// Waits for the client's hello, and then for the turn to answer it.
+/// Waits for the client's hello, and then for a permit to respond.
 async fn greet(
     stream: TcpStream,
     place: Option<&Place>,
     acceptor: &TlsAcceptor,
     handshakes: &Handshakes,
 ) -> io::Result<TlsStream<TcpStream>> {
-    // The server itself does not wait for a turn: `/livez` must not depend on clients.
+    // The server itself needs no permit: `/livez` must not depend on clients.
     let Some(place) = place else { return acceptor.accept(stream).await };
     let greeted = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
     let turn = handshakes.turn(place.source()).await;
     let config = acceptor.config().clone();
-    // The expensive part starts as soon as the configuration is there.
+    // The expensive part starts as soon as the configuration is available.
     turn.run(async move { greeted.into_stream(config).await }).await
 }
 
@@ -169,7 +170,8 @@ async fn ops_over(
 async fn ended(place: Option<&Place>, mut phases: watch::Receiver<Phase>) {
     let drained = async {
         reached(&mut phases, Phase::Closing).await;
-        // From then on every answer says `Connection: close`, so a connection that remains is idle.
+        // From then on every response has `Connection: close`, so a connection that remains is
+        // idle.
         tokio::time::sleep(LINGER).await;
     };
     tokio::select! {
@@ -290,8 +292,8 @@ async fn h2(
     let _ = connection.await;
 }
 
-/// Gets the answer to a request. The connection counts as busy until the client has taken the
-/// answer.
+/// Gets the response to a request. The connection counts as busy until the client has received the
+/// response.
 fn respond(
     router: &Router,
     requests: Option<&Requests>,
@@ -312,20 +314,20 @@ fn respond(
     }
 }
 
-/// Ends when an answer has been sent, or cannot be sent any more.
+/// Ends when a response has been sent, or cannot be sent any more.
 struct Kept {
     _busy: Option<Busy>,
     _paid: Option<Paid>,
 }
 
-/// The body of an answer. The resources of the request stay with its bytes through all queues
+/// The body of a response. The resources of the request stay with its bytes through all queues
 /// below.
 struct Held {
     body: Body,
     kept: Option<Kept>,
 }
 
-/// Bytes of an answer with the resources of its request.
+/// Bytes of a response with the resources of its request.
 struct Last {
     bytes: Bytes,
     _kept: Option<Kept>,
@@ -365,7 +367,7 @@ impl hyper::body::Body for Held {
     }
 }
 
-/// The reason why the client of a failed handshake was refused, if it was.
+/// The reason why the client of a failed handshake was rejected, if it was.
 fn refusal(error: &io::Error) -> Option<Refusal> {
     Refusal::of(error.get_ref()?.downcast_ref()?)
 }

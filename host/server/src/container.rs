@@ -3,17 +3,18 @@
 //! In a container this is the limit of its control group, or of one above it; otherwise it is the
 //! memory of the machine. By default, a server uses these parts of it for its clients:
 //!
-//! | of the limit | for | at the most |
+//! | of the limit | for | at most |
 //! |---|---|---|
-//! | a quarter | what requests hold ([`super::memory`]) | 256 MiB |
+//! | a quarter | memory of requests ([`super::memory`]) | 256 MiB |
 //! | a quarter | connections, of 64 KiB each | 4,096 connections |
 //! | a quarter | objects of the cluster that policies read (`opgate_admission::cluster`) | |
-//! | three eighths, or all but 128 MiB up to three quarters if that is more | child processes that compile (`opgate_engine::apart`), before anybody connects | 1 GiB each |
+//! | three eighths, or all but 128 MiB up to three quarters if that is more | subprocesses that compile, before clients connect | 1 GiB each |
 //!
 //! The rest is for the program, and for the policies' code and instances.
 //!
-//! While the server serves, other work, such as loading another configuration, gets what is left of the limit
-//! beside what the process has and what requests may still take ([`Room::left`]).
+//! While the server serves, other work, such as loading another configuration, gets the rest of
+//! the limit after the current memory of the process and the memory that requests may still use
+//! ([`Room::left`]).
 
 use std::fs;
 use std::path::{Component, Path};
@@ -33,22 +34,22 @@ const CONNECTION: usize = 64 << 10;
 /// Enough for a server that loads its policies: a component, its image, and those of others.
 const ITSELF: usize = 128 << 20;
 
-/// This part of the limit is nobody's.
+/// The part of the limit that stays free.
 const RESERVE: usize = 16;
 
-/// A limit of this size or above means no limit. Control groups v1 have no other way to say so.
+/// A limit of this size or above means no limit. Control groups v1 cannot express it otherwise.
 const NONE: u64 = 1 << 60;
 
-/// The defaults for clients.
+/// The default limits for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// The minimum of all limits, if there is one.
+    /// The lowest of all limits, if there is one.
     pub limit: Option<usize>,
     /// Bytes that requests may hold.
     pub requests: usize,
     /// Connections of the webhook port.
     pub connections: usize,
-    /// Bytes of the objects of the cluster that are kept.
+    /// Bytes of the cluster objects that are kept.
     pub cluster: usize,
     /// Bytes that child processes may use together, before there are requests and connections.
     pub children: usize,
@@ -62,15 +63,15 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Reads the limits of the system whose folders `proc` and `sys` are in `root`.
+    /// Reads the limits of the system whose directories `proc` and `sys` are in `root`.
     #[must_use]
     pub fn of(root: &Path) -> Self {
         Self::within(limit(root))
     }
 
-    /// Bytes that are left for other work in the process of the system whose folder `proc` is in `root`, if
-    /// requests take `requests` more; none if there is no limit. A sixteenth of the limit stays free, for what
-    /// is not counted here.
+    /// Bytes that are left for other work in the process, if requests use `requests` more; none if
+    /// there is no limit. `root` contains the directory `proc` of the system. A sixteenth of the
+    /// limit stays free, for memory that is not counted here.
     #[must_use]
     pub fn left(&self, root: &Path, requests: usize) -> Option<usize> {
         let limit = self.limit?;
@@ -97,7 +98,7 @@ impl Room {
     }
 }
 
-/// The minimum of the limits of the process and of the machine's memory.
+/// The lowest of the limits of the process and of the machine's memory.
 fn limit(root: &Path) -> Option<usize> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let groups = groups.lines().filter_map(|line| {
@@ -120,7 +121,7 @@ fn limit(root: &Path) -> Option<usize> {
     usize::try_from(least).ok()
 }
 
-/// The minimum limit of a group and those above it. In a container, the path can be that of the
+/// The lowest limit of a group and those above it. In a container, the path can be that of the
 /// host, and the group itself the mounted one: a missing group has no limit.
 fn least(mount: &Path, path: &str, file: &str) -> Option<u64> {
     let names = Path::new(path).components().filter_map(|component| match component {
@@ -173,7 +174,7 @@ mod tests {
     type Case<'c> = (&'c [(&'c str, &'c str)], Option<usize>);
 
     #[test]
-    fn the_least_limit_up_the_tree_counts() {
+    fn lowest_memory_limit_of_the_cgroup_tree_counts() {
         let meminfo = ("proc/meminfo", "MemTotal:        4194304 kB\nMemFree: 1 kB\n");
         let v2 = ("proc/self/cgroup", "0::/kubepods/pod1/container\n");
         let v1 = ("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/docker/c1\n0::/\n");

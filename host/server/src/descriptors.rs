@@ -1,4 +1,4 @@
-//! File descriptors: the number of connections that they allow, and what to do without.
+//! File descriptors: the number of connections that they allow, and the handling of a shortage.
 
 use std::fs::File;
 use std::io;
@@ -50,7 +50,7 @@ fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(OWN, Iterator::count)
 }
 
-/// Whether an error means that there are no more descriptors.
+/// Whether an error means that no descriptors are left.
 pub(super) fn ran_out(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
@@ -69,7 +69,7 @@ impl Spare {
         self.0.lock().take().is_some()
     }
 
-    /// Takes one again as soon as there is one.
+    /// Opens it again as soon as possible.
     pub(super) fn restore(&self) {
         let mut spare = self.0.lock();
         if spare.is_none() {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_one_is_given_up_once() {
+    fn spare_descriptor_is_released_once() {
         let spare = Spare::new();
         assert!(spare.give_up() && !spare.give_up());
         spare.restore();

@@ -1,11 +1,11 @@
 //! Streams with time limits.
 //!
 //! hyper has one timeout for the head of a request, which also runs while a kept-alive connection
-//! is idle. An API server keeps connections for 90 s, so that timeout must be long, but a head that
-//! has started must end soon. The first byte after a response starts the short timeout, and the
-//! request ends it. A client whose system takes no bytes is disconnected, too. For a client that
-//! takes bytes and no answer, see [`super::places`]. For h2, where hyper has no timeout before the
-//! first frame, [`Activity`] knows how long there has been no request.
+//! is idle. An API server keeps connections for 90 s, so that timeout must be long, but a head
+//! that has started must end soon. The first byte after a response starts the short timeout, and
+//! the request ends it. A client whose system accepts no bytes is disconnected, too. For a client
+//! that accepts bytes but does not read the response, see [`super::places`]. For h2, where hyper
+//! has no timeout before the first frame, [`Activity`] measures the time without a request.
 
 use std::io;
 use std::pin::Pin;
@@ -17,14 +17,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// Time limit for a client to make room for an answer.
+/// Time limit for a client to accept bytes of a response.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// Requests of a connection, to know how long there has been none.
+/// Requests of a connection, to measure the time without one.
 #[derive(Clone, Default)]
 pub(super) struct Activity(Arc<(AtomicUsize, AtomicUsize)>);
 
-/// A request under way.
+/// A request in progress.
 pub(super) struct Active(Activity);
 
 impl Activity {
@@ -59,12 +59,12 @@ impl Drop for Active {
 pub(super) struct Serving(Arc<AtomicBool>);
 
 impl Serving {
-    /// The head has been read.
+    /// Records that the head has been read.
     pub(super) fn begin(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// The response is on its way. The next bytes are another head.
+    /// Records that the response is on its way. The next bytes are another head.
     pub(super) fn end(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -73,11 +73,11 @@ impl Serving {
 /// The stream under HTTP.
 pub(super) struct Guarded<S> {
     stream: S,
-    /// Under HTTP/1.1, and how long a head may take there.
+    /// Under HTTP/1.1, the time limit for a head.
     head: Option<(Serving, Duration)>,
     /// Runs since the first byte of a head.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Runs while the client takes nothing.
+    /// Runs while the client accepts nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

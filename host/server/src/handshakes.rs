@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! hello read ─▶ turn() ─▶ Turn::run ─▶ connection
-//!                 │           └─ what it needs of the processor, spent on the lane and on the source
-//!                 └─ one at a time; nothing is owed; whose source had least lately goes first
+//!                │           └─ its CPU time, charged to the queue and to the source
+//!                └─ one at a time; without debt; the source with the lowest recent CPU time first
 //! ```
 //!
 //! A handshake takes half a millisecond of CPU time, for a client that sends a few hundred bytes.
 //! So the handshakes of unknown clients get a share of the CPU, and the rest waits until its
-//! timeout. Sources of which a client has shown a valid certificate have a lane of their own: they
-//! do not wait for unknown clients.
+//! timeout. Sources of which a client has shown a valid certificate have a separate queue: they do
+//! not wait for unknown clients.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -26,13 +26,13 @@ use super::bucket::Bucket;
 use super::places::Source;
 use opgate_engine::processor_time;
 
-/// The part of all CPUs that a lane may use, and the time for which it may use as much as it needs.
+/// The part of all CPUs that a queue may use, and the time for which it may use more.
 const PART: u32 = 4;
 const AT_ONCE: Duration = Duration::from_millis(250);
 
-/// After this time, the CPU time that a source used counts half. Up to this amount there is no
-/// difference: an API server that opens dozens of connections does not wait for a client with a new
-/// address each time.
+/// After this time, half of the CPU time of a source counts. Up to this amount there is no
+/// difference: an API server that opens dozens of connections does not wait for a client with a
+/// new address each time.
 const LATELY: Duration = Duration::from_secs(10);
 const LITTLE: Duration = Duration::from_millis(20);
 
@@ -49,7 +49,7 @@ pub(super) struct Handshakes {
     sources: Mutex<HashMap<Source, Instant>>,
 }
 
-/// Handshakes that share a part of the CPU.
+/// A queue of handshakes that share a part of the CPU.
 #[derive(Debug)]
 struct Lane {
     /// In nanoseconds of CPU time.
@@ -60,7 +60,7 @@ struct Lane {
 /// The waiting handshakes, and the CPU time of their sources.
 #[derive(Debug, Default)]
 struct Line {
-    /// A handshake has the lead: it runs, or waits until nothing is owed.
+    /// A handshake has the lead: it runs, or waits until the debt is paid.
     is_led: bool,
     waiting: Vec<Waiter>,
     next: u64,
@@ -79,7 +79,7 @@ struct Waiter {
 #[derive(Debug)]
 struct Lead(Option<Arc<Lane>>);
 
-/// A handshake whose turn it is.
+/// The permit to run a handshake.
 #[derive(Debug)]
 pub(super) struct Turn {
     lane: Arc<Lane>,
@@ -88,7 +88,7 @@ pub(super) struct Turn {
 }
 
 impl Handshakes {
-    /// For a machine with this many CPUs.
+    /// Creates the queues for a machine with this many CPUs.
     pub(super) fn new(processors: u32) -> Self {
         let lane = || {
             let part = Duration::from_secs(1) * processors.max(1) / PART;
@@ -108,7 +108,7 @@ impl Handshakes {
         sources.insert(source, Instant::now());
     }
 
-    /// Waits for the turn of a handshake with a client from this source.
+    /// Waits for the permit of a handshake with a client from this source.
     pub(super) async fn turn(&self, source: Source) -> Turn {
         let is_known = self.sources.lock().contains_key(&source);
         let lane = if is_known { &self.known } else { &self.strangers };
@@ -130,7 +130,7 @@ impl Lane {
                 return Turn { lane: self.clone(), source, lead };
             }
             tokio::time::sleep(wait).await;
-            // A handshake that has come in the meantime can be before this one.
+            // A handshake that arrived during the wait can be before this one.
             let next = self.wait(number, source);
             drop(lead);
             lead = match next.await {
@@ -237,8 +237,8 @@ impl Drop for Lead {
 }
 
 impl Turn {
-    /// Runs a handshake. Its CPU time counts to its end. The next one starts when this one waits
-    /// for its client.
+    /// Runs a handshake. Its CPU time counts until its end. The next one starts when this one
+    /// waits for its client.
     pub(super) async fn run<T>(self, handshake: impl Future<Output = T>) -> T {
         let Self { lane, source, lead } = self;
         let (mut handshake, mut lead) = (pin!(handshake), Some(lead));
@@ -318,7 +318,7 @@ mod tests {
         let handshakes = Arc::new(Handshakes::new(1));
         let flood = flood(&handshakes, 1, 200);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // One handshake of 1 ms is owed, which a quarter of a CPU does in 4 ms.
+        // One handshake of 1 ms is the debt, which a quarter of a CPU pays in 4 ms.
         let came = Instant::now();
         handshakes.turn(source(1)).await.spend();
         assert!(came.elapsed() <= 8 * COST, "{:?}", came.elapsed());

@@ -1,21 +1,21 @@
 //! The webhook server: TLS, HTTP, drain.
 //!
 //! ```text
-//! accept ─▶ handshake (5 s) ─▶ HTTP/1.1 or h2 ─▶ app: body, review, decision ─▶ answer
-//!    ▲         └── clients            ▲               │                             │
-//!    │             refused            │               │   memory: bodies and what follows, until
-//!    │                                │               │   the answer is taken
-//!    │                                │               └─▶ 503 + Retry-After when there is too much
-//!    └── places: who goes when        └── GET /livez: the server asks itself
-//!        there are too many
+//! accept ─▶ handshake (5 s) ─▶ HTTP/1.1 or h2 ─▶ app: body, review, decision ─▶ response
+//!   ▲         └── clients            ▲               │                             │
+//!   │             rejected           │               │   memory: bodies and evaluation, until
+//!   │                                │               │   the response is received
+//!   │                                │               └─▶ 503 + Retry-After on overload
+//!   └── places: which connection     └── GET /livez: the server sends itself
+//!       ends if there are too many       a request
 //! ```
 //!
 //! The policies can be replaced while they serve ([`Serving`]).
 //!
-//! Handshakes take turns for their share of the CPU. The tasks that accept connections, serve the
+//! Handshakes run one after another in their share of the CPU. The tasks that accept connections, serve the
 //! ops port and check certificates are supervised.
 //!
-//! On SIGTERM the server is not ready any more, but continues to accept connections for a while,
+//! On SIGTERM the server is no longer ready, but continues to accept connections for a while,
 //! because an endpoint takes time to disappear. It tells every client to use another replica. Then
 //! it stops accepting, and waits for the current requests.
 
@@ -75,11 +75,11 @@ pub use state::{
 
 use opgate_supervise::Supervisor;
 
-/// An older connection is ended after its current request, so that no connection is permanent.
+/// An older connection ends after its current request, so that no connection is permanent.
 const LIFETIME: Duration = Duration::from_secs(3_600);
 const OPS_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Time limit for the webhook port to answer the server itself.
+/// Time limit for the response of the webhook port to the server itself.
 const LIVENESS_TIME: Duration = Duration::from_secs(2);
 
 /// The options of a server.
@@ -91,7 +91,7 @@ pub struct Options {
     pub ops_listen: SocketAddr,
     /// Maximum bytes of a body.
     pub body_limit: usize,
-    /// Bytes that requests may hold, from their bodies to their answers.
+    /// Bytes that requests may hold, from their bodies to their responses.
     pub body_memory: usize,
     /// The time for which the server accepts connections after the signal to stop.
     pub drain_delay: Duration,
@@ -106,13 +106,13 @@ pub struct Options {
     pub max_connections: usize,
     /// The time to wait for the first lists of the cluster before the webhook port opens.
     pub sync_timeout: Duration,
-    /// Supervises the tasks of the server, and others without which it cannot run.
+    /// Supervises the tasks of the server, and others that it depends on.
     pub supervisor: Supervisor,
-    /// What is known of the registration, if somebody looks at it.
+    /// The state of the webhook registration, if the server reads it.
     pub registered: Option<Arc<Registered>>,
-    /// How reviews are answered.
+    /// The handling of reviews.
     pub answer: Answer,
-    /// Figures of others, for `/metrics`.
+    /// Metrics of other components, for `/metrics`.
     pub figures: Vec<Figures>,
 }
 
@@ -158,7 +158,7 @@ pub enum ServerError {
 const BACKLOG: u32 = 1_024;
 
 /// The webhook port. Its address is bound from the start, but it accepts no connections before the
-/// server can answer.
+/// server can respond.
 enum Webhook {
     Closed(TcpSocket),
     Open(TcpListener),
@@ -225,19 +225,19 @@ impl Server {
         self.address
     }
 
-    /// The policies that serve, to replace them or to follow what is served.
+    /// The active policies, to replace them or to follow changes.
     #[must_use]
     pub fn serving(&self) -> Arc<Serving> {
         self.app.serving.clone()
     }
 
-    /// Whether the server is ready, as `/readyz` says.
+    /// Whether the server is ready, as `/readyz` reports.
     pub fn ready(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let app = self.app.clone();
         move || app.why_not_ready().is_empty()
     }
 
-    /// Bytes that requests may still take of their budget, to know what is left for other work.
+    /// Bytes that requests may still use of their budget, to determine the rest for other work.
     pub fn free_for_requests(&self) -> impl Fn() -> usize + Send + Sync + 'static {
         let app = self.app.clone();
         move || app.memory.limit().saturating_sub(app.memory.used())
@@ -341,24 +341,25 @@ impl Server {
     }
 }
 
-/// From now on the process writes no core dump: its memory has values of Secrets while reviews of them are
-/// read.
+/// Disables core dumps of the process: its memory contains values of Secrets while reviews of them
+/// are read.
 pub fn write_no_core_dumps() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
-    // If the system does not allow it, the administrator decides, as without this.
+    // If the system does not allow it, the administrator decides, as without this call.
     if let Err(error) = setrlimit(Resource::Core, none) {
         tracing::warn!(%error, "core dumps cannot be switched off");
     }
 }
 
-/// From now on this thread, and those that it starts, give way to threads that serve. They still get some of
-/// the time of a busy machine, so that nobody waits for long for what they hold.
+/// Lowers the priority of this thread, and of those that it starts, below the threads that serve.
+/// They still get some of the time of a busy machine, so that others do not wait long for their
+/// locks.
 pub fn give_way() {
-    // If the system does not allow it, the thread runs on like any other.
+    // If the system does not allow it, the thread runs with normal priority.
     let _ = rustix::process::nice(10);
 }
 
-/// Resources that a set needs and that were never seen, one in a line, with the reason.
+/// Resources that a set needs and that were never listed, one in a line, with the reason.
 #[must_use]
 pub fn unseen(set: &opgate_admission::policy::Set) -> Vec<String> {
     readiness::unseen(set)

@@ -1,6 +1,6 @@
-//! Accepts connections until there is nothing more to accept.
+//! Accepts connections until the port is closed.
 //!
-//! Accepting never waits for existing connections. A new connection gets a place and, if there is
+//! Accepting never waits for existing connections. A new connection gets a slot and, if there is
 //! none, another connection ends ([`super::places`]).
 
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 struct Accepting {
     name: &'static str,
     listener: TcpListener,
-    /// Connections of which one ends if there are no more descriptors, in this order.
+    /// Connections of which one ends if no descriptors are left, in this order.
     places: Vec<Arc<Places>>,
     spare: Spare,
     trouble: Seldom,
@@ -43,7 +43,7 @@ impl Accepting {
         Self { name, listener, places, spare: Spare::new(), trouble: Seldom::default() }
     }
 
-    /// The next connection. Errors of `accept` are about one connection or temporary. If
+    /// The next connection. Errors of `accept` concern one connection or are temporary. If
     /// descriptors have run out, a connection ends; then wait a moment and continue.
     async fn next(&self) -> Option<(TcpStream, SocketAddr)> {
         match self.listener.accept().await {
@@ -64,7 +64,7 @@ impl Accepting {
         }
     }
 
-    /// Returns the spare descriptor, or makes a connection return one.
+    /// Returns the spare descriptor, or ends a connection to free one.
     fn make_room(&self) -> bool {
         if self.spare.give_up() {
             return true;
@@ -179,7 +179,7 @@ impl Port {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        // The connection of the server to itself has a place that no client can take, and does not
+        // The connection of the server to itself has a slot that no client can use, and does not
         // count as a client.
         let place = (!self.checks.is_one(peer)).then(|| self.places.take(peer.ip()));
         let (acceptor, handshakes) = (self.acceptor.clone(), self.handshakes.clone());

@@ -1,7 +1,7 @@
 //! `/livez`: whether a restart of the process helps.
 //!
-//! It helps if a task has ended, and if the webhook port does not answer the server itself. For any
-//! number of requests, there is one check at a time, and one in a second.
+//! It helps if a task has ended, and if the webhook port does not respond to the server itself.
+//! For any number of requests, there is one check at a time, and one in a second.
 
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,10 @@ impl Liveness {
         Self { supervisor, check, last: Last::new(AGE) }
     }
 
-    /// `open` says whether the webhook port should answer already.
+    /// Checks the health. `open` is whether the webhook port should respond already.
     ///
     /// # Errors
-    /// If something is gone that does not come back. The text says what.
+    /// If a part failed that does not recover. The text names it.
     pub(super) async fn check(&self, open: bool) -> Verdict {
         let gone = self.supervisor.gone();
         if gone.is_empty() && open {
@@ -88,7 +88,7 @@ mod tests {
         let liveness = |supervisor: &Supervisor| {
             Liveness::new(supervisor.clone(), testing::check(address, Duration::from_millis(20)))
         };
-        // The system still accepts connections for a task that is gone.
+        // The system still accepts connections for a task that has ended.
         let supervisor = Supervisor::impatient();
         let unanswered = liveness(&supervisor).check(true).await.unwrap_err();
         assert_eq!(unanswered, "the webhook port does not answer: nothing within 20ms");

@@ -4,14 +4,14 @@
 //! --max-request-memory ◀── small requests
 //!      (whole)      ◀── large (3/4) ◀── requests with large bodies, each its share
 //!
-//! a request's account ◀── body ◀── index and nodes of its documents ◀── what policies get of it
-//!                     ◀── memory of their instances ◀── answer, until its client has taken it
+//! a request's account ◀── body ◀── index and nodes of its documents ◀── the parts that policies read
+//!                     ◀── memory of their instances ◀── response, until its client has received it
 //! ```
 //!
 //! A request that does not fit gets a 503, and is never evaluated in part. Large bodies never use
-//! the memory for small ones: a quarter is for these alone. While they arrive, large bodies get half
-//! of their part, so that the other half is left for evaluations; [`super::body_limiter`] decides
-//! which of them continue.
+//! the memory for small ones: a quarter is for these alone. While they arrive, large bodies get
+//! half of their part, so that the other half is left for evaluations; [`super::body_limiter`]
+//! decides which of them continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use opgate_document::{Account, Charge};
 /// Maximum size of a small body. Nearly all writes in a cluster are small.
 const SMALL: usize = 128 << 10;
 
-/// Reserved with the head of a request, for it and for an answer of one line.
+/// Reserved with the head of a request, for it and for a response of one line.
 const HEAD: usize = 4 << 10;
 
 /// This part is for small bodies alone.
@@ -48,7 +48,7 @@ pub(super) struct Memory {
     churned: AtomicUsize,
 }
 
-/// Memory of an answer until its client has taken it.
+/// Memory of a response until its client has received it.
 #[derive(Debug, Clone)]
 pub(super) struct Paid {
     _charge: Option<Arc<Charge>>,
@@ -59,7 +59,7 @@ pub(super) struct Paid {
 pub(super) struct Full;
 
 impl Memory {
-    /// This many bytes, for bodies up to this size.
+    /// Creates a budget of this many bytes, for bodies up to this size.
     pub(super) fn new(bytes: usize, body_limit: usize) -> Self {
         let bytes = bytes.max(body_limit);
         let whole = Account::new(bytes);
@@ -91,8 +91,8 @@ impl Memory {
         Ok(request)
     }
 
-    /// Reserves memory for more of a body. A body that becomes large is large from then on. If there
-    /// is not enough, nothing has changed, and the caller can make room and try again.
+    /// Reserves memory for more of a body. A body that becomes large is large from then on. If
+    /// there is not enough, nothing has changed, and the caller can free memory and try again.
     pub(super) fn more(&self, request: &mut Request, bytes: usize) -> Result<(), Full> {
         let body = request.body.saturating_add(bytes);
         if body > SMALL && !request.is_large {
@@ -132,14 +132,14 @@ impl Memory {
 #[derive(Debug)]
 pub(super) struct Request {
     charge: Charge,
-    /// While the body is large and not complete.
+    /// The charge while the body is large and not complete.
     arriving: Charge,
     is_large: bool,
     body: usize,
 }
 
 impl Request {
-    /// Charges a body of this size to an account of its own.
+    /// Charges a body of this size to a separate account.
     fn open(&mut self, memory: &Memory, is_large: bool, body: usize) -> Result<(), Full> {
         let arriving = if is_large { Charge::on(&memory.arriving) } else { Charge::default() };
         if !arriving.try_grow(body) {
@@ -163,7 +163,7 @@ impl Request {
         self.charge.bytes()
     }
 
-    /// Whether its body is large, as far as it is known.
+    /// Whether the received part of its body is large.
     pub(super) fn is_large(&self) -> bool {
         self.is_large
     }
@@ -173,7 +173,7 @@ impl Request {
         self.is_large || self.body.saturating_add(bytes) > SMALL
     }
 
-    /// The charge of the body, for the text that it becomes, and its account.
+    /// The charge of the body, for its text, and its account.
     pub(super) fn into_parts(self) -> (Charge, Arc<Account>) {
         let account = self.charge.account().cloned();
         // There is always one. Without it, nothing would be left for this request.
@@ -182,7 +182,7 @@ impl Request {
 }
 
 impl Paid {
-    /// By the memory that a decision reserved for its answer.
+    /// Creates the charge from the memory that a decision reserved for its response.
     pub(super) fn by(charge: Option<Arc<Charge>>) -> Self {
         Self { _charge: charge }
     }
@@ -229,7 +229,7 @@ mod tests {
         let mut arriving: Vec<_> =
             std::iter::from_fn(|| read(&memory, BODY, BODY).ok()).take(100).collect();
         assert_eq!(arriving.len(), 3, "of the 6 MiB for large bodies");
-        // A complete body makes room for the next one, and a refusal marks nothing.
+        // A complete body frees memory for the next one, and a rejection marks nothing.
         let mut refused = memory.request(BODY).unwrap();
         assert_eq!(memory.more(&mut refused, 64 << 10), Err(Full));
         let complete = arriving.pop().unwrap().into_parts();

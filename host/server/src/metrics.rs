@@ -67,8 +67,8 @@ struct Note {
     key: String,
 }
 
-/// Maximum number of different notes of a policy that are counted by name. A policy decides what it
-/// writes, but not how much memory that takes.
+/// Maximum number of different audit annotations of a policy that are counted by name. A policy
+/// determines its annotations, but not their memory.
 const NOTES: usize = 16;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -117,12 +117,12 @@ const BUCKETS: [f64; 19] = [
     1.0, 2.0, 10.0,
 ];
 
-/// Maximum number of texts that are made at once, and in a second. Further requests get the last
-/// one: nobody needs newer figures, and clients can request them at will.
+/// Maximum number of texts that are created at once, and in a second. Further requests get the
+/// last one: newer values are not needed, and clients can request them at will.
 const TEXTS: u64 = 20;
 const TEXTS_A_SECOND: u64 = 10;
 
-/// Figures of others that the server shows with its own.
+/// Metrics of other components that the server returns with its metrics.
 #[derive(Clone)]
 pub struct Figures(Arc<dyn Fn(&mut Registry) + Send + Sync>);
 
@@ -133,7 +133,7 @@ impl std::fmt::Debug for Figures {
 }
 
 impl Figures {
-    /// Those that `register` adds. Their names get the prefix of the server's.
+    /// Creates metrics that `register` adds. Their names get the prefix of the server's.
     pub fn new(register: impl Fn(&mut Registry) + Send + Sync + 'static) -> Self {
         Self(Arc::new(register))
     }
@@ -150,16 +150,16 @@ pub(super) struct Metrics {
     requests: Family<Code, Counter>,
     duration: Histogram,
     durations: Family<Named, Histogram, fn() -> Histogram>,
-    /// The same by name, of the policies that serve.
+    /// Durations of evaluations by name, for the active policies.
     evaluations: RwLock<HashMap<String, Histogram>>,
     up: Family<Named, Gauge>,
-    /// Policies of earlier sets, which may be gone.
+    /// Policies of earlier sets, which may have been dropped.
     ended: Mutex<BTreeSet<String>>,
     faults: Series<Class>,
     violations: Series<Broken>,
     dropped: Series<Left>,
     notes: Series<Note>,
-    /// Notes that are counted by name, by policy.
+    /// Audit annotations that are counted by name, by policy.
     named: Mutex<HashMap<String, BTreeSet<String>>>,
     pub(super) shed: Counter,
     bodies_ended: Family<Reason, Counter>,
@@ -181,7 +181,7 @@ pub(super) struct Metrics {
     texts: Bucket,
 }
 
-/// What is served, and whether it is what the files hold.
+/// The active configuration, and whether it is that of the files.
 #[derive(Debug, Default)]
 struct ConfigurationMetrics {
     reloads: Family<Result, Counter>,
@@ -320,7 +320,7 @@ impl ClusterMetrics {
         }
     }
 
-    /// Nobody reads this resource any more.
+    /// Ends the series of a resource that is no longer read.
     fn end(&self, read: &Read) {
         for family in [
             &self.current,
@@ -488,13 +488,13 @@ impl Metrics {
         }
     }
 
-    /// A body was not read to its end.
+    /// Counts a body that was not read to its end.
     pub(super) fn body_ended(&self, ended: Ended) {
         self.bodies_ended.get_or_create(&Reason { reason: ended.as_str() }).inc();
     }
 
-    /// Counts for the policies of another set from now on. Those that both sets have go on counting. `since` is
-    /// when its configuration, of this digest, began to serve.
+    /// Counts for the policies of another set from now on. The series of policies in both sets
+    /// continue. `since` is the time when its configuration, of this digest, became active.
     pub(super) fn serves(&self, set: &Set, digest: &str, since: SystemTime) {
         let named = |policy: &str| Named { policy: policy.to_owned() };
         let evaluations = set.policies().iter().map(|policy| {
@@ -530,7 +530,7 @@ impl Metrics {
         }
     }
 
-    /// A reload has ended: `replaced` or `failed`.
+    /// Counts a reload: `replaced` or `failed`.
     pub(super) fn configuration_reloaded(&self, result: &'static str) {
         self.configuration.reloads.get_or_create(&Result { result }).inc();
     }
@@ -563,7 +563,7 @@ impl Metrics {
                 self.dropped.count(labels);
             }
         }
-        // Notes of the host have the name of the policy alone.
+        // Annotations of the host only have the name of the policy.
         let notes = decision.audit_annotations.keys().filter_map(|key| key.split_once('.'));
         for (policy, note) in notes {
             let labels = Note { policy: policy.to_owned(), key: self.name(policy, note) };
@@ -571,7 +571,7 @@ impl Metrics {
         }
     }
 
-    /// The name under which a note is counted.
+    /// The name under which an annotation is counted.
     fn name(&self, policy: &str, note: &str) -> String {
         let mut named = self.named.lock();
         let known = named.entry(policy.to_owned()).or_default();
@@ -592,7 +592,8 @@ impl Metrics {
         self.client_ca_reloads.get_or_create(&Result { result }).inc();
     }
 
-    /// `refusal` is the error in the client's certificate, if that was the reason.
+    /// Counts a failed handshake. `refusal` is the error in the client's certificate, if that was
+    /// the reason.
     pub(super) fn handshake_failed(&self, refusal: Option<Refusal>) {
         self.handshake_failures.inc();
         if let Some(refusal) = refusal {
@@ -604,7 +605,7 @@ impl Metrics {
         self.not_after.set(seconds(at));
     }
 
-    /// The text for Prometheus, current or a moment old. One is made at a time.
+    /// The text for Prometheus, current or a moment old. One is created at a time.
     pub(super) fn text(&self, cluster: &Cluster) -> Bytes {
         let mut last = self.text.lock();
         if last.is_empty() || self.texts.take(1, Instant::now()) {
@@ -638,7 +639,7 @@ mod tests {
     use opgate_admission::policy::{Configuration, Profile};
 
     #[test]
-    fn notes_are_counted_by_so_many_names_and_no_more() {
+    fn audit_annotation_keys_in_metrics_are_limited() {
         let configuration = Configuration::builtin(Profile::default(), &[]);
         let set = Set::load(&configuration, None, 1, Options::of(Source::Absent)).unwrap();
         let metrics = Metrics::new(&Supervisor::default(), &[]);

@@ -1,27 +1,27 @@
 //! The start time of requests after the process was stopped for a while.
 //!
 //! Requests that arrived while nothing ran (SIGSTOP, a frozen machine) look new, but their client
-//! may have given up long ago. Then the API server stores nothing of them any more, and nothing may
-//! be reserved for them. A late beat shows the pause. Requests that are read then, and for a moment
-//! after, count as started at the last beat before.
+//! may have given up long ago. Then the API server no longer stores them, and nothing may be
+//! reserved for them. A late tick shows the pause. Requests that are read then, and for a moment
+//! after, count as started at the last tick before.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Time between two beats.
+/// Time between two ticks.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// A beat that is this late shows a pause. A busy machine is late as well, but less; and API
-/// servers wait longer.
+/// A tick that is this late shows a pause. On a busy machine, ticks are late as well, but less;
+/// and API servers wait longer.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// For this time after a pause, requests that arrived during it are still being read: half as long
 /// as the pause, and no longer than this.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// Beats while it is polled.
+/// Ticks while it is polled.
 pub(super) async fn beat(beats: Arc<Beats>) {
     loop {
         beats.beat(Instant::now());
@@ -29,14 +29,14 @@ pub(super) async fn beat(beats: Arc<Beats>) {
     }
 }
 
-/// The last beats.
+/// The last ticks.
 #[derive(Debug)]
 pub(super) struct Beats(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     last: Instant,
-    /// The last beat before a pause, and the time until which requests can be that old.
+    /// The last tick before a pause, and the time until which requests can be that old.
     before: Option<(Instant, Instant)>,
 }
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(beats.began(at(150)), at(150));
         beats.beat(at(2_000));
         assert_eq!(beats.began(at(2_001)), at(2_001), "late, but no pause");
-        // Seven seconds later, a request is read first, then the beat comes.
+        // Seven seconds later, a request is read first, then the tick comes.
         assert_eq!(beats.began(at(9_000)), at(2_000));
         beats.beat(at(9_001));
         assert_eq!(beats.began(at(9_002)), at(2_000));

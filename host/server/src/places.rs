@@ -1,17 +1,17 @@
-//! The open connections of a port, and which of them ends if there are too many.
+//! The open connections of a port, and the order in which they end if there are too many.
 //!
 //! ```text
-//! take(address) ─▶ full, or more than the source's share? ─▶ somebody else goes ─▶ Place
-//! sweep()       ─▶ no request in time, an answer that nobody takes, an old age  ─▶ goes
+//! take(address) ─▶ full, or more than the source's share? ─▶ another connection ends ─▶ Place
+//! sweep()       ─▶ no request in time, a response without progress, an old age  ─▶ ends
 //! ```
 //!
-//! No new connection is refused, because the new one can be an API server and the existing ones can
-//! be anybody. The order of ending is: connections without a request so far, then idle ones, then
-//! those with a request. Among them, those without a certificate come first, and then the one that
-//! has been in this state for the longest time. A source has at most its share: beyond it, its own
-//! connections end.
+//! No new connection is rejected, because the new one can be an API server and the existing ones
+//! can be any clients. The order of ending is: connections without a request so far, then idle
+//! ones, then those with a request. Among them, those without a certificate come first, and then
+//! the one that has been in this state for the longest time. A source has at most its share:
+//! beyond it, one of its connections ends.
 //!
-//! The state of a connection is in atomics of its own. The table is locked when a connection opens,
+//! The state of a connection is in separate atomics. The table is locked when a connection opens,
 //! ends its handshake or closes, not for requests.
 
 use std::collections::HashMap;
@@ -25,23 +25,23 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
 
-/// A client sends a request within this time after its handshake, or the connection ends. An API server
-/// that has many writes at once opens a connection for each, and uses another one if that is free first.
-/// It keeps the new one unused for up to 90 s, and a write that is sent on it while it ends fails: Go
-/// repeats no write on a connection that was not used before. If there are too many connections, those
-/// without a request end first, whatever their time.
+/// A client sends a request within this time after its handshake, or the connection ends. An API
+/// server that has many writes at once opens a connection for each, and uses another one if that
+/// is free first. It keeps the new one unused for up to 90 s, and a write that is sent on it while
+/// it ends fails: Go repeats no write on a connection that was not used before. If there are too
+/// many connections, those without a request end first, whatever their time.
 const FIRST_TIME: Duration = Duration::from_secs(150);
 
-/// Time for which an answer can wait for its client before the connection ends.
+/// Time for which a response can wait for its client before the connection ends.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Additional time for a connection that ends because of its age.
 const LAST_TIME: Duration = Duration::from_secs(75);
 
-/// Minimum number of concurrent handshakes for a port with few places.
+/// Minimum number of concurrent handshakes for a port with few connections.
 const FEWEST: usize = 8;
 
-/// The interval at which connections to end are searched for.
+/// The interval at which to search for connections to end.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// Maximum numbers of connections.
@@ -58,11 +58,12 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Half of the places for a source. An API server has at most as many connections to a webhook
-    /// as concurrent writes: 600 with its defaults. So three API servers behind one address are
-    /// below their share of 4,096. A quarter is for handshakes: an API server can open all of its connections
-    /// at once, when the server has restarted, and a handshake that ends is a failed write. Not more, so
-    /// that handshakes of one source never take its share from its connections.
+    /// Half of the connections for a source. An API server has at most as many connections to a
+    /// webhook as concurrent writes: 600 with its defaults. So three API servers behind one
+    /// address are below their share of 4,096. A quarter is for handshakes: an API server can open
+    /// all of its connections at once, when the server has restarted, and a handshake that ends is
+    /// a failed write. Not more, so that handshakes of one source never use its share of
+    /// connections.
     pub(super) fn of(connections: usize, lifetime: Duration) -> Self {
         let (share, handshakes) = ((connections / 2).max(1), (connections / 4).max(FEWEST));
         Self { connections: connections.max(1), share, handshakes, lifetime }
@@ -83,8 +84,8 @@ impl Source {
     }
 }
 
-/// Where a request comes from. API servers that show a certificate are told apart by it, also behind
-/// one address.
+/// The origin of a request. Certificates distinguish API servers that show one, also behind one
+/// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub(super) source: Source,
@@ -107,14 +108,14 @@ struct Seat {
     in_handshake: AtomicBool,
     /// Its client showed a certificate.
     verified: AtomicBool,
-    /// A digest of that.
+    /// A digest of that certificate.
     client: OnceLock<u64>,
     has_asked: AtomicBool,
-    /// Requests whose head was read and whose answer was not taken yet.
+    /// Requests whose head was read and whose response was not received yet.
     requests: AtomicU32,
-    /// The time since which the connection is busy, or is not.
+    /// The time since which the connection is busy, or idle.
     since: AtomicU64,
-    /// The times of the answers that were not taken yet.
+    /// The times of the responses that were not received yet.
     answers: Mutex<Vec<u64>>,
     /// The connection must end when it can.
     retired: AtomicBool,
@@ -232,7 +233,7 @@ pub(super) struct Places {
     table: Mutex<Table>,
 }
 
-/// The place of a connection, which is free again when this is dropped.
+/// The slot of a connection, which is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -251,7 +252,7 @@ impl Places {
         u64::try_from(since).unwrap_or(u64::MAX)
     }
 
-    /// A place for a connection from an address. If necessary, other connections end.
+    /// Acquires a slot for a connection from an address. If necessary, other connections end.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Place {
         self.take_at(address, Instant::now())
     }
@@ -333,7 +334,7 @@ impl Places {
     }
 }
 
-/// Ends connections in some tables that are over, while it is polled.
+/// Ends connections in some tables whose time is over, while it is polled.
 pub(super) async fn sweep(tables: [Arc<Places>; 2]) {
     loop {
         tokio::time::sleep(SWEEP).await;
@@ -344,14 +345,14 @@ pub(super) async fn sweep(tables: [Arc<Places>; 2]) {
 }
 
 impl Place {
-    /// The handshake has ended.
+    /// Records that the handshake has ended.
     pub(super) fn greeted(&self, verified: bool) {
         self.seat.verified.store(verified, Ordering::Relaxed);
         self.seat.since.store(self.places.milliseconds(Instant::now()), Ordering::Relaxed);
         self.places.table.lock().greeted(&self.seat);
     }
 
-    /// Notes the certificate of the client.
+    /// Records the certificate of the client.
     pub(super) fn identify(&self, certificate: &[u8]) {
         let mut hasher = DefaultHasher::new();
         hasher.write(certificate);
@@ -396,21 +397,21 @@ pub(super) struct Requests {
     seat: Arc<Seat>,
 }
 
-/// A request in progress: from its head until its answer was taken.
+/// A request in progress: from its head until its response was received.
 #[derive(Debug)]
 pub(super) struct Busy {
     requests: Requests,
-    /// The time of the answer.
+    /// The time of the response.
     answered: Option<u64>,
 }
 
 impl Requests {
-    /// Where they come from.
+    /// The origin of the requests.
     pub(super) fn origin(&self) -> Origin {
         Origin { source: self.seat.source, client: self.seat.client.get().copied() }
     }
 
-    /// The head of a request has come.
+    /// Records that the head of a request has arrived.
     pub(super) fn begin(&self) -> Busy {
         self.begin_at(Instant::now())
     }
@@ -425,7 +426,7 @@ impl Requests {
 }
 
 impl Busy {
-    /// The answer is complete. Now the client must take it.
+    /// Records that the response is complete. Now the client must receive it.
     pub(super) fn answered(&mut self) {
         self.answered_at(Instant::now());
     }
@@ -475,7 +476,7 @@ mod tests {
         place.evicted().now_or_never().is_some()
     }
 
-    /// The place of a client after its handshake.
+    /// The slot of a client after its handshake.
     fn greeted(places: &Arc<Places>, source: u8, verified: bool) -> Place {
         let place = places.take(from(source));
         place.greeted(verified);
@@ -503,7 +504,7 @@ mod tests {
         let mut newcomers = Vec::new();
         for (index, goes) in order.iter().enumerate() {
             assert!(!is_gone(goes), "{index}");
-            // A place that is known and busy itself, so that it does not end before the others.
+            // A slot of a verified and busy client, so that it does not end before the others.
             let newcomer = greeted(&places, 9, true);
             std::mem::forget(newcomer.requests().begin());
             newcomers.push(newcomer);

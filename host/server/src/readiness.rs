@@ -2,13 +2,13 @@
 //!
 //! A server that cannot read one resource still serves. The policies that need it fail only when
 //! they need it, and another replica would know no more. A server is not ready only if it has not
-//! started to serve, knows nothing about the cluster, or lacks a policy. A server that has just
-//! started to see the cluster gets some time to see all of it.
+//! started to serve, has no cluster state, or lacks a policy. A server that has just started to
+//! list the cluster gets some time to list all of it.
 //!
-//! A server that can decide nothing any more is not ready, either (docs/adr/0041): the API server answers, but has
-//! refused for too long to say anything, and there is no policy that needs to know nothing. While an API server is
-//! silent, the server stays ready: an API server that is down calls nobody, and when it is back, it must find
-//! servers.
+//! A server that can no longer decide any request is not ready, either (docs/adr/0041): the API
+//! server responds, but has denied all reads for too long, and there is no policy that needs no
+//! reads. While an API server does not respond, the server stays ready: such an API server sends
+//! no reviews, and when it is back, it must find servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,9 @@ use opgate_admission::policy::Set;
 
 use super::state::needed_by;
 
-/// The reasons why the server is not ready, one for each line; empty if it is ready. `sync_timeout` is the time
-/// that the first set has to see the cluster; one that replaced another has seen it before.
+/// The reasons why the server is not ready, one for each line; empty if it is ready.
+/// `sync_timeout` is the time that the first set has to list the cluster; a set that replaced
+/// another has a complete list.
 pub(super) fn why_not(
     set: &Set,
     draining: &AtomicBool,
@@ -43,13 +44,14 @@ pub(super) fn why_not(
     lines
 }
 
-/// The reason why no request can be decided: every policy without which requests fail needs resources, and the API
-/// server has refused all of them for longer than a view may be old. Without such a policy, nobody waits for an answer.
+/// The reason why no request can be decided: every policy without which requests fail needs
+/// resources, and the API server has denied all of them for longer than the maximum age of the
+/// cache. Without such a policy, no request depends on the server.
 fn locked_out(set: &Set) -> Option<String> {
     let cluster = set.cluster();
     let mut refused: Option<&Arc<Kind>> = None;
     for policy in set.policies().iter().filter(|policy| policy.can_block_api_servers()) {
-        // Everybody may read the version of the API server.
+        // All users may read the version of the API server.
         let kinds = policy.readings.iter().filter_map(|reading| cluster.kind_of(reading));
         let mut kinds = kinds.filter(|kind| !kind.resource().is_server_version()).peekable();
         kinds.peek()?;
@@ -69,13 +71,13 @@ fn locked_out(set: &Set) -> Option<String> {
     ))
 }
 
-/// Whether no resource has been seen yet, or the first one only a moment ago and others not yet. A new
-/// server without permissions must not replace one that has them.
+/// Whether no resource has been listed yet, or the first one only a moment ago and others not yet.
+/// A new server without permissions must not replace one that has them.
 fn is_blind(cluster: &Cluster, sync_timeout: Duration) -> bool {
     !cluster.is_seen() && cluster.longest_seen().is_none_or(|longest| longest < sync_timeout)
 }
 
-/// Resources that were never seen, by the policies that can block and need them.
+/// Resources that were never listed, by the policies that can block and need them.
 pub(super) fn unseen(set: &Set) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();
@@ -94,8 +96,8 @@ pub(super) fn unseen(set: &Set) -> Vec<String> {
     needs.filter_map(why).collect()
 }
 
-/// A line for each resource: `[+]` if there is an answer, `[-]` if there is none, `[!]` if its
-/// watch fails, or its lists if it is polled.
+/// A line for each resource: `[+]` if its cache is ready, `[-]` if it is not, `[!]` if its watch
+/// fails, or its lists if it is polled.
 pub(super) fn resources(set: &Set) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();

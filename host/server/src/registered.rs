@@ -1,15 +1,15 @@
-//! What API servers were told about this server: by which names of policies they call.
+//! The webhook registration of this server: the names by which API servers call policies.
 //!
 //! ```text
-//! who looks at the registration ─▶ saw ─▶ Registered ─▶ calls by names that the configuration has not
-//!          ▲                                   │
-//!          └────────────── asked ◀─────────────┘ a name that is not known yet
+//! reader of the registration ─▶ saw ─▶ Registered ─▶ calls by names that the configuration does not have
+//!         ▲                                  │
+//!         └────────────── asked ◀────────────┘ a name that is not known yet
 //! ```
 //!
-//! A replica with a new configuration is called by the names of the old one until the registration has followed.
-//! A name that the registration has and the configuration has not stands for the policies of the configuration
-//! that the registration does not know yet: a policy that was renamed goes on to judge, and one that was removed
-//! is off.
+//! API servers call a replica with a new configuration by the names of the old one until the
+//! registration is updated. A name that is in the registration but not in the configuration
+//! represents the policies of the configuration that are not in the registration yet: a renamed
+//! policy continues to evaluate requests, and a removed policy is off.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,27 +23,27 @@ use opgate_text::one_line;
 /// Maximum number of names that are kept, old ones among them.
 const MOST: usize = 1_024;
 
-/// How long a call by an unknown name waits for a look.
+/// Maximum wait of a call by an unknown name for a refresh.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Maximum bytes of the line for people.
+/// Maximum bytes of the line for users.
 const LONGEST: usize = 1 << 10;
 
-/// What is known of the registration.
+/// The known state of the registration.
 #[derive(Debug)]
 pub struct Registered {
     names: Mutex<Names>,
-    /// Wakes who looks.
+    /// Wakes the reader of the registration.
     ask: Notify,
-    /// How many looks there were.
+    /// The number of reads of the registration.
     looks: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Names {
-    /// For which the registration stands; none if it is not known, or nobody's.
+    /// The policies in the registration; none if it is not known, or belongs to no installation.
     policies: Option<BTreeSet<String>>,
-    /// Those, and all that were ever seen.
+    /// The names in the registration, and all that were ever in it.
     known: BTreeSet<String>,
     line: String,
 }
@@ -55,7 +55,7 @@ impl Default for Registered {
 }
 
 impl Registered {
-    /// Somebody has looked: the policies for which the registration stands, and all names by which API servers
+    /// Records a read of the registration: the policies in it, and all names by which API servers
     /// may call.
     pub fn saw(&self, policies: BTreeSet<String>, known: &BTreeSet<String>) {
         let mut names = self.names.lock();
@@ -70,32 +70,32 @@ impl Registered {
         self.looks.send_modify(|looks| *looks = looks.wrapping_add(1));
     }
 
-    /// Somebody has looked and found nothing out.
+    /// Records a read of the registration without a result.
     pub fn saw_nothing(&self) {
         self.looks.send_modify(|looks| *looks = looks.wrapping_add(1));
     }
 
-    /// Notes how the registration is, for people: one line, with a mark in front.
+    /// Records the state of the registration, for users: one line that begins with a mark.
     pub fn shows(&self, line: &str) {
         self.names.lock().line = one_line(line, LONGEST);
     }
 
-    /// Waits until somebody wants to know more.
+    /// Waits until a call needs a new read of the registration.
     pub async fn asked(&self) {
         self.ask.notified().await;
     }
 
-    /// The line for people.
+    /// The line for users.
     #[must_use]
     pub fn line(&self) -> String {
         self.names.lock().line.clone()
     }
 
-    /// The policies of a set that a call by these names is for, if some of the names do not serve; none if all
-    /// of them serve.
+    /// The policies of a set that a call by these names addresses, if some of the names do not
+    /// serve; none if all of them serve.
     ///
     /// # Errors
-    /// The first name that nobody knows.
+    /// The first unknown name.
     pub(super) async fn meant<'s>(
         &self,
         set: &'s Set,
@@ -110,7 +110,7 @@ impl Registered {
         if self.unknown(set, names).is_some() {
             self.ask.notify_one();
             let until = deadline.min(Instant::now() + PATIENCE);
-            // The look that is under way may have begun before the name was registered.
+            // A read in progress may have begun before the name was registered.
             for _ in 0..2 {
                 if tokio::time::timeout_at(until.into(), looks.changed()).await.is_err()
                     || self.unknown(set, names).is_none()

@@ -18,7 +18,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Checks them when the interval is over or `told` says so, while it is polled.
+    /// Checks them when the interval is over or `told` is notified, while it is polled.
     pub(super) async fn watch(self: Arc<Self>, mut told: watch::Receiver<()>) {
         let mut can_tell = true;
         let mut certificate_trouble = None;
@@ -80,13 +80,13 @@ impl Files {
 /// A new result of a check.
 enum News {
     None,
-    /// The files match what is served again.
+    /// The files match the active ones again.
     GoodAgain,
     Replaced,
     Trouble(String),
 }
 
-/// The same problem is reported once.
+/// Reports each problem once.
 fn news<E: Display>(found: Result<Change, E>, trouble: &mut Option<String>) -> News {
     match found {
         Ok(change) => {

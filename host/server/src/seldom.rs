@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// A log line that anybody can cause at will. It is written at most once in an interval.
+/// A log line that any client can cause at will. It is written at most once in an interval.
 #[derive(Debug, Default)]
 pub(super) struct Seldom(Mutex<(Option<Instant>, u64)>);
 
@@ -12,7 +12,7 @@ impl Seldom {
     /// Time between two lines.
     const PERIOD: Duration = Duration::from_secs(60);
 
-    /// The number of lines that were left out since the last one, if it is to be written now.
+    /// The number of lines that were suppressed since the last one, if it is to be written now.
     pub(super) fn tell(&self) -> Option<u64> {
         self.tell_at(Instant::now())
     }

@@ -1,14 +1,14 @@
-//! The set of policies that serves, and how it is replaced.
+//! The active policy set, and its replacement.
 //!
 //! ```text
-//! a set made aside ─▶ Serving::replace ─▶ current ─▶ calls that begin from now on
-//!                          │                 └──────▶ Served, for those who follow (watch channel)
-//!                          └─▶ retired: the old set, until its last call has ended ─▶ dropped here
+//! a candidate set ─▶ Serving::replace ─▶ current ─▶ calls that begin from now on
+//!                         │                 └──────▶ Served, for subscribers (watch channel)
+//!                         └─▶ retired: the old set, until its last call has ended ─▶ dropped here
 //! Serving::failed ─▶ the last attempt, for /policies, /readyz?verbose and metrics
 //! ```
 //!
-//! A call takes the set once, when it begins, and keeps it to its end. An old set is dropped by the task that
-//! sweeps, never by a call: to give its memory back can take milliseconds.
+//! A call gets the set once, when it begins, and keeps it to its end. An old set is dropped by the
+//! task that sweeps, never by a call: returning its memory can take milliseconds.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,22 +23,22 @@ use super::metrics::Metrics;
 use opgate_admission::policy::Set;
 use opgate_text::one_line;
 
-/// How often old sets are looked at.
+/// The interval at which retired sets are checked.
 const SWEEP: Duration = Duration::from_millis(250);
 
 /// Maximum bytes of an error in `/readyz` and `/policies`.
 const LONGEST: usize = 2 << 10;
 
-/// What is served.
+/// The active configuration.
 #[derive(Debug, Clone)]
 pub struct Served {
     /// `sha256:…` of the configuration and its components, see [`Set::digest`].
     pub configuration: String,
     /// The policies.
     pub set: Arc<Set>,
-    /// Since when.
+    /// The time when it became active.
     pub since: SystemTime,
-    /// Whether nothing was served before.
+    /// Whether it is the first one.
     pub(super) is_first: bool,
 }
 
@@ -52,23 +52,23 @@ impl From<Set> for Served {
 /// The last attempt to replace the configuration.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {
-    /// When it ended.
+    /// The time when it ended.
     pub(super) at: SystemTime,
-    /// What the files held; empty if they could not be read.
+    /// The digest of the files; empty if they could not be read.
     pub(super) configuration: String,
-    /// Why the last good configuration is kept.
+    /// The reason why the last good configuration stays active.
     pub(super) error: Option<String>,
 }
 
-/// The set that serves. Shared by all calls, and by the task that replaces it.
+/// The active policy set. Shared by all calls, and by the task that replaces it.
 #[derive(Debug)]
 pub struct Serving {
     current: ArcSwap<Served>,
     told: watch::Sender<Arc<Served>>,
-    /// Sets that do not serve any more, and whose calls may go on.
+    /// Retired sets, whose calls may still run.
     retired: Mutex<Vec<Arc<Set>>>,
     attempt: Mutex<Option<Attempt>>,
-    /// Why it is not known whether the cluster is still what it was taken for.
+    /// The reason why it is unknown whether the platform of the cluster is still the detected one.
     distrust: Mutex<Option<String>>,
     metrics: Arc<Metrics>,
 }
@@ -89,19 +89,19 @@ impl Serving {
         }
     }
 
-    /// What serves now.
+    /// Returns the active configuration.
     #[must_use]
     pub fn current(&self) -> Arc<Served> {
         self.current.load_full()
     }
 
-    /// Tells what is served, now and after each change.
+    /// Notifies of the active configuration, now and after each change.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<Arc<Served>> {
         self.told.subscribe()
     }
 
-    /// Serves another set. Calls that have begun end with the old one.
+    /// Activates another set. Calls that have begun end with the old one.
     pub fn replace(&self, set: Set) {
         let served = Arc::new(Served { is_first: false, ..Served::from(set) });
         let attempt = Attempt {
@@ -117,7 +117,8 @@ impl Serving {
         self.told.send_replace(served);
     }
 
-    /// Notes why what the files hold is not served. `configuration` is its digest, if there is one.
+    /// Records the reason why the configuration of the files is not active. `configuration` is its
+    /// digest, if there is one.
     pub fn failed(&self, configuration: &str, error: &str) {
         let error = Some(one_line(error, LONGEST));
         let (at, configuration) = (SystemTime::now(), configuration.to_owned());
@@ -126,7 +127,7 @@ impl Serving {
         self.metrics.configuration_is_stale(true);
     }
 
-    /// Notes that the files hold what is served.
+    /// Records that the configuration of the files is active.
     pub fn is_current(&self) {
         self.metrics.configuration_is_stale(false);
         let mut attempt = self.attempt.lock();
@@ -138,7 +139,8 @@ impl Serving {
         }
     }
 
-    /// Notes whether the cluster is still what policies were told; otherwise why that is not known.
+    /// Records whether the platform of the cluster is still the one that policies received;
+    /// otherwise the reason why that is unknown.
     pub fn trusts(&self, trouble: Option<String>) {
         *self.distrust.lock() = trouble.map(|trouble| one_line(&trouble, LONGEST));
     }
@@ -152,7 +154,7 @@ impl Serving {
         }
     }
 
-    /// The same for `/policies`.
+    /// The profile and the identities for `/policies`.
     pub(super) fn trust_json(&self) -> serde_json::Value {
         let mut json = serde_json::json!(self.current.load().set.trust());
         if let (Some(members), Some(trouble)) = (json.as_object_mut(), &*self.distrust.lock()) {
@@ -161,7 +163,7 @@ impl Serving {
         json
     }
 
-    /// Sets that do not serve any more, and whose calls have not ended.
+    /// The number of retired sets whose calls have not ended.
     #[must_use]
     pub fn retired(&self) -> usize {
         self.retired.lock().len()
@@ -172,7 +174,7 @@ impl Serving {
         loop {
             tokio::time::sleep(SWEEP).await;
             let mut ended = Vec::new();
-            // Nobody takes a set that does not serve: once its calls have ended, there is one owner.
+            // No call gets a retired set: once its calls have ended, there is one owner.
             self.retired.lock().retain_mut(|set| {
                 let has_ended = Arc::strong_count(set) == 1;
                 if has_ended {
@@ -206,13 +208,13 @@ impl Serving {
         }
     }
 
-    /// Why the files hold something else than is served.
+    /// The reason why the configuration of the files is not active.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.attempt.lock().as_ref().and_then(|attempt| attempt.error.clone())
     }
 
-    /// For `/policies`.
+    /// The state for `/policies`.
     pub(super) fn json(&self) -> serde_json::Value {
         let served = self.current.load();
         let attempt = self.attempt.lock().clone().map(|attempt| {

@@ -1,5 +1,5 @@
 //! The ops port of a server whose policies are still being loaded, which can take a while: the
-//! process is live, and says what it waits for. The webhook port is not open yet.
+//! process is live, and reports the reason why it is not ready. The webhook port is not open yet.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Takes the ops port.
+    /// Binds the ops port.
     ///
     /// # Errors
     /// If it cannot be bound.
@@ -63,12 +63,13 @@ impl Starting {
         Ok(Self { listener, waits, _tasks: tasks })
     }
 
-    /// What the server waits for, beside its policies, in one line. `/readyz` shows it.
+    /// Sets the reason why the server waits, in addition to its policies, in one line. `/readyz`
+    /// shows it.
     pub fn waits_for(&self, what: Option<String>) {
         *self.waits.lock() = what;
     }
 
-    /// The port, for the server.
+    /// Returns the port, for the server.
     pub(super) fn listener(self) -> io::Result<TcpListener> {
         TcpListener::from_std(self.listener)
     }

@@ -1,9 +1,9 @@
-//! The cluster cache of a server, for those who look at it: `/policies`, `/readyz?verbose`, the Lease of the
-//! server, and the doctor, who reads the first and the last.
+//! The cluster cache of a server, for reports: `/policies`, `/readyz?verbose`, the Lease of the
+//! server, and the doctor, which reads the first and the last.
 //!
 //! ```text
 //! Cluster ─▶ ClusterState ─┬▶ /policies: all of it
-//!                          ├▶ /readyz?verbose: tenants whose room for reservations runs out
+//!                          ├▶ /readyz?verbose: tenants that have nearly used their reservations
 //!                          └▶ troubles ─▶ annotation of the Lease ─▶ doctor
 //! ```
 
@@ -12,32 +12,32 @@ use opgate_admission::policy::Set;
 use opgate_text::one_line;
 use serde::{Deserialize, Serialize};
 
-/// A tenant that uses this share of the reservations that it may have has little left.
+/// A tenant that uses this share of the reservations that it may have is nearly at its limit.
 pub const NEARLY_FULL_PERCENT: usize = 80;
 
-/// Maximum entries of each list among the troubles, and maximum bytes of a text.
+/// Maximum entries of each list of troubles, and maximum bytes of a text.
 const MAX_TROUBLES: usize = 8;
 const MAX_TEXT_BYTES: usize = 256;
 
-/// Whether a server has an answer about a resource.
+/// Whether the cluster cache of a resource is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResourceStanding {
-    /// There is one.
+    /// It is ready.
     Current,
-    /// There is one, which can be outdated: the watch fails.
+    /// It is ready, but can be outdated: the watch fails.
     Interrupted,
     /// The API server does not know the resource.
     NotInstalled,
-    /// Policies do without it: it need not be permitted, or its server is down.
+    /// Policies work without it: permission to read it is optional, or its server is down.
     LeftOut,
     /// The first list has not ended.
     Listing,
     /// It was never listed.
     Unseen,
-    /// Nothing was heard of it for too long.
+    /// The last contact was too long ago.
     Stale,
-    /// Another version of opgate says something else.
+    /// A state of another version of opgate.
     #[default]
     #[serde(other)]
     Other,
@@ -49,11 +49,11 @@ pub enum ResourceStanding {
 pub struct ResourceState {
     /// `operators.coreos.com/v1/operatorgroups`
     pub resource: String,
-    /// Whether there is an answer.
+    /// Whether its cache is ready.
     pub state: ResourceStanding,
     /// Whether the API server does not accept the token of the server.
     pub unauthorized: bool,
-    /// Why not, or what fails.
+    /// The reason why not, or the error.
     pub error: Option<String>,
     /// The policies that read it.
     pub needed_by: Vec<String>,
@@ -67,9 +67,9 @@ pub struct ReservationState {
     pub resource: String,
     /// Namespace and user.
     pub tenant: String,
-    /// How much of what it may have it uses; the larger one of number and bytes.
+    /// The used share of its limit in percent; the larger one of number and bytes.
     pub percent: usize,
-    /// Reservations and bytes, and the most that it may have; none among the troubles.
+    /// Reservations and bytes, and their limits; none in troubles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<[usize; 4]>,
 }
@@ -78,14 +78,14 @@ pub struct ReservationState {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterState {
-    /// What is known of each resource.
+    /// The state of each resource.
     pub resources: Vec<ResourceState>,
-    /// The tenants with most reservations.
+    /// The tenants with the most reservations.
     pub reservations: Vec<ReservationState>,
 }
 
 impl ClusterState {
-    /// That of a set.
+    /// Returns the state of a set.
     #[must_use]
     pub fn of(set: &Set) -> Self {
         let cluster = set.cluster();
@@ -111,7 +111,8 @@ impl ClusterState {
         Self { resources: resources.collect(), reservations: reservations.collect() }
     }
 
-    /// Only what is wrong, in few bytes, and the same as long as the same is wrong: an annotation changes with it.
+    /// Returns only problems, in few bytes. The result is equal as long as the problems are: an
+    /// annotation changes with it.
     #[must_use]
     pub fn troubles(set: &Set) -> Option<Self> {
         let cluster = set.cluster();
@@ -145,7 +146,7 @@ impl ClusterState {
 }
 
 impl ResourceStanding {
-    /// Whether an answer is missing, or soon may be.
+    /// Whether the cache is not ready, or may soon become stale.
     #[must_use]
     pub fn is_wrong(self) -> bool {
         matches!(self, Self::Interrupted | Self::Listing | Self::Unseen | Self::Stale)
@@ -176,14 +177,14 @@ pub(super) fn needed_by(set: &Set, kind: &Kind) -> Vec<String> {
     policies.map(|policy| policy.name.clone()).collect()
 }
 
-/// The tenants with most reservations, those with least room first.
+/// The tenants with the most reservations, those closest to their limit first.
 pub(super) fn usages(cluster: &Cluster) -> Vec<ReservationUsage> {
     let mut usages = cluster.reservation_usage();
     usages.sort_by_key(|usage| std::cmp::Reverse(percent(usage)));
     usages
 }
 
-/// How much of what it may have a tenant uses.
+/// The used share of the limit of a tenant.
 pub(super) fn percent(usage: &ReservationUsage) -> usize {
     let part = |used: usize, of: usize| match of {
         0 if used == 0 => 0,
@@ -193,7 +194,7 @@ pub(super) fn percent(usage: &ReservationUsage) -> usize {
     part(usage.count, usage.limit_count).max(part(usage.bytes, usage.limit_bytes))
 }
 
-/// A line for each tenant whose room runs out.
+/// A line for each tenant that is close to its limit.
 pub(super) fn lines(cluster: &Cluster) -> Vec<String> {
     usages(cluster).iter().filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT).map(line).collect()
 }

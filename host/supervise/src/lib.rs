@@ -3,7 +3,7 @@
 //! ```text
 //! spawn(task, make) ─▶ make() ─▶ runs … ends or panics ─▶ counted, logged ─▶ wait, grows ─┐
 //!                        ▲                                     │ too often                │
-//!                        │                                     └─▶ gone: /livez says so   │
+//!                        │                                     └─▶ gone: /livez fails     │
 //!                        └────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -87,7 +87,7 @@ pub struct Supervisor {
 #[derive(Debug)]
 #[must_use = "the task ends when this is dropped"]
 pub struct Supervised {
-    /// Tasks of one supervisor.
+    /// The supervised task.
     tasks: JoinSet<()>,
 }
 
@@ -143,11 +143,11 @@ impl Supervisor {
             };
             failures = if began.elapsed() < self.patience.settled { failures + 1 } else { 1 };
             let Some(wait) = self.patience.wait(failures) else {
-                tracing::error!(task, why, failures, "a task failed too often and is given up");
+                tracing::error!(task, why, failures, "task failed too often; giving up");
                 self.gone.lock().push(Gone { task, why });
                 return;
             };
-            tracing::error!(task, why, ?wait, "a task failed and is started anew");
+            tracing::error!(task, why, ?wait, "task failed; restarting");
             tokio::time::sleep(wait).await;
             self.restarts.get_or_create(&Task { task: task.clone() }).inc();
         }
@@ -158,7 +158,7 @@ impl Supervisor {
 fn panicked(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", one_line(text.unwrap_or("it does not say why"), TEXT))
+    format!("panicked: {}", one_line(text.unwrap_or("no message"), TEXT))
 }
 
 /// For tests.
@@ -258,7 +258,7 @@ mod tests {
         };
         supervisor.spawn("accept", make).ended().await;
         let gone = supervisor.gone();
-        assert_eq!(gone[0].why, "panicked: it does not say why");
+        assert_eq!(gone[0].why, "panicked: no message");
         assert_eq!(gone[1].why, "panicked: not yet");
     }
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_until_it_is_over() {
+    fn restart_delays_grow_up_to_a_maximum() {
         let patience = Patience::default();
         let waits = (1..).map_while(|failures| patience.wait(failures)).map(|w| w.as_millis());
         let waits: Vec<_> = waits.collect();

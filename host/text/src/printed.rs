@@ -258,7 +258,7 @@ mod tests {
     proptest! {
         /// Wherever it is cut, the same is written, and no line of it is a command.
         #[test]
-        fn no_line_is_a_command(parts in proptest::collection::vec("([:#\\[\n\r\t é\u{200f}\u{1b}m0-9a-z]|##vso\\[|\u{1b}\\[0m)*", 0..6)) {
+        fn printed_lines_are_never_runner_commands(parts in proptest::collection::vec("([:#\\[\n\r\t é\u{200f}\u{1b}m0-9a-z]|##vso\\[|\u{1b}\\[0m)*", 0..6)) {
             let whole = parts.concat();
             let once = written(Form::Text, &[whole.as_bytes()]);
             let bytes: Vec<&[u8]> = whole.as_bytes().chunks(1).collect();

@@ -1,8 +1,8 @@
 //! The static binary for a platform.
 //!
-//! No path of this machine may get into it: the compiler replaces the folders of the workspace, of the
-//! target and of cargo. The same flags reach the policies, whose build takes them from here
-//! (`host/pack`). Whatever the environment says about flags and profiles is left out.
+//! The image must not contain a path of this machine: the compiler replaces the directories of the workspace,
+//! of the target and of cargo. The same flags apply to the policies, whose build reads them from here
+//! (`host/pack`). Flags and profiles of the environment are ignored.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -103,7 +103,8 @@ fn ensure_target(arch: Arch) -> Result<()> {
     Ok(())
 }
 
-/// That a program is one for this platform, and needs no loader and so no libraries: the image has none.
+/// Checks that a program is built for this platform, and needs neither a loader nor libraries: the image has
+/// none.
 pub(super) fn check(arch: Arch, program: &[u8]) -> Result<()> {
     const INTERPRETER: u32 = 3;
     let broken = || format!("the program for {arch} is no ELF file of 64 bits");

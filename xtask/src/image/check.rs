@@ -1,5 +1,5 @@
-//! Whether the image is reproducible: a clone of the last commit, in another folder and built from
-//! nothing, must give the same digest.
+//! Checks that the image is reproducible: a clone of the last commit, in another directory and built from
+//! scratch, must have the same digest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("target/image-check/a/clone")
 }
 
-/// That the workspace is what a clone of it would be.
+/// Checks that the workspace equals a clone of it.
 pub(super) fn is_clean(root: &Path) -> Result<()> {
     let changes = said(Command::new("git").current_dir(root).args(["status", "--porcelain"]))?;
     ensure!(

@@ -5,8 +5,8 @@
 //!                            └▶ manifest of its SBOM ─▶ SBOM; subject: the manifest of the platform
 //! ```
 //!
-//! The image index has the SBOMs among its manifests, so that whoever copies the whole image copies them,
-//! too, and a registry lists them as referrers. No runtime takes them for a platform: theirs is `unknown`.
+//! The image index has the SBOMs among its manifests, so that a copy of the whole image includes them, and a
+//! registry lists them as referrers. No runtime treats them as a platform: theirs is `unknown`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 /// As registries and scanners know SBOMs of this format.
 const CYCLONEDX: &str = "application/vnd.cyclonedx+json";
 
-/// Marks a folder as a layout.
+/// Marks a directory as a layout.
 const MARK: &str = "oci-layout";
 
 /// An image for several platforms, as files.
@@ -36,7 +36,7 @@ pub(super) struct Layout {
     /// By digest.
     blobs: BTreeMap<String, Vec<u8>>,
     index: Value,
-    /// Of the image index: what `IMAGE@sha256:…` names.
+    /// Digest of the image index: the reference is `IMAGE@sha256:…`.
     pub(super) digest: String,
     pub(super) tag: String,
     /// Bytes of configuration and layer of each platform.
@@ -164,13 +164,13 @@ impl Layout {
             fs::write(blobs.join(digest.trim_start_matches("sha256:")), bytes)?;
         }
         fs::write(output.join("index.json"), serde_json::to_vec(&self.index)?)?;
-        // Last: without it, the folder is no layout.
+        // Last: without it, the directory is no layout.
         fs::write(output.join(MARK), br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         Ok(())
     }
 }
 
-/// That nothing but an earlier layout is written over.
+/// Checks that only an earlier layout is overwritten.
 pub(super) fn check_output(output: &Path) -> Result<()> {
     let mut entries = match fs::read_dir(output) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

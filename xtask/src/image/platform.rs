@@ -1,4 +1,4 @@
-//! Platforms that the image is for, and what it takes to build for them here.
+//! Platforms of the image, and the requirements for building for them here.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ impl Arch {
     }
 }
 
-/// Those that were asked for, or else all that can be built here.
+/// Returns the requested platforms, or else all that can be built here.
 pub(super) fn chosen(names: &[&str]) -> Result<Vec<Arch>> {
     if names.is_empty() {
         let can = |arch: &Arch| match arch.libc() {

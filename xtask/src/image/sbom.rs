@@ -1,5 +1,5 @@
-//! What the binary is made of, as CycloneDX: the crates of the host, those of the policies that it
-//! carries, the standard library, the C library and the CA certificates beside it.
+//! Contents of the binary, as CycloneDX: the crates of the host, those of the embedded policies, the standard
+//! library, the C library and the CA certificates of the image.
 //!
 //! ```text
 //! cargo tree of opgate for the platform ───┐
@@ -50,8 +50,8 @@ struct Graph {
 }
 
 impl Graph {
-    /// Lines of `cargo tree --prefix depth`: `2<tab>name v1.0.0 (folder)<tab>MIT<tab> (*)`. What was shown
-    /// before comes without what it depends on.
+    /// Reads lines of `cargo tree --prefix depth`: `2<tab>name v1.0.0 (folder)<tab>MIT<tab> (*)`. A repeated
+    /// crate has no dependencies.
     fn read(&mut self, tree: &str) -> Result<()> {
         let mut above: Vec<String> = Vec::new();
         for line in tree.lines().filter(|line| !line.is_empty()) {
@@ -149,7 +149,7 @@ fn document(about: &About, graph: &Graph, lock: &str, others: &[Value]) -> Resul
         "components": components,
         "dependencies": dependencies,
     });
-    // The same for the same content, as everything else.
+    // Equal content has an equal number, as in all other files.
     let number: String = digest(&serde_json::to_vec(&document)?).chars().skip(7).collect();
     let part = |from: usize, to: usize| number.get(from..to).unwrap_or_default();
     let uuid = format!(

@@ -49,7 +49,7 @@ fn pictured(program: &[u8]) -> Layout {
     layout(&about(), &images, None).unwrap()
 }
 
-/// All files below a folder.
+/// Reads all files below a directory.
 fn read(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -297,7 +297,7 @@ fn sbom_lists_every_component_of_the_program() {
     ] {
         assert!(components.contains_key(name), "{name}");
     }
-    // What runs during the build, and what only tests use.
+    // Crates that run during the build, and crates for tests only.
     for name in
         ["serde_derive", "syn", "cc", "opgate-pack", "opgate-tests", "criterion", "proptest"]
     {
@@ -323,8 +323,8 @@ fn sbom_lists_every_component_of_the_program() {
     assert_eq!(references, needed);
 }
 
-/// By the program that copies images to registries, where it is installed. Whoever names the digest must
-/// find the same one there.
+/// Checks the image with the program that copies images to registries, if it is installed. The copy must have
+/// the same digest.
 #[test]
 fn skopeo_reads_the_image_and_copies_it_as_it_is() {
     let layout = pictured(&program(Arch::Amd64, LOADED));

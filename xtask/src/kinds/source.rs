@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{Type, Types, definition};
 
-/// The folders of the versions, the oldest first.
+/// Returns the directories of the versions, the oldest first.
 pub(super) fn versions(crate_folder: &Path) -> Result<Vec<PathBuf>> {
     let mut versions = Vec::new();
     for entry in std::fs::read_dir(crate_folder.join("src"))? {
@@ -54,7 +54,7 @@ fn place(definition: &str) -> Option<(String, &str)> {
     Some((module.replace('.', "/").replace('-', "_"), name))
 }
 
-/// The file of a definition: the module says which one.
+/// Returns the file of a definition, according to the module.
 fn file(version: &Path, definition: &str) -> Option<PathBuf> {
     let (module, name) = place(definition)?;
     let folder = version.join(module);
@@ -84,7 +84,7 @@ fn fields(version: &Path, text: &str) -> Result<BTreeMap<String, Type>> {
         let field = field.trim_end_matches(',');
         let of = match of_rust.get(field) {
             Some(of) => converted(version, of)?,
-            // What a kind says in constants.
+            // Members that a kind defines as constants.
             None if ["api_version", "kind"].contains(&field) => Type::Scalar("string"),
             None => anyhow::bail!("the field {field} has no type"),
         };

@@ -1,9 +1,9 @@
-//! Which lines of a source a mutation deletes.
+//! Lines of a source that mutations delete.
 //!
-//! A line inside a function goes alone, if its brackets are closed on it, or together with all lines up
-//! to the one that closes them: `if … {` goes with its block. Lines that only close something, or
-//! that continue (`} else {`), are no mutations. Tests, declarations of rules, tables and comments are
-//! not looked at, nor is an early end where a rule is off: it ratchet_base work, and changes nothing.
+//! A line inside a function is deleted alone, if its brackets are closed on it, or together with all lines up
+//! to the one that closes them: `if … {` is deleted with its block. Lines that only close something, or that
+//! continue (`} else {`), are no mutations. Tests, declarations of rules, tables and comments are skipped,
+//! and so is an early return for a rule that is off: it only avoids work.
 
 use std::ops::RangeInclusive;
 
@@ -16,7 +16,7 @@ pub(crate) fn candidates(source: &str) -> Vec<RangeInclusive<usize>> {
     while let Some(line) = lines.get(index) {
         let text = line.trim();
         if text == "#[cfg(test)]" {
-            // Of the next item nothing counts.
+            // The next item does not count.
             index = item_end(&lines, index + 1).map_or(lines.len(), |end| end + 1);
             continue;
         }

@@ -1,4 +1,4 @@
-//! What looks at documents charge to accounts.
+//! Charges of reads to accounts.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ fn charge_of_a_text_is_released_with_its_document() {
     assert!(account.used() > 300);
     drop(document);
     assert_eq!(account.used(), 0);
-    // A text that nobody pays for is not counted.
+    // A text without an account is not counted.
     let free = Document::of("[1]".to_owned()).unwrap();
     assert!(free.account().is_none() && !free.is_exhausted());
 }

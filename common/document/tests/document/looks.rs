@@ -1,4 +1,4 @@
-//! What a look at a document answers.
+//! Results of reads.
 
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ fn table_cells_equal_single_lookups() {
 
 /// Parts of other texts look as if they were written where they stand for something.
 #[test]
-fn documents_stand_in_for_parts_of_a_text() {
+fn inserted_documents_read_like_parts_of_the_text() {
     let text = r#"{"a": [null, 1, null], "b": null, "c": "x"}"#;
     let at = |nth: usize| text.match_indices("null").nth(nth).unwrap().0;
     let part = |json: &str| Arc::new(document(json));
@@ -232,7 +232,7 @@ proptest! {
         prop_assert!(equal(Some(doc.root()), Some(document(&written.to_string()).root())));
     }
 
-    /// What is taken for JSON is what the parser takes for JSON.
+    /// Checks that it accepts the same JSON as the parser.
     #[test]
     fn values_of_a_text_are_those_of_the_parser(
         text in "([\\[\\]{}\",: \n0-9eE.+\\-a-c\\\\\u{1}ä]|\\\\u00e4|\\\\n|true|null|\"abc\": ){0,30}",

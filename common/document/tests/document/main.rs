@@ -1,4 +1,4 @@
-//! Documents from outside: what looks at them answer, what they charge to accounts, and that they stop.
+//! Documents through their public interface: results of reads, charges to accounts, and interruption.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Looks that are told to stop.
+//! Interrupted reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use opgate_document::{Account, Charge, Document, Meter, Value, Watch, equal, tab
 
 const MANY: usize = 200_000;
 
-/// Is over after so many looks at it.
+/// Expires after this number of checks.
 struct After(AtomicU64);
 
 impl Watch for After {
@@ -78,7 +78,7 @@ fn works() -> Vec<(&'static str, String, Work)> {
     ]
 }
 
-/// After the watch has said that it is over, no loop goes on.
+/// Checks that no loop continues after the watch has expired.
 #[test]
 fn lookups_stop_when_the_meter_is_exceeded() {
     for (what, json, work) in works() {
@@ -88,13 +88,13 @@ fn lookups_stop_when_the_meter_is_exceeded() {
         let stopped = meter(0);
         work(document.root_for(&stopped));
         assert!(stopped.is_stopped(), "{what}: {}", stopped.spent());
-        // Between two looks at the watch, and for the largest step of all.
+        // Between two checks of the watch, and for the largest step of all.
         assert!(stopped.spent() < 64 << 10, "{what}: {}", stopped.spent());
         if what != "all is looked at" && !what.starts_with("a table") && !what.starts_with("values")
         {
             assert_eq!(account.used(), before, "{what}: nothing of it is kept");
         }
-        // Nor is a later look at the watch further away.
+        // Later checks of the watch are equally close.
         for looks in [1, 7, 40] {
             let (document, later) = (Document::parse(&json).unwrap(), meter(looks));
             work(document.root_for(&later));
@@ -111,7 +111,8 @@ fn lookups_stop_when_the_meter_is_exceeded() {
     }
 }
 
-/// However a text is made, looks cost so many units for a byte of it, and a table for each token of a cell.
+/// Checks that for every construction of a text, reads cost a constant number of units per byte of it, and a
+/// table costs units per token of a cell.
 #[test]
 fn work_grows_with_the_text() {
     let backwards = (0..MANY).rev().map(|n| format!("\"{n:x}\":1")).collect::<Vec<_>>().join(",");
@@ -123,7 +124,7 @@ fn work_grows_with_the_text() {
         let document = Document::parse(&json).unwrap();
         let patient = meter(u64::MAX);
         work(document.root_for(&patient));
-        // Each value is split once, and looked at once.
+        // Each value is split once, and read once.
         let bytes = 32 * u64::try_from(json.len()).unwrap();
         let cells =
             if what == "a table of nothing" { 64 * u64::try_from(MANY).unwrap() } else { 0 };
@@ -150,7 +151,7 @@ fn parsing_stops_when_the_meter_is_exceeded() {
     }
 }
 
-/// What a meter does is seen by nobody who is not stopped.
+/// Checks that a running meter does not change results.
 #[test]
 fn sorted_in_steps_is_sorted() {
     let json = named(|n| format!("{}", (n * 7_919) % 50_000));

@@ -12,7 +12,7 @@ fn digit(byte: u8) -> Option<u8> {
     Some(byte - from + value)
 }
 
-/// What stands for a byte that is no digit.
+/// Marks a byte that is no digit.
 const NONE: u8 = 64;
 
 /// Appends what whole groups of four digits stand for, as far as there is nothing else. Gives the

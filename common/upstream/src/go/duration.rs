@@ -1,4 +1,4 @@
-//! Go's `time.ParseDuration`, as far as it says what is wrong with a text.
+//! Go's `time.ParseDuration`, limited to the errors in a text.
 
 use std::fmt::Write as _;
 

@@ -27,7 +27,8 @@ impl Ip {
         }
     }
 
-    /// Whether `net.ParseIP` takes the text for an address, and `To4` for one of version 4.
+    /// Returns none if `net.ParseIP` rejects the text as an address, and otherwise whether `To4` converts it
+    /// to version 4.
     #[must_use]
     pub fn kind_of(text: &str) -> Option<bool> {
         const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255];
@@ -173,7 +174,7 @@ fn parse_v6(whole: &[u8]) -> Result<Ip, String> {
     match ellipsis {
         None if length < 16 => wrong("address string too short", b""),
         Some(_) if length == 16 => wrong("the :: must expand to at least one field of zeros", b""),
-        // What follows the two colons is at the end.
+        // The part after the two colons is at the end.
         Some(from) => {
             ip.get_mut(from..).unwrap_or_default().rotate_right(16 - length);
             Ok(Ip::V6(ip, has_zone))

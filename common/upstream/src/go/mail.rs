@@ -198,7 +198,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands between two quotes, of which the first is next.
+    /// Reads the text between two quotes, of which the first is next.
     fn quoted(&mut self) -> Result<Quoted, String> {
         let mut text = Quoted { is_empty: true, is_atom: true };
         let mut is_escaped = false;
@@ -272,8 +272,7 @@ impl<'t> Parser<'t> {
         comment.split(is_space).try_for_each(|word| mime::decode(word).map(drop))
     }
 
-    /// What stands between two parentheses, of which the first was read; none where the last is
-    /// missing.
+    /// Reads the text between two parentheses, of which the first was read; none if the last is missing.
     fn comment(&mut self) -> Option<String> {
         let mut text = String::new();
         let mut depth = 1_usize;

@@ -2,8 +2,8 @@
 
 use super::{base64, folds_to, quote};
 
-/// What a word stands for: `Jörg` for `=?utf-8?q?J=C3=B6rg?=`. None for a word that is not encoded,
-/// or not quite.
+/// Decodes a word: `Jörg` for `=?utf-8?q?J=C3=B6rg?=`. None for a word that is not encoded, or not
+/// completely.
 ///
 /// # Errors
 /// Go's text, where it does not know the character set.

@@ -61,7 +61,7 @@ impl<'y> Scanner<'y> {
         Ok(())
     }
 
-    /// Empty lines, and the indentation of the next one, which says how far the scalar is indented.
+    /// Reads empty lines, and the indentation of the next one, which determines that of the scalar.
     fn block_breaks(
         &mut self,
         indent: &mut isize,
@@ -101,7 +101,7 @@ impl<'y> Scanner<'y> {
         Ok(())
     }
 
-    /// What stands between quotes on one line, without anything that is written in another way.
+    /// Reads the text between quotes on one line, without any escapes.
     fn quoted_line(&mut self, quote: u8) -> Option<&'y str> {
         let rest = self.rest();
         let escape = if quote == b'"' { b'\\' } else { b'\n' };
@@ -234,7 +234,7 @@ impl<'y> Scanner<'y> {
         let mark = self.mark();
         let indent = self.indent + 1;
         let in_flow = self.flow_level > 0;
-        // What is not yet in `text` stands between these.
+        // The range that is not yet in `text`.
         let (mut from, mut to) = (self.offset, self.offset);
         let mut text = String::new();
         let mut after_break = false;

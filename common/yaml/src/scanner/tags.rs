@@ -89,7 +89,7 @@ impl<'y> Scanner<'y> {
         Ok(self.slice(start, self.offset))
     }
 
-    /// What follows a handle; `head` is what of it was read as one.
+    /// Reads the text after a handle; `head` is the part of it that was read as one.
     fn tag_uri(&mut self, head: &'y str, context: Mark) -> Result<Cow<'y, str>, Error> {
         let start = self.offset;
         let mut escaped: Option<Vec<u8>> = None;

@@ -298,7 +298,7 @@ fn assert_found_again(case: &Case, found: Vec<Violation>, keep: impl Fn(&str) ->
 }
 
 #[test]
-fn without_ratcheting_it_is_found_again() {
+fn unchanged_violations_are_reported_without_ratcheting() {
     for (mut case, found) in unchanged() {
         case.settings["ratcheting"] = json!(false);
         assert_found_again(&case, found, |rule| !CREATE_ONLY.contains(&rule));
@@ -489,7 +489,7 @@ fn mutations(value: &Value, replacement: &Value) -> Vec<Value> {
 
 /// A value that is the same in the old object counts as unchanged, at every pointer.
 #[test]
-fn no_value_in_any_place_differs_from_itself() {
+fn any_equal_value_counts_as_unchanged() {
     let replacements = json!([
         null, true, 0, -1, 1e308, "", "x", "../x", "git", "\u{0}", [], [null], [["../x"]],
         {}, {"": {}}, {"path": "../x"}, {"ref": []}
@@ -548,7 +548,7 @@ fn created(spec: &Value) -> Verdict {
 fn counts(verdict: &Verdict) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for violation in &verdict.violations {
-        let more = violation.message.split_once(" more findings of this rule are left out; ");
+        let more = violation.message.split_once(" more violations of this rule are omitted; ");
         let more = more.map_or(0, |(more, _)| more.parse().expect("a number"));
         *counts.entry(violation.rule.as_str()).or_default() += 1 + more;
     }

@@ -147,7 +147,7 @@ fn metadata_in_a_catalog_show_nothing_that_the_object_does_not() {
 }
 
 #[test]
-fn bundle_is_denied_whatever_denies_an_object() {
+fn bundle_is_denied_whenever_its_object_is_denied() {
     let mut stricter = 0;
     for (case, _) in objects() {
         let bundle = denials(&sent_by(&case, "opgate:check", &["opgate:bundle"]));

@@ -30,7 +30,7 @@ fn judged_csv(property: &str, settings: &Value) -> Verdict {
 
 /// 64 KiB by default, counted on the raw text.
 #[test]
-fn a_constraint_may_have_so_many_bytes() {
+fn constraint_over_the_byte_limit_is_denied() {
     let of = |bytes: usize| {
         let value = json!({"failureMessage": "", "cel": {"rule": "true"}}).to_string();
         let text = "x".repeat(bytes - value.len());
@@ -53,7 +53,7 @@ fn violations_over_the_limit_are_shared_and_counted() {
     assert_eq!(found.len(), 256);
     assert!(found.iter().all(|violation| violation.rule == "CON-04"));
     let last = &found[255].message;
-    assert!(last.starts_with("4744 more findings of this rule are left out; "), "{last}");
+    assert!(last.starts_with("4744 more violations of this rule are omitted; "), "{last}");
 }
 
 #[test]
@@ -64,9 +64,9 @@ fn violations_of_one_constraint_over_the_limit_are_counted() {
     let (fields, parts) = (of("CON-03"), of("CON-07"));
     assert_eq!((fields.len(), parts.len()), (128, 128));
     let last = &fields[127].message;
-    assert!(last.starts_with("2872 more findings of this rule are left out; "), "{last}");
+    assert!(last.starts_with("2872 more violations of this rule are omitted; "), "{last}");
     let last = &parts[127].message;
-    assert!(last.starts_with("8872 more findings of this rule are left out; "), "{last}");
+    assert!(last.starts_with("8872 more violations of this rule are omitted; "), "{last}");
 }
 
 /// After a denial, the rest of a list with constraints that take much memory is not read.
@@ -81,7 +81,7 @@ fn a_large_list_is_read_in_part() {
     let found = judged("clusterserviceversions", &csv, &settings).violations;
     let last = &found[found.len() - 1].message;
     // The first two are read.
-    let more = format!("{} more findings of this rule are left out; ", 2 * 6_000 + 1 - 256);
+    let more = format!("{} more violations of this rule are omitted; ", 2 * 6_000 + 1 - 256);
     assert!(last.starts_with(&more), "{last}");
 }
 

@@ -64,7 +64,7 @@ const WORDS: [&str; 48] = [
 ];
 
 #[test]
-fn any_value_in_any_place_has_a_verdict() {
+fn any_value_in_any_field_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
@@ -207,7 +207,7 @@ fn schemas_beyond_a_limit_are_evaluated_in_part() {
 
 /// Objects without permission to list them.
 #[test]
-fn a_missing_right_is_the_reason() {
+fn missing_permission_is_the_reason_of_a_skipped_rule() {
     let case = case("CRD-11", "all CRDs");
     let document = |value: &serde_json::Value| {
         opgate_sdk::Document::parse(&value.to_string()).expect("a document")

@@ -89,7 +89,7 @@ fn very_many_changes_are_counted() {
         let found = found(&old, &new);
         assert_eq!(found.len(), 256, "{rule}");
         assert!(found.iter().all(|(found, _)| found == rule), "{rule}");
-        let start = format!("{} more findings of this rule are left out; ", many - 256);
+        let start = format!("{} more violations of this rule are omitted; ", many - 256);
         assert!(found[255].1.starts_with(&start), "{}", found[255].1);
     }
 }

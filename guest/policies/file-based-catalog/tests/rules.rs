@@ -76,7 +76,7 @@ fn violations_report_their_logical_location() {
 }
 
 #[test]
-fn nothing_changes_by_itself() {
+fn unchanged_catalog_reports_no_changes() {
     for case in native::cases(&POLICY, FOLDER) {
         let same = ask(case.object.as_ref().expect("a document"), case.object.as_ref(), &json!({}));
         assert!(same.violations.iter().all(|found| found.rule != "FBC-46"), "{}", case.name);
@@ -170,7 +170,7 @@ fn large_packages_are_evaluated() {
         found.iter().enumerate().all(|(n, found)| found.logical_location == about(n)),
         "{found:?}"
     );
-    assert!(found[255].message.starts_with("1744 more findings of this rule are left out; "));
+    assert!(found[255].message.starts_with("1744 more violations of this rule are omitted; "));
     // All of a large number of bundles are unreachable and in no range.
     let few = large(1, "quay.io/a/b:1");
     let found = ask(&few, Some(&old), &json!({})).violations;
@@ -201,7 +201,7 @@ fn violations_over_the_limit_are_counted_for_each_rule() {
         let mut all = BTreeMap::new();
         for violation in &found {
             let count = all.entry(violation.rule.as_str()).or_insert(0);
-            let more = violation.message.split_once(" more findings of this rule are left out; ");
+            let more = violation.message.split_once(" more violations of this rule are omitted; ");
             *count += 1 + more.map_or(0, |(more, _)| more.parse::<u32>().expect("a number"));
         }
         assert_eq!(all.into_iter().collect::<Vec<_>>(), expected);

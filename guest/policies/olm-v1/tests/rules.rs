@@ -35,6 +35,6 @@ const WORDS: [&str; 26] = [
 ];
 
 #[test]
-fn any_value_in_any_place_has_a_verdict() {
+fn any_value_in_any_field_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }

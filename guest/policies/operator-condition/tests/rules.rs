@@ -43,7 +43,7 @@ const WORDS: [&str; 26] = [
 ];
 
 #[test]
-fn any_value_in_any_place_has_a_verdict() {
+fn any_value_in_any_field_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
@@ -80,7 +80,7 @@ fn very_many_wrong_entries_are_reported_in_part() {
     ] {
         let (shown, last) = count(case, rule);
         assert!(shown >= 80, "{rule}: {shown}");
-        let start = format!("{} more findings of this rule are left out; ", all - shown);
+        let start = format!("{} more violations of this rule are omitted; ", all - shown);
         assert!(last.starts_with(&start), "{rule}: {last}");
     }
 }

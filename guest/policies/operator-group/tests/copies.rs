@@ -179,7 +179,7 @@ impl Place {
 }
 
 #[test]
-fn nothing_unsound_works_after_any_number_of_steps() {
+fn tenants_cannot_reach_an_unsound_working_csv() {
     for original in originals() {
         for settings in [json!({}), json!({"ratcheting": false})] {
             let place = Place { original, settings };
@@ -192,7 +192,7 @@ fn nothing_unsound_works_after_any_number_of_steps() {
 }
 
 #[test]
-fn a_copy_is_believed_from_olm_and_by_its_original() {
+fn copied_csv_is_trusted_from_olm_or_with_its_original() {
     let unsound = State { modes: "S", ..State::PLAIN };
     let by_label = State { label: Some("there"), ..unsound };
     let by_annotation = State { annotation: Some("there"), ..unsound };

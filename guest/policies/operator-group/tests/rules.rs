@@ -46,7 +46,7 @@ fn unchanged_violations_are_not_reported_again() {
 /// Without ratcheting, an UPDATE that changes nothing reports all violations, except those of rules
 /// that only evaluate creation or changes.
 #[test]
-fn without_ratcheting_it_is_found_again() {
+fn unchanged_violations_are_reported_without_ratcheting() {
     const OF_A_CHANGE: [&str; 8] =
         ["OPG-01", "OPG-02", "OPG-03", "OPG-17", "OPG-20", "OPG-21", "OPG-24", "OPG-35"];
     for case in creations().filter(|case| case.cluster.is_some()) {
@@ -264,7 +264,7 @@ fn thousands_of_names_and_apis_are_evaluated() {
     let found = verdict(&POLICY, &create(&twice, &[])).violations;
     for (rule, count) in [("OPG-06", many - 1), ("OPG-12", many)] {
         let found: Vec<_> = found.iter().filter(|v| v.rule == rule).collect();
-        let start = format!("{} more findings of this rule are left out; ", count - found.len());
+        let start = format!("{} more violations of this rule are omitted; ", count - found.len());
         let last = &found.last().expect("findings").message;
         assert!(last.starts_with(&start), "{last}");
     }
@@ -360,7 +360,7 @@ fn very_many_missing_permissions_are_reported_in_part() {
     let found = verdict(&POLICY, &case).violations;
     let of = |rule: &str| found.iter().filter(|v| v.rule == rule).count();
     assert_eq!((of("OPG-22"), of("OPG-37")), (1, found.len() - 1));
-    let start = format!("{} more findings of this rule are left out; ", 1_000 - of("OPG-37"));
+    let start = format!("{} more violations of this rule are omitted; ", 1_000 - of("OPG-37"));
     assert!(found.iter().any(|v| v.message.starts_with(&start)), "{found:?}");
     case.settings = json!({});
     assert_eq!(verdict(&POLICY, &case).violations.len(), 1);

@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn a_group_for_all_meets_everything_that_has_targets(other in names()) {
+    fn group_for_all_namespaces_intersects_every_target(other in names()) {
         prop_assert_eq!(NamespaceSet::all().meets(&other), !other.is_empty());
         prop_assert!(NamespaceSet::all().contains("any"));
     }
@@ -237,7 +237,7 @@ proptest! {
 
     /// Objects created in any order: accepted ones never conflict, and each denied one would have.
     #[test]
-    fn groups_that_got_in_do_not_conflict(groups in proptest::collection::vec(any_group(), 0..12)) {
+    fn admitted_groups_do_not_conflict(groups in proptest::collection::vec(any_group(), 0..12)) {
         let namespaces = namespaces();
         let mut admitted: Vec<Value> = Vec::new();
         for group in groups {

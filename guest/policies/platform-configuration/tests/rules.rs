@@ -57,7 +57,7 @@ const WORDS: [&str; 40] = [
 ];
 
 #[test]
-fn any_value_in_any_place_has_a_verdict() {
+fn any_value_in_any_field_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
@@ -78,13 +78,13 @@ fn each_of_very_many_entries_counts() {
     many.object.as_mut().unwrap()["spec"]["files"][0]["documents"][0] = json!(vec![1; 100_000]);
     let (count, last) = counted(&many);
     assert_eq!(count, Report::MAX_VIOLATIONS);
-    assert!(last.starts_with("99744 more findings of this rule are left out; "), "{last}");
+    assert!(last.starts_with("99744 more violations of this rule are omitted; "), "{last}");
     let mut many = case("MSC-20", "a list").unwrap();
     let annotations = (0..10_000).map(|n| (format!("a{n}"), json!(n)));
     many.object.as_mut().unwrap()["metadata"]["annotations"] = Value::Object(annotations.collect());
     let (count, last) = counted(&many);
     assert_eq!(count, Report::MAX_VIOLATIONS);
-    assert!(last.starts_with("9744 more findings of this rule are left out; "), "{last}");
+    assert!(last.starts_with("9744 more violations of this rule are omitted; "), "{last}");
 }
 
 /// The policy skips a rule if its input is too large for the memory of a call.

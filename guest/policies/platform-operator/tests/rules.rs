@@ -45,7 +45,7 @@ const WORDS: [&str; 29] = [
 ];
 
 #[test]
-fn any_value_in_any_place_has_a_verdict() {
+fn any_value_in_any_field_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 

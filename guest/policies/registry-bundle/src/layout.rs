@@ -50,7 +50,7 @@ rule! {
     /// `message: Unable to locate metadata directory`
     ///
     /// For a link, or for an unreadable directory, the reason follows: `message: Unable to locate
-    /// manifests directory: a symbolic link to a folder: put the folder itself there`
+    /// manifests directory: a symbolic link to a directory: put the directory itself there`
     RBF_01: Deny {
         name: "bundle-required-directories",
         on: [BUNDLE: Create | Update],

@@ -155,7 +155,7 @@ fn very_many_wrong_things_are_reported_in_part() {
     }
     let types = of("RBF-18");
     let last = &types.last().expect("a finding").message;
-    let more = format!("{} more findings of this rule are left out; ", many - types.len());
+    let more = format!("{} more violations of this rule are omitted; ", many - types.len());
     assert!(last.starts_with(&more), "{last}");
 
     let directories: Vec<_> = (0..many).map(|i| json!(format!("{i}"))).collect();
@@ -206,7 +206,7 @@ fn unknown_fields_are_counted_and_large_manifests_are_skipped() {
     let verdict = manifest(&deployment);
     assert_eq!(verdict.violations.len(), 256);
     let last = &verdict.violations.last().expect("violations").message;
-    assert!(last.starts_with("744 more findings of this rule are left out; "), "{last}");
+    assert!(last.starts_with("744 more violations of this rule are omitted; "), "{last}");
     // Long names have no suggestion, and are not printed in full.
     let name = "x".repeat(100_000);
     deployment["spec"] = json!({name: 1});

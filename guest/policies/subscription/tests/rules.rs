@@ -67,7 +67,7 @@ const WORDS: [&str; 48] = [
 ];
 
 #[test]
-fn any_value_in_any_place_has_a_verdict() {
+fn any_value_in_any_field_has_a_verdict() {
     opgate_cases::any::value_in_any_place_has_a_verdict(&POLICY, FOLDER, &WORDS);
 }
 
@@ -101,7 +101,7 @@ fn lists_of_very_many_wrong_entries_are_counted() {
     for (case, rule) in [(mounts, "SUB-14"), (volumes, "SUB-15"), (names, "SUB-26")] {
         let found = found(&case, rule);
         assert!(found.len() > Report::MAX_VIOLATIONS / 2, "{rule}");
-        assert!(found.iter().any(|m| m.contains("more findings of this rule")), "{rule}");
+        assert!(found.iter().any(|m| m.contains("more violations of this rule")), "{rule}");
     }
 }
 

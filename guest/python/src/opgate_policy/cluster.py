@@ -166,7 +166,7 @@ class ClusterRead:
     indexes: Sequence[Index] = ()
     """Values by which a policy finds objects."""
     enabled_by: Sequence[str] = ()
-    """Settings (JSON pointers) for objects that are read only if asked to."""
+    """Settings (JSON pointers) for objects that the server reads only if one of them is present and not `false`."""
 
     def __post_init__(self) -> None:
         for name in ("fields", "keys", "enabled_by"):

@@ -219,7 +219,7 @@ def _share_out(found: list[_Found]) -> list[tuple[Rule, Level, str, str]]:
         if shown and more > 0:
             # The count comes first, because a long message is cut at its end.
             position, field, message = shown[-1]
-            shown[-1] = (position, field, f"{more} more findings of this rule are left out; {message}")
+            shown[-1] = (position, field, f"{more} more violations of this rule are omitted; {message}")
         level = of_rule.level or WARN
         violations.extend((position, of_rule.rule, level, field, message) for position, field, message in shown)
     violations.sort(key=lambda violation: violation[0])

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_that_does_not_come_to_it_delays_nothing_for_long() {
+    async fn busy_reader_threads_delay_reads_only_briefly() {
         let readers = Readers::default();
         let (busy, wait) = std::sync::mpsc::channel::<()>();
         let wait = Arc::new(parking_lot::Mutex::new(wait));

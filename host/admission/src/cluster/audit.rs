@@ -50,7 +50,8 @@ pub struct Group {
 impl Connection {
     /// Returns the API groups that are served.
     ///
-    /// # Errors If the API server does not list them.
+    /// # Errors
+    /// If the API server does not list them.
     pub async fn groups(&self) -> Result<Vec<Group>, String> {
         let document = self.0.document("/apis").await.map_err(|e| format!("/apis: {e}"))?;
         let core = Group { name: String::new(), versions: vec!["v1".to_owned()] };
@@ -70,7 +71,8 @@ impl Connection {
 
     /// Returns the resources of a group in a version that can be listed.
     ///
-    /// # Errors If the API server does not list them.
+    /// # Errors
+    /// If the API server does not list them.
     pub async fn resources(&self, group: &str, version: &str) -> Result<Vec<Served>, String> {
         let api = match group {
             "" => format!("/api/{version}"),
@@ -133,7 +135,8 @@ impl Connection {
     /// object can occur twice: a list whose version the API server no longer has is read again
     /// from its start.
     ///
-    /// # Errors The reason why they cannot be listed.
+    /// # Errors
+    /// The reason why they cannot be listed.
     pub async fn objects(
         &self,
         resource: &Resource,

@@ -59,7 +59,7 @@ pub enum Interrupted {
 pub trait Judge {
     /// The combined verdict.
     type Verdict;
-    /// The reason why there is no verdict.
+    /// The reason why the evaluation failed.
     type Overload: From<Unsettled>;
 
     /// The account that samples are charged to.
@@ -91,7 +91,8 @@ pub trait Judge {
 
     /// The verdict for an allowed request that cannot be reserved.
     ///
-    /// # Errors If it must not be allowed.
+    /// # Errors
+    /// If it must not be allowed.
     fn without_room(
         &self,
         verdict: Self::Verdict,
@@ -124,7 +125,7 @@ pub struct Asked<V> {
     pub wanted: Vec<(Resource, usize)>,
 }
 
-/// The reason why no verdict was reached.
+/// The reason why the decision failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
     /// Other requests changed the same objects repeatedly until the deadline.
@@ -146,7 +147,8 @@ pub struct Exactness<'d> {
 
 /// Decides a request before the deadline.
 ///
-/// # Errors If no verdict was reached.
+/// # Errors
+/// If no decision was reached.
 pub async fn decide<J: Judge>(
     cluster: &Cluster,
     exactness: Exactness<'_>,

@@ -24,7 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{Kind, Reading};
 
-/// Kinds of all cluster states that serve or are about to.
+/// Kinds of all cluster states that serve or will serve soon.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     kinds: Mutex<Vec<Weak<Kind>>>,

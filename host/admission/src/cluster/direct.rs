@@ -125,7 +125,8 @@ impl Direct {
 
     /// Makes all reads that are necessary.
     ///
-    /// # Errors If the API server does not respond. The text states the reason.
+    /// # Errors
+    /// If the API server does not respond. The text states the reason.
     pub async fn fresh(
         &self,
         cluster: &Cluster,
@@ -156,7 +157,8 @@ impl Direct {
     /// Reads one object and updates its kind. Returns the result, or nothing if there is no such
     /// kind.
     ///
-    /// # Errors If the API server does not respond. The text states the reason.
+    /// # Errors
+    /// If the API server does not respond. The text states the reason.
     pub async fn learn(
         &self,
         cluster: &Cluster,

@@ -63,7 +63,8 @@ impl Connection {
     /// Calls `visit` with the objects of a resource, in pages, until it stops. An object can occur
     /// twice. A resource that the API server does not know has no objects.
     ///
-    /// # Errors The reason why they cannot be listed.
+    /// # Errors
+    /// The reason why they cannot be listed.
     pub async fn select(
         &self,
         resource: &Resource,
@@ -80,7 +81,8 @@ impl Connection {
 
     /// Reads one object, if it exists.
     ///
-    /// # Errors The reason why it cannot be read.
+    /// # Errors
+    /// The reason why it cannot be read.
     pub async fn one(
         &self,
         resource: &Resource,
@@ -105,7 +107,8 @@ impl Connection {
 
     /// Reads the JSON that a pod returns at a path of a port, through the API server.
     ///
-    /// # Errors The reason why there is no response.
+    /// # Errors
+    /// The reason why there is no response.
     pub async fn of_pod(
         &self,
         namespace: &str,
@@ -132,7 +135,8 @@ impl Connection {
 
     /// Reads the version and the clock of the API server.
     ///
-    /// # Errors If it does not return them.
+    /// # Errors
+    /// If it does not return them.
     pub async fn release(&self) -> Result<Release, Refused> {
         let (began, sent) = (tokio::time::Instant::now(), SystemTime::now());
         let (document, date) = self.0.dated("/version", MOST_OF_VERSION).await?;

@@ -65,7 +65,7 @@ impl From<World> for Sight<'_> {
 }
 
 impl Sight<'_> {
-    /// The knowledge about an object, as far as it is shown.
+    /// The visible part of the knowledge about an object.
     pub(super) fn of<'r>(&self, shown: Shown<'r>) -> Shown<'r> {
         let is_reviewed = self.reviewed.is_some_and(|key| key.is_named_like(shown.key));
         if is_reviewed { shown.into_stored() } else { shown }

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_namespace_is_logged_once_in_a_while() {
+    async fn log_lines_for_a_namespace_are_rate_limited() {
         let memory = Memory::new(1 << 20);
         let _charge = memory.name("a", 1).unwrap();
         assert!(memory.tells("a") && !memory.tells("a"));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_everything_has_room() {
+    fn memory_without_a_limit_accepts_everything() {
         let memory = Memory::new(usize::MAX);
         assert!(memory.object("a", usize::MAX / 8, 0).is_ok());
         assert!(memory.object("", usize::MAX / 8, 0).is_ok());

@@ -16,7 +16,7 @@
 //! last contact was too long ago, the call ends with a policy error, and the policy's `onError`
 //! applies.
 //!
-//! Of two concurrent requests, at least one must be evaluated with the change of the other. An
+//! At least one of two concurrent requests must be evaluated with the change of the other. An
 //! allowed change is *reserved* ([`Cluster::reserve`]). Until it is known whether the API server
 //! stored it, a verdict must hold both with it and without it ([`decide()`]).
 
@@ -420,7 +420,8 @@ impl Cluster {
     /// since `seen` can change the result of a query in `asked`, and that no other request has a
     /// claim on the change.
     ///
-    /// # Errors If no more reservations are possible.
+    /// # Errors
+    /// If no more reservations are possible.
     pub fn reserve(
         &self,
         write: &Write,

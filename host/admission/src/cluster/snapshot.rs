@@ -20,7 +20,8 @@ impl Snapshot {
     /// Adds an object, a list of objects, or the version of the API server; returns the number of
     /// objects.
     ///
-    /// # Errors If it is neither: the missing member, with its JSON pointer.
+    /// # Errors
+    /// If it is neither: the missing member, with its JSON pointer.
     pub fn add(&mut self, document: Document) -> Result<usize, String> {
         if server_version(document.root()).is_some() {
             self.documents.push(document);
@@ -103,7 +104,7 @@ impl<'c> Listings<'c> {
         }
     }
 
-    /// Adds the parts that policies read of an object that is about to be applied. It is not a
+    /// Adds the parts that policies read of an object that will be applied. It is not a
     /// sample of existing objects.
     pub fn take_new(&mut self, object: Value<'_>, namespace: &str, group: &str, resource: &str) {
         for (kind, listing) in self.cluster.kinds().iter().zip(&mut self.listings) {

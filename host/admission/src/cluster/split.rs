@@ -1,7 +1,7 @@
 //! Splits the text of a list into its objects while it arrives.
 //!
 //! ```text
-//! {"kind":…,"metadata":{…},"items":[ {…}, {…} ]} ─┬▶ each object, as soon as it is complete
+//! {"kind":…,"metadata":{…},"items":[ {…}, {…} ]} ─┬▶ each object, once it is complete
 //!                                                 └▶ frame: {"kind":…,"metadata":{…},"items":[]}
 //! ```
 //!
@@ -232,7 +232,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_lost_of_any_text(text in r#"[\[\]{}",:\\a items]{0,60}"#, size in 1_usize..9) {
+        fn split_does_not_depend_on_chunk_size(text in r#"[\[\]{}",:\\a items]{0,60}"#, size in 1_usize..9) {
             let (whole, parts) = (split(&text, 1_000), split(&text, size));
             prop_assert_eq!(whole, parts);
         }

@@ -52,7 +52,8 @@ impl Current {
 impl Token {
     /// Reads the token file of a client, if the client authenticates with one.
     ///
-    /// # Errors If there is no token in the file.
+    /// # Errors
+    /// If there is no token in the file.
     pub(super) fn of(auth: &mut AuthInfo) -> Result<Option<Self>, String> {
         // In the order in which the client reads them.
         let other = auth.auth_provider.is_some() || auth.username.is_some() || auth.token.is_some();

@@ -69,7 +69,8 @@ impl Event {
 
     /// Applies it to a kind, with its version.
     ///
-    /// # Errors If it is an error, or the server was reset to an earlier state.
+    /// # Errors
+    /// If it is an error, or the server was reset to an earlier state.
     pub(crate) fn take_over(self, kind: &Kind, version: &mut String) -> Result<(), Trouble> {
         let Self { version: now, news } = self;
         if is_newer(version, &now) && !matches!(news, News::Error(_)) {
@@ -113,7 +114,8 @@ pub(crate) struct PageText {
 impl PageText {
     /// Returns the text of the next object, if these bytes complete it. `bytes` are then the rest.
     ///
-    /// # Errors If it is too large.
+    /// # Errors
+    /// If it is too large.
     pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
         let item = self.split.next(bytes);
         let held = item.as_ref().map_or(self.split.item_bytes(), Vec::len);

@@ -253,14 +253,16 @@ impl Configuration {
 
     /// Reads a file, which can name these built-in policies.
     ///
-    /// # Errors If it cannot be read or is invalid: all errors, each with line and column.
+    /// # Errors
+    /// If it cannot be read or is invalid: all errors, each with line and column.
     pub fn read(path: &Path, builtins: &'static [Builtin]) -> Result<Self, ConfigErrors> {
         Self::parse(path, &Self::text(path)?, builtins)
     }
 
     /// The text of a file.
     ///
-    /// # Errors If it cannot be read, or is not text.
+    /// # Errors
+    /// If it cannot be read, or is not text.
     pub fn text(path: &Path) -> Result<String, ConfigErrors> {
         let opened = opgate_input::read::named(path)
             .and_then(|opened| Reader::new(MAX_FILE).read(opened, true, Use::Keep));

@@ -208,7 +208,8 @@ impl Finding {
 
     /// Accepts a verdict. The memory of its violations is charged to `account`, if there is one.
     ///
-    /// # Errors If it violates the contract, or there is no memory for it.
+    /// # Errors
+    /// If it violates the contract, or there is no memory for it.
     pub(super) fn of(
         policy: &Policy,
         verdict: wit::Verdict,

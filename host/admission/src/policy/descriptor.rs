@@ -24,7 +24,7 @@ const MAX_SCHEMA: usize = 256 << 10;
 /// Maximum bytes of titles, sources and other texts for people.
 const MAX_TEXT: usize = 1_024;
 
-/// The level of a rule unless configured otherwise.
+/// The level of a rule unless it is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultLevel {
     /// The rule is off.
@@ -52,7 +52,7 @@ impl DefaultLevel {
 pub struct Rule {
     /// `RPK-01`
     pub id: String,
-    /// Beside the id, `immutable-bundle-spec`; empty for a rule without a name.
+    /// The name in addition to the id, `immutable-bundle-spec`; empty for a rule without a name.
     pub name: String,
     /// The requirement, in one sentence.
     pub title: String,
@@ -64,7 +64,7 @@ pub struct Rule {
     pub kinds: Vec<String>,
     /// Operations that it evaluates.
     pub operations: Vec<Operation>,
-    /// Where it is documented.
+    /// The documentation that defines it.
     pub sources: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ pub struct Read {
     pub enabled_by: Vec<String>,
 }
 
-/// The description that a policy gives of itself.
+/// The descriptor of a policy.
 #[derive(Debug, Clone)]
 pub struct Descriptor {
     /// Its own name.
@@ -124,15 +124,15 @@ pub struct Descriptor {
     pub rules: Vec<Rule>,
     /// Requests that it evaluates.
     pub matches: Vec<MatchRule>,
-    /// Objects of the cluster that it reads.
+    /// Cluster objects that it reads.
     pub reads: Vec<Read>,
-    /// Rules that look at custom resources of any kind; empty if none may.
+    /// Rules that sample custom resources of any kind; empty if none may.
     pub samples: Vec<String>,
     /// JSON Schema of its settings; empty for none.
     pub settings_schema: String,
 }
 
-/// Whether a text can be the name of a policy: it goes into URLs, metrics and annotations.
+/// Whether a text is a valid name of a policy: it is part of URLs, metrics and annotations.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 40 && names::is_label(name)
 }
@@ -143,7 +143,7 @@ fn is_rule_id(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
 }
 
-/// Whether a text can be the name of a rule beside its id: kebab case, which no id is.
+/// Whether a text is a valid name of a rule: kebab case, which distinguishes it from ids.
 fn is_rule_name(name: &str) -> bool {
     name.len() <= MAX_RULE_NAME
         && names::is_label(name)
@@ -220,7 +220,7 @@ pub(super) fn lines(texts: &[String]) -> Vec<String> {
 }
 
 impl Descriptor {
-    /// Checks and takes over the answer of `describe`.
+    /// Checks and accepts the result of `describe`.
     ///
     /// # Errors
     /// The first violation of the contract of `wit/policy.wit`.

@@ -1,8 +1,9 @@
-//! What identifies a configuration: its text, the components of its policies, and what the cluster was found to
-//! be.
+//! The digest of a configuration: its text, the components of its policies, and the platform of
+//! the cluster.
 //!
-//! Replicas compare it, and the registration follows it. It is the digest of what is served, not of what is in
-//! files now: a set has that of the components that it loaded.
+//! Replicas compare it, and the webhook registration follows it. It is the digest of the active
+//! configuration, not of the current content of the files: a set has the digest of the components
+//! that it loaded.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,17 +12,18 @@ use super::config::{Configuration, ModuleSource, PolicyConfig};
 use super::{Mode, Platform, load};
 use opgate_engine::digest;
 
-/// Instead of the digest of a component that cannot be read.
+/// Replaces the digest of an unreadable component.
 const UNREADABLE: &str = "unreadable";
 
 impl Configuration {
-    /// `sha256:…` of this configuration with the components that its files hold now. Reads them all.
+    /// `sha256:…` of this configuration with the current components in its files. Reads all of
+    /// them.
     #[must_use]
     pub fn digest(&self) -> String {
         self.digest_with(|_| None)
     }
 
-    /// The same where the digests of some components are known.
+    /// The digest if the digests of some components are known.
     pub(super) fn digest_with<'d>(
         &self,
         known: impl Fn(&PolicyConfig) -> Option<&'d str>,
@@ -35,7 +37,7 @@ impl Configuration {
             // Names have no spaces. Writing to a `String` does not fail.
             let _ = writeln!(text, "{} {module}", policy.name);
         }
-        // Servers that take their cluster for something else do not serve the same.
+        // Servers that detect different platforms serve different configurations.
         if let Some(platform) = self.platform() {
             let Platform { profile, olm, rukpak, .. } = platform;
             let _ = writeln!(text, "{} {olm:?} {rukpak:?}", profile.as_str());

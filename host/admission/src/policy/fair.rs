@@ -1,19 +1,19 @@
 //! Permits of one policy, shared fairly by the tenants whose requests it evaluates.
 //!
-//! A *tenant* is the namespace of a request, or its user if there is no namespace. Each tenant pays
-//! for the load that it causes:
+//! A *tenant* is the namespace of a request, or its user if there is no namespace. Each tenant
+//! pays for the load that it causes:
 //!
 //! ```text
-//! tenant ─▶ Account: permits, processor time lately, whether its calls were long
+//! tenant ─▶ Account: permits, recent CPU time, whether its calls were long
 //!    │
-//!    ├─ room for it ───────────────────────────────▶ Permit ─ dropped: time is charged, next one in
-//!    ├─ not now ─▶ its own queue ─ round-robin ──────▶ Permit
+//!    ├─ a permit is free ──────────────────────────▶ Permit ─ dropped: time is charged, next one in
+//!    ├─ not now ─▶ the queue of the tenant ─ round-robin ▶ Permit
 //!    └─ its share of the queue is full ─────────────▶ Refused (503, a while later), others are not
 //! ```
 //!
 //! * No tenant holds more than half of the permits, and no tenant has more than half of the queue.
-//!   If the whole queue is full, a call of a tenant with fewer waiting calls replaces one of a tenant
-//!   with more.
+//!   If the whole queue is full, a call of a tenant with fewer waiting calls replaces one of a
+//!   tenant with more.
 //! * If there are two permits, one is for short calls alone: it is always free again a moment
 //!   later.
 //! * Long calls of tenants that recently used much CPU time hold at most half of the permits,
@@ -31,11 +31,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Tenants that are remembered while none of their calls runs or waits.
+/// Maximum number of tenants that are remembered while none of their calls runs or waits.
 const MOST_TENANTS: usize = 1_024;
 
 /// CPU time beyond the share. A tenant that recently used more waits behind those that used less,
-/// and its long calls get what the others leave.
+/// and its long calls only get the permits that the others leave.
 pub(super) const DEAR: Duration = Duration::from_millis(10);
 
 /// A tenant can use this part of the time of one CPU without a charge.
@@ -50,14 +50,14 @@ const MOST_BYTES: usize = 4 << 20;
 const MOST_BYTES_OF_ALL: usize = 16 << 20;
 const SMALL: usize = 64 << 10;
 
-/// This many short calls in a row bring a tenant back to the fast lane.
+/// This many short calls in a row bring a tenant back to the fast path.
 const RETURN_AFTER: u32 = 64;
 
 /// After this many short calls in a row, a waiting long call is next.
 const SHORT_IN_A_ROW: u32 = 8;
 
-/// A tenant whose requests count together: a hash with a secret key, so that nobody can find two
-/// tenants with the same hash.
+/// A tenant whose requests count together: a hash with a secret key, so that no client can find
+/// two tenants with the same hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tenant(u64);
 
@@ -98,7 +98,7 @@ impl Hasher for Itself {
     }
 }
 
-/// Whether a call is expected to be short, or to need a thread of its own.
+/// The expected duration of a call: short, or long enough to need a worker thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     Short,
@@ -108,7 +108,7 @@ pub(super) enum Pace {
 /// The reason why there is no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// All permits that this call may use are taken, and it does not wait.
+    /// All permits that this call may use are in use, and it does not wait.
     Busy,
     /// The queue is full, with this many calls.
     Full(usize),
@@ -163,7 +163,7 @@ struct Account {
     /// CPU time beyond the share, at that time.
     spent: Duration,
     at: Instant,
-    /// Short calls until the tenant is back in the fast lane; 0 if it is there.
+    /// Short calls until the tenant is back on the fast path; 0 if it is there.
     until_fast: u32,
     running: usize,
     running_dear: usize,
@@ -188,7 +188,7 @@ pub(super) struct Permit {
     used: Duration,
 }
 
-/// What a permit counts as, in addition to being one.
+/// The class of a permit, in addition to the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Short,
@@ -244,8 +244,8 @@ impl Account {
 }
 
 impl Fair {
-    /// The numbers of permits and of calls that can wait for one. `is_only` if there are no others
-    /// to share with.
+    /// Creates permits, and a queue for calls that wait for one. `is_only` if there are no other
+    /// tenants.
     pub(super) fn new(permits: usize, queue: usize, is_only: bool) -> Self {
         let half = permits.div_ceil(2).max(1);
         let dear = (permits / 2).max(1);
@@ -276,8 +276,8 @@ impl Fair {
         self.state.lock().running_long
     }
 
-    /// A permit for a call about a review of this many bytes: at once, or when it is this tenant's
-    /// turn.
+    /// Returns a permit for a call about a review of this many bytes: at once, or in the turn of
+    /// this tenant.
     pub(super) async fn permit(
         self: &Arc<Self>,
         (tenant, bytes): (Tenant, usize),
@@ -298,7 +298,7 @@ impl Fair {
             let number = state.enqueue((tenant, bytes), pace, tell);
             drop(state);
             if let Some((displaced, waiting)) = displaced {
-                // A call that is gone needs no answer.
+                // A cancelled call needs no notification.
                 let _ = displaced.tell.send(Err(Refused::Share(waiting)));
             }
             (number, told)
@@ -316,7 +316,7 @@ impl Fair {
         Permit { fair: self.clone(), tenant, place, used: Duration::ZERO }
     }
 
-    /// The place of a call, if there is one for it now.
+    /// The class of a permit for a call, if one is free for it now.
     fn fits(
         &self,
         state: &State,
@@ -343,8 +343,8 @@ impl Fair {
         is_free.then_some(Place::Dear)
     }
 
-    /// Makes room for one more waiting call. Returns the call that this displaces, and how many
-    /// wait.
+    /// Frees a place in the queue. Returns the call that this displaces, and the number of waiting
+    /// calls.
     fn make_room(
         &self,
         state: &mut State,
@@ -470,7 +470,7 @@ impl State {
         number
     }
 
-    /// The first waiting call. Its tenant goes to the end of the line.
+    /// The first waiting call. Its tenant moves to the end of the line.
     fn dequeue(&mut self, tenant: Tenant, pace: Pace) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
         let queue = account.queue(pace);
@@ -534,7 +534,7 @@ impl State {
     }
 }
 
-/// A waiting call. Its place is free when it is dropped, also when the client disconnects.
+/// A waiting call. It leaves the queue when this is dropped, also when the client disconnects.
 struct Leaves<'f> {
     fair: &'f Arc<Fair>,
     tenant: Tenant,
@@ -544,13 +544,13 @@ struct Leaves<'f> {
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        // A call with a permit is not in the queue any more.
+        // A call with a permit is no longer in the queue.
         let _ = self.fair.state.lock().leave(self.tenant, self.pace, self.number);
     }
 }
 
 impl Permit {
-    /// The CPU time of the call.
+    /// Charges the CPU time of the call.
     pub(super) fn charge(&mut self, used: Duration) {
         self.used = self.used.saturating_add(used);
     }
@@ -562,7 +562,8 @@ impl Permit {
         account.is_some_and(|account| account.is_dear(Instant::now()))
     }
 
-    /// Whether a call of the tenant was long or short, which determines where its next call starts.
+    /// Records whether a call of the tenant was long or short, which determines where its next
+    /// call starts.
     pub(super) fn note(&self, pace: Pace) {
         if let Some(account) = self.fair.state.lock().accounts.get_mut(&self.tenant) {
             account.until_fast = match pace {

@@ -1,24 +1,24 @@
-//! Decides where the calls of a policy run, so that no call slows down the others.
+//! Chooses the thread on which a call of a policy runs, so that no call slows down the others.
 //!
 //! Most calls take microseconds, less than the transfer to another thread would. They run on the
-//! thread that serves the request, with a short deadline. A call that exceeds it is stopped and
-//! repeated on a thread of its own, with the whole deadline. This is correct because a policy has
-//! no effects, and the same input gives the same verdict. After some time there, the call gets only
-//! the CPU time that the serving threads leave. If the call was long there, too, further calls of
-//! that tenant start there until they have been short for some time. Calls of other tenants do not,
-//! unless calls are long for most of them (`usual.rs`).
+//! fast path: on the thread that serves the request, with a short deadline. A call that exceeds it
+//! is stopped and repeated on the slow path: on a worker thread, with the whole deadline. This is
+//! correct because a policy has no effects, and equal input gives the same verdict. After some
+//! time there, the call only gets the CPU time that the serving threads leave. If the call was
+//! long there, too, further calls of that tenant start there until they have been short for some
+//! time. Calls of other tenants do not, unless calls are long for most of them (`usual.rs`).
 //!
 //! ```text
-//!  tenant ─▶ permit (fair.rs) ──▶ fast lane, 2 ms ──ok──▶ verdict
+//!  tenant ─▶ permit (fair.rs) ──▶ fast path, 2 ms ──ok──▶ verdict
 //!              │                       │ too long: a permit for long calls
 //!              │ calls were long       ▼
-//!              └──────────────▶ slow lane: own thread, SCHED_IDLE, whole deadline ──▶ verdict or fault
+//!              └──────────────▶ slow path: worker thread, SCHED_IDLE, whole deadline ──▶ verdict or policy error
 //! ```
 //!
-//! All calls of one evaluation of a review share CPU time (`review_time.rs`). A call that finds it used
-//! up ends, whatever its own limit.
+//! All calls of one evaluation of a review share CPU time (`review_time.rs`). If that is used up,
+//! a call ends, whatever its limit.
 //!
-//! A permit belongs to the running call: when the client disconnects, a call in the slow lane gets
+//! A permit belongs to the running call: when the client disconnects, a call on the slow path gets
 //! a signal to stop, and keeps its permit until it has stopped.
 
 use std::sync::Arc;
@@ -41,21 +41,22 @@ use opgate_engine::{
 /// Deadline of a call on the thread that serves the request.
 pub(super) const FAST: Duration = Duration::from_millis(2);
 
-/// Elapsed time of a call there that is stopped by its CPU time. Its thread waits for a CPU meanwhile.
+/// Wall-clock time limit of a call there that is stopped by its CPU time. Its thread may wait for
+/// a CPU.
 const FAST_WALL: Duration = Duration::from_millis(20);
 
-/// A call in the slow lane that needs less CPU time could have been in the fast lane, with a
-/// quarter to spare. This is CPU time, not elapsed time, because threads of the slow lane wait for
-/// a CPU. If it were much less than [`FAST`], one exception would move calls in between to the slow
-/// lane, and they would never return.
+/// A call on the slow path that needs less CPU time could have run on the fast path, with a
+/// quarter to spare. This is CPU time, not wall-clock time, because worker threads wait for a CPU.
+/// If it were much less than [`FAST`], one exception would move calls in between to the slow path,
+/// and they would never return.
 const SHORT: Duration = Duration::from_micros(1_500);
 
-/// CPU time of a call in the slow lane before it gets only what the serving threads leave. Not at
-/// once: on a machine without CPU time to spare, an ordinary call that was unlucky in the fast lane
-/// would starve. Calls of a tenant that recently used as much yield at once.
+/// CPU time of a call on the slow path before it only gets the CPU time that the serving threads
+/// leave. Not at once: on a machine without CPU time to spare, an ordinary call that was unlucky
+/// on the fast path would starve. Calls of a tenant that recently used this much yield at once.
 const YIELD_AFTER: Duration = DEAR;
 
-/// Stack of a thread in the slow lane: that of the guest, and some for the host.
+/// Stack of a worker thread: that of the guest, and some for the host.
 const THREAD_STACK: usize = 2 << 20;
 
 /// The reason why a call did not start.
@@ -79,7 +80,7 @@ pub enum Overload {
         /// The number of its waiting calls.
         waiting: usize,
     },
-    /// All permits are taken, and a policy that cannot block does not wait.
+    /// All permits are in use, and a policy that cannot block does not wait.
     #[error("policy {policy}: all its calls are taken")]
     Busy {
         /// The policy.
@@ -88,10 +89,10 @@ pub enum Overload {
     /// Other requests changed the same objects repeatedly.
     #[error("other requests changed the same objects again and again until the time was up")]
     Contention,
-    /// Too many changes were allowed that might not be stored.
+    /// Too many allowed changes are not known to be stored.
     #[error("too many requests that were allowed are not known to be stored: {why}; try again")]
     NoRoom {
-        /// Who uses the room.
+        /// The tenant and the limit.
         why: String,
     },
     /// The server had no CPU time or no memory for a call.
@@ -102,10 +103,10 @@ pub enum Overload {
         /// The missing resource.
         why: String,
     },
-    /// The request has no memory left for its answer.
+    /// The request has no memory left for its response.
     #[error("no memory is left for the answer: try again")]
     Memory,
-    /// Nobody waits for the answer any more.
+    /// No client waits for the response any more.
     #[error("the time of the request was over before it was decided")]
     Late,
     /// A resource is being listed for the first time.
@@ -116,7 +117,7 @@ pub enum Overload {
         /// The description of the resource.
         resource: String,
     },
-    /// The review was evaluated again and again, which used more CPU time than there is for one.
+    /// The review was evaluated several times, which used more CPU time than one review may use.
     #[error(
         "evaluated {evaluations} times, because what it depends on changed meanwhile, which used more than {}ms of processor time: try again",
         .limit.as_millis()
@@ -138,7 +139,7 @@ pub enum Overload {
 }
 
 impl Overload {
-    /// Whether too many calls wait already. An immediate retry would not help.
+    /// Whether too many calls are queued. An immediate retry would not help.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Share { .. } | Self::QueueFull { .. })
@@ -154,23 +155,24 @@ impl From<Unsettled> for Overload {
     }
 }
 
-/// Permits and lane of one policy.
+/// Permits and dispatch of one policy.
 #[derive(Debug)]
 pub struct Lane {
     fair: Arc<Fair>,
     usual: Arc<Usual>,
-    /// Whether calls have their whole time where they start, because the server does nothing else.
+    /// Whether calls have their whole time where they start, because the process serves no other
+    /// requests.
     is_only: bool,
     size: (usize, usize),
     /// The instances of its calls.
     seats: Arc<Seats>,
 }
 
-/// There are not enough instances.
+/// The engine has not enough instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoSeats;
 
-/// Stops a call when its caller is gone.
+/// Stops a call when its client is gone.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -180,9 +182,9 @@ impl Drop for StopOnDrop {
 }
 
 impl Lane {
-    /// A lane for calls in this engine. `other` is that of the same policy in the set that is to be replaced:
-    /// with the same limits both have the same permits and the same queue, so that together they make no more
-    /// calls at a time, and who waits keeps the place.
+    /// Creates the dispatch of calls in this engine. `other` is that of the same policy in the set
+    /// that is to be replaced. If the limits are equal, both share permits and queue: together
+    /// they make no more calls at a time, and waiting calls keep their position.
     ///
     /// # Errors
     /// If the engine has not enough instances.
@@ -204,18 +206,18 @@ impl Lane {
         Ok(Self { fair, usual, is_only, size, seats })
     }
 
-    /// Whether it can be that of a policy with these limits.
+    /// Whether it suits a policy with these limits.
     pub(super) fn fits(&self, limits: Limits, queue: usize, is_only: bool) -> bool {
         self.size == (limits.concurrency, queue) && self.is_only == is_only
     }
 
-    /// Calls that run on threads of their own.
+    /// Calls that run on worker threads.
     #[must_use]
     pub fn apart(&self) -> usize {
         self.fair.running_long()
     }
 
-    /// Calls that ran twice, because they took longer than the fast lane allows.
+    /// Calls that ran twice, because they took longer than the fast path allows.
     #[must_use]
     pub fn repeated(&self) -> u64 {
         self.usual.repeated()
@@ -257,19 +259,19 @@ impl Lane {
     }
 }
 
-/// The answer of a policy, or the reason why there is none.
+/// The verdict of a policy, or the reason why there is none.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) call: Call<wit::Verdict>,
-    /// The reason why the rules that only warn were left out.
+    /// The policy error because of which the advisory rules were dropped.
     pub(super) dropped: Option<Fault>,
 }
 
 /// Gets the verdict of a policy. `deadline` is that of the whole request. It limits the wait for a
 /// permit and, if it is earlier than the deadline of the policy, the call.
 ///
-/// A call that fails is repeated without the rules that only warn about such a request: they must
-/// not prevent an answer.
+/// A call that fails is repeated without the rules that are advisory for such a request: they must
+/// not prevent a verdict.
 pub(super) async fn validate(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
@@ -311,7 +313,7 @@ pub(super) async fn validate(
         if let Some(over) = shared.filter(|shared| shared.is_over()) {
             return Ok(Asked { call: stopped(over), dropped: None });
         }
-        // Either the call was long or its thread got no CPU time. The second run finds out.
+        // Either the call was long or its thread got no CPU time. The second run shows which.
         tracing::debug!(policy = policy.name, "a call is run again, apart");
         if is_long {
             lane.usual.repeats();
@@ -339,9 +341,10 @@ fn stopped(shared: &SharedTime) -> Call<wit::Verdict> {
     Call { result, log: Vec::new(), reader: None, work: Work::default() }
 }
 
-/// Whether a call could succeed without the rules that only warn.
+/// Whether a call could succeed without the advisory rules.
 fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
-    // What is being listed is available in a moment, and a cancelled call has no caller.
+    // A resource that is being listed is available in a moment, and a cancelled call has no
+    // client.
     call.result.as_ref().is_err_and(|fault| {
         !fault.is_overload()
             && !matches!(
@@ -351,22 +354,22 @@ fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
     })
 }
 
-/// The remaining time of a request. The caller must get the answer before its own timeout.
+/// The remaining time of a request. The client must get the response before its timeout.
 fn left(deadline: Instant, now: Instant) -> Result<Duration, Overload> {
     let left = deadline.saturating_duration_since(now);
     if left.is_zero() { Err(Overload::Late) } else { Ok(left) }
 }
 
-/// A call for the slow lane.
+/// A call for the slow path.
 struct Job {
     policy: Arc<Policy>,
     inputs: Arc<Inputs>,
     routes: u64,
     lens: Lens,
     tenant: Tenant,
-    /// Whether it was in the fast lane for too long.
+    /// Whether it was stopped on the fast path.
     was_stopped: bool,
-    /// Whether there are rules that only warn.
+    /// Whether there are advisory rules.
     has_advice: bool,
     /// The CPU time of the evaluation.
     shared: Option<Arc<SharedTime>>,
@@ -374,8 +377,7 @@ struct Job {
 }
 
 impl Job {
-    /// Runs it on a thread of its own; if it has `failed` already, without the rules that only
-    /// warn.
+    /// Runs it on a worker thread; if it has `failed` already, without the advisory rules.
     async fn run_apart(
         self,
         mut permit: Permit,
@@ -392,7 +394,7 @@ impl Job {
             .stack_size(THREAD_STACK)
             .spawn(move || {
                 if permit.is_dear() {
-                    // If the system does not allow it, the call runs like any other.
+                    // If the system does not allow it, the thread runs with normal priority.
                     let _ = opgate_unsafe::run_when_idle();
                 }
                 let apart = Apart { cancelled: stop, yield_after: YIELD_AFTER };
@@ -404,8 +406,8 @@ impl Job {
                 permit.note(pace);
                 self.note(pace);
                 drop(permit);
-                // When the caller has the answer, nothing may hold a part of the request any more.
-                // A thread that yields can take long to end.
+                // When the caller has the verdict, nothing may hold a part of the request any
+                // more. A thread that yields can take long to end.
                 drop(self);
                 let _ = answer.send(asked);
             });
@@ -432,8 +434,8 @@ impl Job {
         let failed = if let Some(failed) = failed {
             failed
         } else {
-            // Half of the time is for a call without the rules that only warn: what they need must
-            // not be missing for those that deny, and both calls together keep the policy's limit.
+            // Half of the time is for a call without the advisory rules: they must not use the
+            // time of the rules that deny, and both calls together keep the policy's limit.
             let first = if self.has_advice { whole / 2 } else { whole };
             let started = processor_time();
             let call = self.ask(apart, &policy.settings, first)?;

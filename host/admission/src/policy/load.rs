@@ -22,15 +22,16 @@ use opgate_engine::{Budget, Compiler, Engine, Fault, Limits, MAX_COMPONENT, Modu
 pub(super) enum Loaded {
     /// It serves.
     Policy(Box<Policy>),
-    /// Its component cannot be used. As far as opgate can tell, the configuration is not the cause.
+    /// Its component failed to load. As far as opgate can determine, the configuration is not the
+    /// cause.
     Broken(String),
 }
 
-/// What all policies of a set are loaded with.
+/// The common inputs for loading all policies of a set.
 pub(super) struct Context<'s> {
     pub(super) engine: Arc<Engine>,
-    /// Where components and schemas from files are handled. An engine that is shared by several sets has that
-    /// of the first.
+    /// The compiler for components and schemas from files. An engine that several sets share has
+    /// the compiler of the first.
     pub(super) compiler: Compiler,
     pub(super) queue: usize,
     pub(super) source: Source,
@@ -91,7 +92,7 @@ pub(super) fn load(
         let rules: Vec<_> = rules.iter().filter_map(|id| descriptor.rule(id)).collect();
         rules.is_empty() || rules.iter().any(|rule| is_on(config, rule, &settings))
     };
-    // Of files like of requests: one configuration has one result. A target of files names the
+    // For files and requests alike: one configuration has one result. A target of files names the
     // setting `files`, which is set for them.
     let is_enabled =
         |rule: &MatchRule| rule.enabled_by.is_empty() || is_set(&rule.enabled_by, &settings);
@@ -104,14 +105,14 @@ pub(super) fn load(
         Requests::new(rule.clone(), namespace, can_deny, &config.scope)
     });
     let requests = requests.collect();
-    // Packages of catalogs, for example. A server would look for them, and roles would permit it, for
-    // what no API server has.
+    // Packages of catalogs, for example. Otherwise a server would list a resource that no API
+    // server has, and roles would permit it.
     let is_only_in_files = |resource: &Resource| {
         matches!(source, Source::Live | Source::Absent)
             && resource.group == "opgate.dev"
             && !resource.is_server_version()
     };
-    // What is in files needs no permission.
+    // Objects in files need no permission.
     let is_wanted = |read: &Read| {
         let is_enabled = || read.enabled_by.is_empty() || is_set(&read.enabled_by, &settings);
         matches!(source, Source::Snapshot | Source::Excerpt)
@@ -187,7 +188,7 @@ pub(super) fn load(
     })))
 }
 
-/// The configuration of a policy with the levels of its rules by id, where it has names.
+/// The configuration of a policy, in which names of rules are replaced by ids.
 fn with_rule_ids(
     configuration: &Configuration,
     config: &PolicyConfig,
@@ -214,7 +215,7 @@ fn with_rule_ids(
     config
 }
 
-/// Whether a rule can have findings: its level is not off, by the configuration or by default.
+/// Whether a rule can have violations: its level is not off, by the configuration or by default.
 fn is_on(config: &PolicyConfig, rule: &Rule, settings: &Document) -> bool {
     match config.rules.get(&rule.id) {
         Some(level) => *level != RuleLevel::Off,
@@ -237,7 +238,7 @@ fn dotted(pointers: &[String]) -> Vec<String> {
 /// Gets the descriptor of a policy.
 ///
 /// # Errors
-/// If the policy does not return one, or returns one that breaks the contract.
+/// If the policy does not return one, or returns one that violates the contract.
 pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descriptor, String> {
     let described = module.describe(Budget::of(limits));
     log(name, &described.log);
@@ -245,7 +246,7 @@ pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descripto
     Descriptor::check(&descriptor)
 }
 
-/// The reason why a call at load time gave no answer, and what helps.
+/// The reason why a call at load time returned no result, and the remediation.
 fn failed(call: &str, fault: &Fault) -> String {
     let remedy = match fault {
         Fault::Memory(..) => ": raise `limits.memory` of the policy",
@@ -275,7 +276,7 @@ fn open(
                 .load_by(compiler, &bytes, is_granted)
                 .map_err(|e| format!("{}: {e}", path.display()))
         }
-        // What could not be pulled has its reference in the text.
+        // A component that could not be pulled has its reference in the text.
         ModuleSource::Oci(remote) => {
             let bytes = configuration.resolved_of(&config.name)?;
             engine.load_by(compiler, bytes, is_granted).map_err(|e| format!("{remote}: {e}"))
@@ -283,7 +284,8 @@ fn open(
     }
 }
 
-/// The component in a file. It must be a regular file, and not larger than a component may be.
+/// Reads the component in a file. It must be a regular file, and at most as large as a component
+/// may be.
 ///
 /// # Errors
 /// As for files.
@@ -313,8 +315,8 @@ pub(super) fn log(policy: &str, lines: &[opgate_engine::LogLine]) {
     }
 }
 
-/// The rules of a policy that never deny and can be left out: those that warn by the configuration,
-/// or by default if none of the settings is present that could make them deny.
+/// The advisory rules of a policy: those that warn by the configuration, or by default if none of
+/// the settings is present that could make them deny.
 fn advice(config: &PolicyConfig, descriptor: &Descriptor) -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(&descriptor.settings_schema).unwrap_or_default();
     if schema.pointer("/properties/rules").is_none() {
@@ -330,10 +332,10 @@ fn advice(config: &PolicyConfig, descriptor: &Descriptor) -> BTreeSet<String> {
     descriptor.rules.iter().filter(only_warns).map(|rule| rule.id.clone()).collect()
 }
 
-/// The settings that the policy gets: its own and, if its schema has such properties, `profile`,
-/// `identities` and `rules` of its configuration, and `files` if it is about files and not about
-/// requests. Its own profile and lists have priority. These
-/// rules are `off` whatever the configuration says.
+/// The settings that the policy receives: the configured ones and, if its schema has such
+/// properties, `profile`, `identities` and `rules` of its configuration, and `files` if it
+/// evaluates files and not requests. A profile and lists in its settings have priority. The rules
+/// in `off` are `off` whatever their configuration.
 fn settings(
     configuration: &Configuration,
     config: &PolicyConfig,
@@ -349,7 +351,7 @@ fn settings(
     if config.is_for_files && has("files") {
         settings.insert("files".to_owned(), Value::Bool(true));
     }
-    // Lists of a fixed profile are those of the SDK.
+    // The lists of a fixed profile are those of the SDK.
     let found =
         configuration.platform().map(|found| [("olm", &found.olm), ("rukpak", &found.rukpak)]);
     let found = found.into_iter().flatten().map(|(key, users)| (key, users.as_slice()));
@@ -367,7 +369,7 @@ fn settings(
         let levels: BTreeMap<_, _> = levels.chain(off).collect();
         settings.insert("rules".to_owned(), serde_json::json!(levels));
     }
-    // If it is too deep for a document, it is too deep for the parser of the configuration.
+    // Settings that are too deep for a document are too deep for the parser of the configuration.
     let text = Value::Object(settings).to_string();
     Arc::new(Document::parse(&text).unwrap_or_default())
 }
@@ -382,10 +384,10 @@ fn check_no_settings(configuration: &Configuration, config: &PolicyConfig) -> Co
 }
 
 /// The errors in the settings by the policy's schema. An untrusted schema is parsed and used in a
-/// process of its own.
+/// subprocess.
 ///
 /// # Errors
-/// If the schema cannot be used.
+/// If the schema is invalid.
 fn check_settings(
     compiler: &Compiler,
     configuration: &Configuration,

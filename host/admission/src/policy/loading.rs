@@ -1,4 +1,4 @@
-//! The policies that are being loaded, for those who wait for them.
+//! The policies that are being loaded, for readiness messages.
 
 use parking_lot::Mutex;
 

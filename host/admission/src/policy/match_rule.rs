@@ -1,5 +1,5 @@
-//! Which requests a policy says that it evaluates, checked: what an API server would not take, or no request
-//! can ever be, is an error when the policy loads.
+//! Match rules of a policy, checked: a rule that an API server would reject, or that no request
+//! can match, is an error when the policy loads.
 
 use opgate_document::Document;
 use opgate_engine::wit;
@@ -13,9 +13,9 @@ use crate::review::{Operation, Review};
 
 /// A call gets the routes as bits of one number.
 const MAX_ROUTE: u8 = 63;
-/// Conditions of a match rule; API servers accept 64 of a webhook.
+/// Maximum number of conditions of a match rule; API servers accept 64 for a webhook.
 const MAX_CONDITIONS: usize = 8;
-/// Bytes of an expression or a selector.
+/// Maximum bytes of an expression or a selector.
 const MAX_EXPRESSION: usize = 4_096;
 
 /// Requests that a policy evaluates.
@@ -40,10 +40,10 @@ pub struct MatchRule {
     /// Whether the API server may admit them while the webhook is unavailable, unless the
     /// configuration sets one of the rules to deny.
     pub advisory: bool,
-    /// Conditions in CEL under which they matter, for webhook configurations.
+    /// Conditions in CEL under which the policy evaluates them, for webhook configurations.
     pub conditions: Vec<MatchCondition>,
-    /// Label selector of the namespaces in which they matter, JSON, for webhook configurations.
-    /// Empty for all.
+    /// Label selector of the namespaces in which the policy evaluates them, JSON, for webhook
+    /// configurations. Empty for all.
     pub namespace_labels: String,
     /// Settings of which one must be present and not `false`; empty for none.
     pub enabled_by: Vec<String>,
@@ -61,7 +61,7 @@ pub struct MatchCondition {
 }
 
 impl MatchRule {
-    /// Checks and takes over a match rule, whose rules are known.
+    /// Checks and accepts a match rule, whose rules are known.
     ///
     /// # Errors
     /// The first violation of the contract of `wit/policy.wit`.
@@ -108,8 +108,8 @@ fn any(wanted: &[String], found: &str) -> bool {
     wanted.iter().any(|w| w == "*" || w == found)
 }
 
-/// Checks that requests can be among those that a match rule names. An API server would refuse the webhook
-/// configuration with a name that cannot exist, and the policy would never be asked.
+/// Checks that requests can match the names in a match rule. An API server would reject a webhook
+/// configuration with a name that cannot exist, and would never call the policy.
 fn check_names(rule: &wit::MatchRule) -> Result<(), String> {
     let is_domain = |text: &str| text.len() <= 253 && names::is_subdomain(text);
     let group = |text: &str| text.is_empty() || text == "*" || is_domain(text);
@@ -144,7 +144,7 @@ fn patterns(what: &str, from: &wit::NamePatterns) -> Result<Names, String> {
     })
 }
 
-/// The conditions of a match rule, which an API server must accept.
+/// Checks the conditions of a match rule, which an API server must accept.
 fn conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, String> {
     if from.len() > MAX_CONDITIONS {
         return Err(format!(
@@ -171,7 +171,7 @@ fn conditions(from: &[wit::MatchCondition]) -> Result<Vec<MatchCondition>, Strin
     Ok(checked)
 }
 
-/// A label selector for namespaces, which an API server must accept.
+/// Checks a label selector for namespaces, which an API server must accept.
 fn namespace_labels(json: &str) -> Result<String, String> {
     let wrong = |why: &str| format!("selects namespaces by labels that are not valid: {why}");
     if json.len() > MAX_EXPRESSION {
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// A policy for `ConfigMap` would never be asked, and nobody would notice.
+    /// A policy for `ConfigMap` would never be called, and the mistake would go unnoticed.
     #[test]
     fn impossible_group_version_or_resource_is_rejected() {
         for ((group, version, resource), expected) in [

@@ -1,4 +1,5 @@
-//! What a call of a policy costs, for `opgate policy bench`: without lanes, permits and a decision.
+//! The cost of a call of a policy, for `opgate policy bench`: without dispatch, permits and a
+//! decision.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,17 +15,17 @@ use opgate_engine::{Budget, Time, processor_time};
 pub struct Measured {
     /// From the start of the call to its verdict.
     pub took: Duration,
-    /// CPU time of that: less than `took` where the thread had to wait.
+    /// CPU time of the call: less than `took` if the thread had to wait.
     pub used: Duration,
     /// Bytes at its end: of the guest, and of the host for it.
     pub memory: usize,
-    /// Why there is no verdict.
+    /// The policy error, if the call ended in one.
     pub fault: Option<String>,
 }
 
 impl Measured {
-    /// Whether a server makes such a call on the thread that serves the request. It stops a longer one,
-    /// and makes it again elsewhere.
+    /// Whether a server makes such a call on the thread that serves the request. It stops a longer
+    /// call, and repeats it on a worker thread.
     #[must_use]
     pub fn is_fast(&self) -> bool {
         self.used <= FAST
@@ -55,7 +56,7 @@ impl Policy {
         Measured { took, used, memory: call.work.memory, fault }
     }
 
-    /// How many imports one call about a review calls.
+    /// The number of imports that one call about a review calls.
     #[must_use]
     pub fn count_host_calls(&self, review: &Review<'_>) -> u64 {
         let (inputs, routes) = (Arc::new(review.inputs()), self.routes(review));

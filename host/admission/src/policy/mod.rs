@@ -3,7 +3,7 @@
 //! ```text
 //! config ─▶ load (descriptor, settings) ─▶ Policy ─▶ Set ─ decide(review) ─▶ Decision
 //!                                            │                  ▲
-//!                                            └─ lane: time, threads ─ fair: permits by tenant
+//!                                            └─ Lane: time, threads ─ Fair: permits by tenant
 //! ```
 
 mod attention;
@@ -154,11 +154,11 @@ pub struct Policy {
     pub descriptor: Descriptor,
     /// The requests that it evaluates, with its settings and the levels of its rules.
     pub requests: Vec<Requests>,
-    /// The objects of the cluster that it reads with them.
+    /// The cluster objects that it reads with them.
     pub readings: Vec<Reading>,
     /// The objects that it declares and does not read.
     pub off: Vec<Unread>,
-    /// The custom resources that it may look at.
+    /// The custom resources that it may sample.
     pub sampling: Sampling,
     /// The effect of its verdicts.
     pub mode: Mode,
@@ -170,12 +170,12 @@ pub struct Policy {
     pub loaded_at: SystemTime,
     /// Its code.
     pub module: Module,
-    /// The lane in which its calls run.
+    /// The dispatch of its calls.
     pub lane: Lane,
     levels: BTreeMap<String, RuleLevel>,
     settings: Arc<Document>,
-    /// Rules that never deny, whatever the policy says: they warn by default, and have neither a
-    /// level in the configuration nor any of the settings that could make them deny.
+    /// Rules that never deny, whatever the verdict: they warn by default, and have neither a level
+    /// in the configuration nor any of the settings that could make them deny.
     advice: BTreeSet<String>,
     /// The settings with these rules off.
     without_advice: Arc<Document>,
@@ -229,7 +229,8 @@ impl Policy {
         self.mode == Mode::Enforce && self.on_error != OnError::Allow
     }
 
-    /// Whether a request of an API server fails without the policy. Documents for files never come from one.
+    /// Whether a request of an API server fails without the policy. Documents for files never come
+    /// from an API server.
     #[must_use]
     pub fn can_block_api_servers(&self) -> bool {
         let comes = |requests: &Requests| {
@@ -240,7 +241,7 @@ impl Policy {
 
     /// Whether a denial of the policy denies the request. A request for which such a policy had no
     /// time is not allowed, whatever the effect of its policy errors: the users whose requests it
-    /// evaluates can determine how busy it is.
+    /// evaluates can determine its load.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         self.mode == Mode::Enforce

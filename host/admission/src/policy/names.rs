@@ -1,13 +1,14 @@
-//! Names by pattern: which namespaces and objects a match rule or a configuration is about.
+//! Names by pattern: the namespaces and objects that a match rule or a configuration matches.
 
 use crate::review::Review;
 
-/// Of the patterns of one list together, and the bytes of each: a name of Kubernetes has at most 253.
+/// Maximum number of patterns in one list, and bytes of each: a name of Kubernetes has at most
+/// 253.
 const MAX_PATTERNS: usize = 64;
 const MAX_PATTERN: usize = 253;
 
-/// Names that one of `include` fits (or `include` is empty) and none of `exclude`. `*` in a pattern stands
-/// for any characters, also for none.
+/// Names that one of `include` matches (or `include` is empty) and none of `exclude`. `*` in a
+/// pattern stands for any characters, also for none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Names {
     include: Vec<String>,
@@ -18,14 +19,14 @@ impl Names {
     /// Checks patterns.
     ///
     /// # Errors
-    /// Too many, one that is too long, or one that no name of Kubernetes can fit.
+    /// Too many, one that is too long, or one that no name of Kubernetes can match.
     pub fn new(include: Vec<String>, exclude: Vec<String>) -> Result<Self, String> {
         let count = include.len().saturating_add(exclude.len());
         if count > MAX_PATTERNS {
             return Err(format!("{count} patterns, more than {MAX_PATTERNS}"));
         }
         for pattern in include.iter().chain(&exclude) {
-            // What every name of Kubernetes keeps to, those of roles included.
+            // The characters that every name of Kubernetes consists of, those of roles included.
             let fits = |b: u8| b.is_ascii_graphic() && !b"/%".contains(&b);
             if pattern.is_empty() || pattern.len() > MAX_PATTERN || !pattern.bytes().all(fits) {
                 let shown: String = pattern.chars().take(64).collect();
@@ -37,25 +38,26 @@ impl Names {
         Ok(Self { include, exclude })
     }
 
-    /// Whether all names fit.
+    /// Whether all names match.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// The patterns of which one must fit; empty for all names.
+    /// The patterns of which one must match; empty for all names.
     #[must_use]
     pub fn include(&self) -> &[String] {
         &self.include
     }
 
-    /// The patterns of which none may fit.
+    /// The patterns of which none may match.
     #[must_use]
     pub fn exclude(&self) -> &[String] {
         &self.exclude
     }
 
-    /// The same in CEL, for the `matchConditions` of a webhook. A request without the name fits, as here.
+    /// The patterns in CEL, for the `matchConditions` of a webhook. A request without the name
+    /// matches, as here.
     pub(super) fn expression(&self, subject: &str) -> String {
         let one_of = |patterns: &[String]| {
             let all: Vec<_> = patterns.iter().map(|pattern| cel(subject, pattern)).collect();
@@ -71,28 +73,29 @@ impl Names {
         format!("!has({subject}) || {subject} == '' || ({})", fits.join(" && "))
     }
 
-    /// Whether a name fits.
+    /// Whether a name matches.
     #[must_use]
     pub fn fit(&self, name: &str) -> bool {
         let one_of = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, name));
         (self.include.is_empty() || one_of(&self.include)) && !one_of(&self.exclude)
     }
 
-    /// Whether the namespace of a request fits. A Namespace is in itself, as it is for the
-    /// `namespaceSelector` of an API server; other cluster-scoped objects are in none and fit.
+    /// Whether the namespace of a request matches. A Namespace belongs to itself, as for the
+    /// `namespaceSelector` of an API server; other cluster-scoped objects belong to none and
+    /// match.
     pub(super) fn fit_namespace_of(&self, review: &Review<'_>) -> bool {
         let name: &str = if review.is_namespace() { &review.name } else { &review.namespace };
         self.is_all() || name.is_empty() || self.fit(name)
     }
 
-    /// Whether the name of the object fits. Without a name, which the API server has yet to generate, it
-    /// does.
+    /// Whether the name of the object matches. A missing name, which the API server has yet to
+    /// generate, does.
     pub(super) fn fit_name_of(&self, review: &Review<'_>) -> bool {
         self.is_all() || review.name.is_empty() || self.fit(&review.name)
     }
 }
 
-/// Whether a text of CEL fits a pattern.
+/// A CEL expression that matches a text against a pattern.
 fn cel(subject: &str, pattern: &str) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
     let parts: Vec<&str> = pattern.split('*').collect();
@@ -102,7 +105,7 @@ fn cel(subject: &str, pattern: &str) -> String {
         [start, ""] => format!("{subject}.startsWith({})", quoted(start)),
         ["", end] => format!("{subject}.endsWith({})", quoted(end)),
         _ => {
-            // Every other character that may stand in a pattern is itself when it is escaped.
+            // Every other character of a pattern matches itself when it is escaped.
             let literal = |part: &&str| {
                 part.chars().fold(String::new(), |mut text, c| {
                     if !c.is_ascii_alphanumeric() {
@@ -118,8 +121,9 @@ fn cel(subject: &str, pattern: &str) -> String {
     }
 }
 
-/// Whether a name fits a pattern. The parts between the stars must follow each other: taking the first
-/// place of each is enough, so the time is bounded by the product of both lengths, 253 squared.
+/// Whether a name matches a pattern. The parts between the stars must follow each other: using the
+/// first match of each is enough, so the time is bounded by the product of both lengths, 253
+/// squared.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -177,7 +181,7 @@ mod tests {
         assert!(!but.fit("kube-system"));
     }
 
-    /// What API servers get says the same.
+    /// The CEL expressions for API servers give the same result.
     #[test]
     fn patterns_are_cel_for_api_servers() {
         let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();

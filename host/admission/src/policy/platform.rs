@@ -1,14 +1,15 @@
-//! What a cluster is, and as whom its controllers run: read from the cluster itself.
+//! The platform of a cluster, and the identities of its controllers, read from the cluster itself.
 //!
 //! ```text
 //! ClusterVersion `version` ─▶ edition (without one: upstream)
 //! known accounts ─▶ their ClusterRoleBinding ─▶ their ClusterRole: all rights? ─▶ identities
 //! ```
 //!
-//! Nobody becomes trusted by a name: whoever may create the namespace `rukpak-system` may create an
-//! account in it as well. An account counts only if a ClusterRoleBinding gives it so many rights that
-//! nobody but an administrator of the cluster can have created it: API servers let no one grant what
-//! they have not. Each object is read by its name, so that opgate needs no right to list any.
+//! A name alone does not make an account trusted: a user with the right to create the namespace
+//! `rukpak-system` can create an account in it as well. An account counts only if a
+//! ClusterRoleBinding gives it enough rights that only an administrator of the cluster can have
+//! created the binding: API servers do not allow users to grant rights that they do not have. Each
+//! object is read by its name, so opgate needs no right to list any.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +25,12 @@ const CLUSTER_ADMIN: &str = "cluster-admin";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What to read of a cluster; the configuration says the rest.
+/// The data to read from a cluster; the configuration sets the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// As whom OLM runs.
+    /// The identities of OLM.
     pub olm: bool,
-    /// As whom RukPak runs.
+    /// The identities of RukPak.
     pub rukpak: bool,
 }
 
@@ -62,10 +63,10 @@ impl Wanted {
     }
 }
 
-/// What was found.
+/// The platform of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Platform {
-    /// The edition that fits best.
+    /// The edition that matches best.
     pub profile: Profile,
     /// The version of OpenShift.
     pub version: Option<String>,
@@ -76,10 +77,10 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Reads what a cluster is. Without an answer to everything nothing is known.
+    /// Reads the platform of a cluster. If a read fails, there is no result.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// The object that cannot be read.
     pub async fn find(connection: &Connection, wanted: Wanted) -> Result<Self, Refused> {
         let version = one(connection, "config.openshift.io", "clusterversions", "version").await?;
         let (profile, version) = match version {
@@ -164,8 +165,8 @@ fn list<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {
     value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The version that is installed: the newest one whose installation is complete. While an update is under
-/// way, that is the one before it.
+/// The installed version: the newest one whose installation is complete. During an update, that is
+/// the one before it.
 fn installed(cluster_version: &Value) -> Option<String> {
     let history = list(cluster_version, "/status/history");
     let complete = history.iter().find(|entry| text(entry, "/state") == "Completed");
@@ -200,8 +201,8 @@ fn binds(binding: &Value, account: &Account) -> bool {
         })
 }
 
-/// Whether whoever has a role can do whatever they like with a cluster: everything with everything,
-/// grant anything, or get a token of any account. Nobody else can bind it.
+/// Whether a role gives full control of a cluster: all verbs on all resources, the right to grant
+/// any right, or tokens of any account. Only users with full control can bind it.
 fn is_all(role: &Value) -> bool {
     list(role, "/rules").iter().any(|rule| {
         let has = |pointer: &str, name: &str| {
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_roles_of_administrators_prove_anything() {
+    fn only_roles_with_all_permissions_prove_a_controller() {
         let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
         let olm =
             ["watch", "list", "get", "create", "update", "patch", "delete", "escalate", "bind"];

@@ -1,13 +1,13 @@
-//! The answer to a review, as JSON. Its size is limited, because it is kept until the client takes
-//! it, stored in audit logs and read by people. Reports of the command line are complete.
+//! The response to a review, as JSON. Its size is limited, because it is kept until the client has
+//! received it, stored in audit logs and read by users. Reports of the command line are complete.
 //!
 //! ```text
 //! 96 KiB ─▶ message (40) ─▶ causes (24) ─▶ names, warnings (short already) ─▶ audit annotations (the rest)
 //! ```
 //!
-//! The denial comes first, because people repair by it. What is left out is counted in one line: at the
-//! end of the message, as the last cause, as the last warning, in an annotation of its own. All sizes are
-//! those of the JSON text, in which a quote takes two bytes.
+//! The denial comes first, because users need it for the fix. One line counts the omitted parts:
+//! at the end of the message, as the last cause, as the last warning, in a separate annotation.
+//! All sizes are those of the JSON text, in which a quote takes two bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::policy::{self, Decision, Denial};
 use crate::review::{Review, Version};
 use opgate_text::one_line;
 
-/// Maximum bytes of an answer.
+/// Maximum bytes of a response.
 const MAX_ANSWER: usize = 96 << 10;
 
 /// Maximum bytes of a message.
@@ -34,10 +34,10 @@ const LEFT_OUT: &str = "opgate.left-out";
 /// Bytes for that annotation.
 const ROOM_FOR_LEFT_OUT: usize = 256;
 
-/// Maximum number of causes, including the one that says how many more there are.
+/// Maximum number of causes, including the one that counts the omitted ones.
 const MAX_CAUSES: usize = 32;
 
-/// Maximum bytes that are left out to end a message between two violations: the longest violation.
+/// Maximum bytes that are omitted to end a message between two violations: the longest violation.
 const MAX_CUT: usize = 4_098;
 
 /// Maximum bytes of each name in the details. A name in Kubernetes has 253.
@@ -98,7 +98,7 @@ struct Cause<'a> {
     field: &'a str,
 }
 
-/// The body that answers a review.
+/// The body of the response to a review.
 #[must_use]
 pub fn body(review: &Review<'_>, decision: &Decision) -> Vec<u8> {
     serialize(review.version, response(review, decision))
@@ -147,7 +147,7 @@ fn response<'a>(review: &'a Review<'_>, decision: &'a Decision) -> Response<'a> 
     response
 }
 
-/// As many annotations as fit, those of whole policies before those that policies write themselves.
+/// The annotations that fit, those of whole policies before those that policies write themselves.
 fn annotations(all: &BTreeMap<String, String>, room: usize) -> BTreeMap<&str, Cow<'_, str>> {
     let size = |key: &str, value: &str| bytes(&key) + bytes(&value) + ":,".len();
     let whole: usize = all.iter().map(|(key, value)| size(key, value)).sum();
@@ -237,10 +237,10 @@ fn causes(all: &[policy::Cause]) -> Vec<Cause<'_>> {
 /// Bytes for a line that counts the rest.
 const ROOM_FOR_REST: usize = 64;
 
-/// The message, as far as it fits, and the number of violations that it leaves out.
+/// The message, as far as it fits, and the number of violations that it omits.
 fn message(denial: &Denial) -> Cow<'_, str> {
     let all = denial.message.as_str();
-    // Almost all messages are so short that they need not be measured.
+    // Almost all messages are short enough that they need not be measured.
     if all.len() <= MAX_MESSAGE / MAX_ESCAPED || bytes(&all) <= MAX_MESSAGE {
         return all.into();
     }
@@ -260,7 +260,7 @@ fn message(denial: &Denial) -> Cow<'_, str> {
 /// Maximum bytes of a character's escape, for each byte of the character.
 const MAX_ESCAPED: usize = 6;
 
-/// The length of the start of a text that takes at most so many bytes in JSON.
+/// The length of the start of a text that takes at most `most` bytes in JSON.
 fn fitting(text: &str, most: usize) -> usize {
     let mut room = most;
     for (at, c) in text.char_indices() {
@@ -296,7 +296,7 @@ mod tests {
         let many = denial((0..33).map(|n| n.to_string()));
         assert_eq!(causes(&many.causes).len(), MAX_CAUSES);
         assert_eq!(causes(&many.causes)[31].message, "and 2 more");
-        // Of violations of 4,096 bytes each, nine fit, and five causes.
+        // Nine violations of 4,096 bytes each fit, and five causes.
         let long = denial((0..256).map(|n| format!("{n:04}{}", "é".repeat(2_046))));
         let told = message(&long);
         assert!(told.len() <= MAX_MESSAGE, "{}", told.len());
@@ -308,7 +308,7 @@ mod tests {
         let told = message(&quoted);
         assert!(bytes(&told) <= MAX_MESSAGE && told.len() > MAX_MESSAGE / 3, "{}", told.len());
         assert!(bytes(&causes(&quoted.causes)) <= MAX_CAUSES_BYTES);
-        // One text without a place to cut it.
+        // One text without a position to cut it.
         let one = denial(std::iter::once("é".repeat(MAX_MESSAGE)));
         let told = message(&one);
         assert!(told.len() <= MAX_MESSAGE && told.ends_with("\nand 1 more"));
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(annotations(&all, usize::MAX).len(), 20);
         let told = annotations(&all, 40 << 10);
         assert!(bytes(&told) <= 40 << 10 && bytes(&told) > 32 << 10);
-        // Those of whole policies are among them, though they are the last by their keys.
+        // The annotations of whole policies are included, though they are the last by their keys.
         assert!(told.contains_key("p0") && told.contains_key("p1"));
         assert!(told[LEFT_OUT].starts_with("10 annotations of "), "{}", told[LEFT_OUT]);
         assert_eq!(annotations(&all, 0).len(), 1);

@@ -5,12 +5,14 @@
 //!                                                      all evaluations of the review: twice as much
 //! ```
 //!
-//! Whoever writes an object decides how long policies look at it. With limits for each policy alone, one
-//! object costs as many limits as there are policies. Built-in policies are made to evaluate the largest
-//! objects together in the time of one; the administrator gives each other policy its time by adding it.
+//! The author of an object determines how long policies evaluate it. With separate limits for each
+//! policy, one object would cost the sum of the limits of all policies. Built-in policies are
+//! designed to evaluate the largest objects together in the time of one; the administrator grants
+//! the time of each other policy by adding it.
 //!
-//! A review is evaluated again when other requests change what it depends on, of which its author is not
-//! the cause. So what that uses up is an overload, which the API server tries again, and no policy error.
+//! A review is evaluated again when other requests change objects that it depends on. Its author
+//! does not cause that. So if repeated evaluations use up the time, that is an overload, after
+//! which the API server retries, and no policy error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +30,7 @@ const LARGE: usize = 64 << 10;
 /// CPU time of a review.
 #[derive(Debug)]
 pub(super) struct ReviewTime {
-    /// Of all evaluations; none in a program that serves nobody else.
+    /// The time of all evaluations; none in a program that serves no other requests.
     whole: Option<Arc<SharedTime>>,
     evaluations: AtomicU32,
     is_large: bool,
@@ -60,7 +62,8 @@ impl ReviewTime {
         Ok(Some(SharedTime::new(left.min(whole.limit() / EVALUATIONS))))
     }
 
-    /// An evaluation has ended. Returns the overload if it ended early because others came before it.
+    /// Ends an evaluation. Returns the overload if it ended early because earlier evaluations used
+    /// the time.
     pub(super) fn end(&self, evaluation: Option<&Arc<SharedTime>>) -> Option<Overload> {
         let (whole, evaluation) = (self.whole.as_ref()?, evaluation?);
         whole.charge(evaluation.used());
@@ -73,7 +76,7 @@ impl ReviewTime {
         Overload::Repeated { evaluations: self.evaluations.load(Ordering::Relaxed), limit }
     }
 
-    /// Does work of the host in the time of an evaluation or, without one, in that of the review.
+    /// Runs work of the host in the time of an evaluation or, without one, in that of the review.
     pub(super) fn charged<T>(
         &self,
         evaluation: Option<&Arc<SharedTime>>,
@@ -128,7 +131,7 @@ mod tests {
             let one = time.begin().unwrap().unwrap();
             assert_eq!(one.limit(), MS * 100);
             one.charge(MS * used);
-            // What one evaluation uses up is a policy error.
+            // If one evaluation alone uses up its time, that is a policy error.
             assert_eq!(time.end(Some(&one)), None);
         }
         let last = time.begin().unwrap().unwrap();

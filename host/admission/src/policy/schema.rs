@@ -1,7 +1,7 @@
 //! Checks the settings of a policy against its schema.
 //!
-//! The schema comes out of the sandbox. Its form is limited before it is used: its cost can be the
-//! product of patterns and texts, and a validator takes many times its text.
+//! The schema comes out of the sandbox. Its size is limited before it is used: its cost can be the
+//! product of patterns and texts, and a validator uses many times the memory of its text.
 
 use jsonschema::error::ValidationErrorKind;
 use serde::{Deserialize, Serialize};
@@ -23,16 +23,16 @@ const MAX_ERRORS: usize = 64;
 /// An error in the settings by the schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Wrong {
-    /// The place, below the settings.
+    /// The location, below the settings.
     pub(super) pointer: String,
     /// The message.
     pub(super) text: String,
 }
 
-/// The errors in settings.
+/// Returns the errors in settings.
 ///
 /// # Errors
-/// If the schema cannot be used.
+/// If the schema is invalid.
 pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String> {
     let schema: Value = serde_json::from_str(schema)
         .map_err(|e| format!("its settings schema is not JSON: {e}"))?;
@@ -60,7 +60,7 @@ pub(super) fn check(schema: &str, settings: &Value) -> Result<Vec<Wrong>, String
     Ok(found)
 }
 
-/// [`check`] in a process of its own.
+/// [`check`] in a subprocess.
 ///
 /// # Errors
 /// As for [`check`], and if the process ends early.
@@ -133,7 +133,7 @@ fn bound(schema: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The nearest name to an unknown key, or the place where a key of that name belongs.
+/// The nearest name to an unknown key, or the location where a key of that name belongs.
 fn key_hint(schema: &Value, around: &str, key: &str) -> String {
     let properties = schema.pointer(&format!("{around}/properties")).and_then(Value::as_object);
     let beside = properties.into_iter().flat_map(|p| p.keys().map(String::as_str));

@@ -1,5 +1,5 @@
-//! Which requests of a kind a policy is asked about: by the names of namespaces and objects, and by the
-//! labels of namespaces, as a match rule and the configuration say.
+//! The requests of a kind that match a policy: by the names of namespaces and objects, and by the
+//! labels of namespaces, according to a match rule and the configuration.
 //!
 //! ```text
 //!  match rule ─┬─▶ Requests ─┬─▶ names: opgate, on every request; as CEL also API servers
@@ -7,8 +7,9 @@
 //!  the policy
 //! ```
 //!
-//! opgate does not look at labels of namespaces for requests of an API server: the API server did, and its
-//! answer is newer than what a watch shows. Where labels are not known, the policy is asked.
+//! For requests of an API server, opgate does not evaluate the labels of namespaces: the API
+//! server did, and its result is newer than the watch. If labels are not known, the policy
+//! matches.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Whether requests are among them, by their names and by the labels of their namespaces where those are
+    /// Whether a request is in scope, by its names and by the labels of its namespace if those are
     /// known.
     pub(super) fn fits(&self, review: &Review<'_>) -> bool {
         self.namespaces.fit_namespace_of(review) && self.names.fit_name_of(review)
@@ -46,11 +47,12 @@ pub struct Requests {
     pub rule: MatchRule,
     /// Only in this namespace.
     pub namespace: Option<String>,
-    /// Whether these requests are to fail rather than be allowed without the policy.
+    /// Whether these requests must fail rather than be allowed without the policy.
     pub can_deny: bool,
-    /// What API servers are told to evaluate: the conditions of the rule, and names as CEL.
+    /// The conditions that API servers evaluate: those of the rule, and names as CEL.
     pub conditions: Vec<MatchCondition>,
-    /// Label selector of namespaces as JSON: that of the rule and that of the configuration; empty for all.
+    /// Label selector of namespaces as JSON: that of the rule and that of the configuration; empty
+    /// for all.
     pub namespace_labels: String,
     selector: Selector,
     scope: Scope,
@@ -86,7 +88,7 @@ impl Requests {
             && self.selects(review)
     }
 
-    /// What the configuration leaves of the rule.
+    /// The scope that the configuration sets within the rule.
     pub(super) fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -96,7 +98,7 @@ impl Requests {
         !self.selector.is_empty()
     }
 
-    /// Whether the labels of the namespace fit, or are not known.
+    /// Whether the labels of the namespace match, or are not known.
     pub(super) fn selects(&self, review: &Review<'_>) -> bool {
         let labels = review.namespace_labels.get();
         let fit = |labels: &BTreeMap<String, String>| {
@@ -120,7 +122,7 @@ pub(super) fn labels_of(name: &str, namespace: Value<'_>) -> BTreeMap<String, St
     labels
 }
 
-/// The selector of what both select: all their requirements.
+/// The selector with all requirements of both.
 fn both(rule: &str, configured: &str) -> String {
     match (rule.is_empty(), configured.is_empty()) {
         (_, true) => return rule.to_owned(),
@@ -140,7 +142,7 @@ fn both(rule: &str, configured: &str) -> String {
     json!({"matchExpressions": expressions}).to_string()
 }
 
-/// It was checked where it came from.
+/// The selector was checked when it was read.
 fn parsed(json: &str) -> Selector {
     let document = Document::parse(json).unwrap_or_default();
     opgate_cluster::selector(document.root()).unwrap_or_default()

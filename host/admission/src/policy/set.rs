@@ -1,9 +1,9 @@
-//! The policies that serve, and the evaluation of a review by them.
+//! The active policies, and the evaluation of a review by them.
 //!
 //! ```text
 //! review ─▶ every policy that matches ─▶ decision
 //!                 ▲                          │
-//!                 └── cluster::decide: once for each way the cluster may be ◀┘
+//!                 └── cluster::decide: once for each possible state ◀┘
 //! ```
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ use crate::review::{Operation, Review};
 use opgate_cluster::Key;
 use opgate_engine::{Compiler, Engine, EngineError, Pool};
 
-/// A policy whose component cannot be used.
+/// A policy that failed to load.
 #[derive(Debug)]
 pub struct Broken {
     /// Its name.
@@ -44,19 +44,20 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// The requests that the policy would evaluate are unknown, so it fails on all of them.
+    /// The matching requests are unknown, so the policy fails on all of them.
     fn fault(&self) -> PolicyFault {
         PolicyFault { policy: self.name.clone(), cause: self.error.clone(), class: "load" }
     }
 
-    /// Whether the administrator wants requests to fail rather than be allowed without this policy.
+    /// Whether the administrator wants requests to fail rather than be allowed without this
+    /// policy.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         self.mode == Mode::Enforce && self.on_error != OnError::Allow
     }
 }
 
-/// The reason why there is no set of policies.
+/// The reason why there is no policy set.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     /// The configuration does not fit the policies.
@@ -85,11 +86,11 @@ pub enum DecideError {
 
 /// Receives each call of a policy, for metrics.
 pub trait Observer {
-    /// Called after a policy has given a verdict or failed.
+    /// Called after a policy has returned a verdict or failed.
     fn called(&self, policy: &Policy, took: Duration);
 
-    /// Called with what a call has read of the cluster. A review that is evaluated again, because the cluster
-    /// has changed, is a call of its own.
+    /// Called with the queries of a call. If a review is evaluated again because the cluster has
+    /// changed, each evaluation is a separate call.
     fn read(&self, policy: &Policy, tallies: Vec<cluster::Tally>) {
         let _ = (policy, tallies);
     }
@@ -100,7 +101,7 @@ impl Observer for () {
     fn called(&self, _: &Policy, _: Duration) {}
 }
 
-/// The policies that serve.
+/// The active policies.
 #[derive(Debug)]
 pub struct Set {
     policies: Vec<Arc<Policy>>,
@@ -108,38 +109,40 @@ pub struct Set {
     off: Vec<String>,
     engine: Arc<Engine>,
     cluster: Arc<Cluster>,
-    /// Queried if the watch is not enough.
+    /// Direct reads, if the watch is not enough.
     direct: Option<Direct>,
-    /// Whether it is queried about all objects that requests like those under review change.
+    /// Whether direct reads are used for all objects that requests like those under review change.
     is_consistent: bool,
     /// Kinds (positions) that reviews change and policies read.
     contested: Vec<usize>,
-    /// Where the labels of namespaces are, if policies select namespaces by them and no API server does it.
+    /// The source of the labels of namespaces, if policies select namespaces by them and no API
+    /// server does it.
     namespaces: Option<Arc<cluster::Kind>>,
     tenants: Tenants,
-    /// How many calls can wait for each policy.
+    /// Maximum number of calls that wait for each policy.
     queue: usize,
     /// See [`Configuration::digest`].
     digest: String,
     trust: Trust,
     wanted: Option<Wanted>,
-    /// They end with the set.
+    /// The watches. They end with the set.
     watches: Watches,
 }
 
-/// Maximum number of names that earlier configurations had and that still get an answer.
+/// Maximum number of names of earlier configurations that still get a response.
 const MOST_OFF: usize = 256;
 
-/// Instances beyond those of the first policies, so that a configuration with some more can share the engine.
+/// Instances beyond those of the first policies, so that a configuration with some more can share
+/// the engine.
 const SPARE_INSTANCES: usize = 64;
 
 impl Set {
-    /// Loads the policies of a configuration. `queue` is how many calls can wait for each;
-    /// `options` say where the objects of the cluster come from.
+    /// Loads the policies of a configuration. `queue` is the maximum number of calls that wait for
+    /// each; `options` set the source of cluster state.
     ///
     /// # Errors
-    /// If the configuration does not fit, or there is no engine. A policy whose component cannot be
-    /// used is no error: the others serve, and [`Set::broken`] has it.
+    /// If the configuration does not fit, or there is no engine. A policy that fails to
+    /// load is no error: the others serve, and [`Set::broken`] contains it.
     pub fn load(
         configuration: &Configuration,
         cache: Option<PathBuf>,
@@ -149,8 +152,8 @@ impl Set {
         Self::load_with(configuration, cache, Compiler::Here, queue, options, &Loading::default())
     }
 
-    /// [`Set::load`] for untrusted components, which are compiled in another process. In the
-    /// meantime `loading` has the policies that are not loaded yet.
+    /// [`Set::load`] for untrusted components, which are compiled in a subprocess. `loading`
+    /// contains the policies that are not loaded yet.
     ///
     /// # Errors
     /// As for [`Set::load`].
@@ -172,10 +175,10 @@ impl Set {
         Self::made(configuration, context, options, loading)
     }
 
-    /// [`Set::load_with`] for a set that is to replace this one while it serves. It shares what both have: the
-    /// engine, if the pool of instances is large enough; the code of policies; their permits and queues, if
-    /// their limits are the same; kinds of the cluster that both read in the same way. Policies that only this
-    /// set has are known to the other as switched off.
+    /// [`Set::load_with`] for a set that is to replace this one while it serves. The sets share
+    /// the engine, if the pool of instances is large enough; the code of policies; their permits
+    /// and queues, if their limits are equal; and kinds of the cluster that both read in the same
+    /// way. To the other set, policies that only this set has count as switched off.
     ///
     /// # Errors
     /// As for [`Set::load`].
@@ -236,7 +239,7 @@ impl Set {
         }
         errors.or(())?;
         let mut readings: Vec<_> = policies.iter().flat_map(|p| p.readings.clone()).collect();
-        // For requests of an API server, the API server has looked at the labels.
+        // For requests of an API server, the API server has evaluated the labels.
         let selects = |policy: &Policy| policy.requests.iter().any(Requests::has_selector);
         let of_namespaces = (!matches!(options.source, Source::Live | Source::Absent)
             && policies.iter().any(selects))
@@ -244,13 +247,14 @@ impl Set {
         .flatten();
         readings.extend(of_namespaces.clone());
         let mut cluster = match context.replaces {
-            // What comes from files is read anew, and the old set keeps its own until it is dropped.
+            // Objects from files are read again, and the old set keeps the previous ones until it
+            // is dropped.
             Some(other) if options.source == Source::Live => {
                 Cluster::beside(&readings, &other.cluster)
             }
             _ => Cluster::new(&readings, options),
         };
-        // Only these answer samples from files.
+        // Only these can return samples from files.
         if matches!(options.source, Source::Snapshot | Source::Excerpt)
             && policies.iter().any(|policy| matches!(policy.sampling, Sampling::On(_)))
         {
@@ -297,65 +301,67 @@ impl Set {
         })
     }
 
-    /// All names of policies that get an answer, those of earlier configurations last.
+    /// All names of policies that get a response, those of earlier configurations last.
     fn names(&self) -> impl Iterator<Item = &str> {
         let serving = self.policies.iter().map(|policy| policy.name.as_str());
         let broken = self.broken.iter().map(|broken| broken.name.as_str());
         serving.chain(broken).chain(self.off.iter().map(String::as_str))
     }
 
-    /// What identifies the configuration and the components of this set: `sha256:…`, see
+    /// The digest of the configuration and the components of this set: `sha256:…`, see
     /// [`Configuration::digest`].
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// The edition that applies, and whom the policies trust.
+    /// The edition that applies, and the trusted identities.
     #[must_use]
     pub fn trust(&self) -> &Trust {
         &self.trust
     }
 
-    /// What a server has read of its cluster to know that, see [`Configuration::wanted`].
+    /// The data that a server has read from its cluster to determine them, see
+    /// [`Configuration::wanted`].
     #[must_use]
     pub fn wanted(&self) -> Option<Wanted> {
         self.wanted
     }
 
-    /// Keeps the view of the cluster current as long as the set exists.
+    /// Keeps the watches of the cluster until the set is dropped.
     pub fn keep(&mut self, watches: Watches) {
         self.watches = watches;
     }
 
-    /// The watches of the view.
+    /// The watches of the cluster.
     #[must_use]
     pub fn watches(&self) -> &Watches {
         &self.watches
     }
 
-    /// Policies that cannot be used here and were not broken in the other set.
+    /// Policies that failed to load in this set and not in the other one.
     pub fn newly_broken<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s Broken> {
         let was_broken = |name: &str| other.broken.iter().any(|broken| broken.name == name);
         self.broken.iter().filter(move |broken| !was_broken(&broken.name))
     }
 
-    /// Whether this set reads objects that come under review, and the other one does not read them, or not in
-    /// the same way. What was allowed before this set was loaded may be stored later than it is listed.
+    /// Whether this set reads objects that are reviewed, and the other one does not read them, or
+    /// not in the same way. A change that was allowed before this set was loaded may be stored
+    /// after they are listed.
     #[must_use]
     pub fn reads_anew(&self, other: &Self) -> bool {
         let kinds = self.contested.iter().filter_map(|at| self.cluster.kinds().get(*at));
         kinds.into_iter().any(|kind| !other.cluster.shares(kind))
     }
 
-    /// The objects of the cluster that the policies read.
+    /// The cluster state that the policies read.
     #[must_use]
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// Lets the policies query the API server itself if the watch is not enough. With
-    /// `consistently`, the API server is queried about the objects that matter whenever two
+    /// Enables direct reads from the API server for queries that the watch cannot answer exactly
+    /// enough. With `consistently`, opgate reads the relevant objects directly whenever two
     /// requests of the same kind could conflict.
     pub fn read_directly(&mut self, api: impl cluster::Api + 'static, consistently: bool) {
         self.direct = Some(Direct::new(api));
@@ -368,7 +374,7 @@ impl Set {
         &self.policies
     }
 
-    /// Policies that cannot serve.
+    /// Policies that failed to load.
     #[must_use]
     pub fn broken(&self) -> &[Broken] {
         &self.broken
@@ -379,14 +385,14 @@ impl Set {
         &self.off
     }
 
-    /// Whether a policy of this name serves, or should.
+    /// Whether a policy of this name is loaded, or failed to load.
     #[must_use]
     pub fn serves(&self, name: &str) -> bool {
         self.policies.iter().any(|policy| policy.name == name)
             || self.broken.iter().any(|broken| broken.name == name)
     }
 
-    /// Whether there is an answer to calls by this name: it serves, or is off.
+    /// Whether calls by this name get a response: the policy serves, or is off.
     #[must_use]
     pub fn knows(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
@@ -398,12 +404,12 @@ impl Set {
         &self.engine
     }
 
-    /// Decides a review: calls every policy that matches, or only those that `only` names: one name,
-    /// or several with `/` between them.
+    /// Decides a review: calls every policy that matches, or only those that `only` names: one
+    /// name, or several with `/` between them.
     ///
     /// # Errors
-    /// If the server is overloaded, or there is no policy with a name. A policy that fails or cannot
-    /// be used is no error, but a part of the decision.
+    /// If the server is overloaded, or there is no policy with a name. A policy that
+    /// fails or failed to load is no error, but a part of the decision.
     pub async fn decide(
         &self,
         review: &Review<'_>,
@@ -411,7 +417,7 @@ impl Set {
         deadline: Instant,
         observer: &impl Observer,
     ) -> Result<Decision, DecideError> {
-        // A name twice asks once.
+        // A name that occurs twice counts once.
         let names: Option<BTreeSet<&str>> = only.map(|names| names.split('/').collect());
         for name in names.iter().flatten() {
             self.broken_one(name)?;
@@ -419,8 +425,8 @@ impl Set {
         self.decide_among(review, names.as_ref(), deadline, observer).await
     }
 
-    /// [`Set::decide`] by those policies alone that have one of these names. Names that the set does not have
-    /// ask nobody.
+    /// [`Set::decide`] with only the policies that have one of these names. Names that the set
+    /// does not have are ignored.
     ///
     /// # Errors
     /// If the server is overloaded.
@@ -441,7 +447,8 @@ impl Set {
             self.policies.iter().filter(|policy| is_meant(&policy.name)).collect();
         self.look_at_namespace(review);
         matching.retain(|policy| policy.matches(review));
-        // What no policy of this set judges can be in the way of what the next set judges.
+        // A review that no policy of this set evaluates can conflict with one that the next set
+        // evaluates.
         if matching.is_empty() && !self.cluster.is_kept_elsewhere(review) {
             let mut decision = builder.build();
             make_room(review, &mut decision)?;
@@ -473,8 +480,8 @@ impl Set {
         Ok(decision)
     }
 
-    /// Finds the labels of the namespace of a review that comes from a file, so that [`Policy::matches`] heeds
-    /// them. A Namespace has its own.
+    /// Resolves the labels of the namespace of a review that comes from a file, for
+    /// [`Policy::matches`]. A Namespace has the labels itself.
     pub fn look_at_namespace(&self, review: &Review<'_>) {
         let Some(namespaces) = &self.namespaces else { return };
         let labels = if review.is_namespace() {
@@ -487,12 +494,12 @@ impl Set {
             found.map(|namespace| labels_of(&review.namespace, namespace.document().root()))
         };
         if let Some(labels) = labels {
-            // A review that is decided again has them.
+            // A review that is decided again has them already.
             let _ = review.namespace_labels.set(labels);
         }
     }
 
-    /// Whether the policy with this name cannot serve; none if it can, or is off.
+    /// The policy with this name if it failed to load; none if it serves, or is off.
     fn broken_one(&self, name: &str) -> Result<Option<&Broken>, DecideError> {
         let is_off = || self.off.iter().any(|off| off == name);
         let broken = self.broken.iter().find(|broken| broken.name == name);
@@ -511,8 +518,8 @@ fn pool_of(configuration: &Configuration) -> Pool {
     Pool { instances, memory: memory.unwrap_or(1 << 20) }
 }
 
-/// Components from files that are loaded at a time. A component that takes long, which its author
-/// determines, does not delay the others.
+/// Number of components from files that are loaded at a time. A component that takes long, which
+/// its author determines, does not delay the others.
 const LOADED_AT_A_TIME: usize = 4;
 
 /// Loads policies, those from files in parallel. Returns the results in the same order.
@@ -559,8 +566,7 @@ fn side_by_side<T: Send>(
     all.into_iter().map(|(_, loaded)| loaded).collect()
 }
 
-/// Kinds that policies read and whose objects come under review: two requests for them can
-/// conflict.
+/// Kinds that policies read and whose objects are reviewed: two requests for them can conflict.
 fn contested(cluster: &Cluster, policies: &[Policy]) -> Vec<usize> {
     let is_reviewed = |kind: &cluster::Kind| {
         let resource = kind.resource();

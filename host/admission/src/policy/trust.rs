@@ -1,5 +1,5 @@
-//! The edition that applies and the controllers that are trusted, with where that comes from: for people, and
-//! for comparisons.
+//! The edition that applies and the controllers that are trusted, with the origin of both: for
+//! users, and for comparisons.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use serde::Serialize;
 
 use super::{Configuration, Profile};
 
-/// Where an edition or a list comes from.
+/// The origin of an edition or of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// The configuration says it.
+    /// Set by the configuration.
     Configuration,
-    /// It was read from the cluster.
+    /// Read from the cluster.
     Cluster,
-    /// The profile has it.
+    /// Part of the profile.
     Profile,
-    /// Nothing says it.
+    /// Not set.
     Default,
 }
 
@@ -33,12 +33,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Users, and where their names come from.
+/// Users, and the origin of their names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Users {
     /// Exact names.
     pub users: Vec<String>,
-    /// Where they come from.
+    /// Their origin.
     pub origin: Origin,
 }
 
@@ -51,23 +51,23 @@ impl fmt::Display for Users {
     }
 }
 
-/// What policies are told of the cluster and of its controllers.
+/// The information about the cluster and its controllers that policies receive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trust {
     /// The edition.
     pub profile: &'static str,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
     /// The version of OpenShift, if it was read.
     pub version: Option<String>,
-    /// As whom OLM runs.
+    /// The identities of OLM.
     pub olm: Users,
-    /// As whom RukPak runs.
+    /// The identities of RukPak.
     pub rukpak: Users,
 }
 
 impl Trust {
-    /// That of a configuration.
+    /// Returns the trust of a configuration.
     #[must_use]
     pub fn of(configuration: &Configuration) -> Self {
         let platform = configuration.platform();

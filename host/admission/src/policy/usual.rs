@@ -1,20 +1,20 @@
-//! What calls of a policy usually are, so that hardly any runs twice.
+//! The usual duration of the calls of a policy, so that hardly any call runs twice.
 //!
-//! The calls of a tenant decide where its next one starts (`fair.rs`). But if the calls of a policy are
-//! long for everybody, as those of an interpreter can be, the first call of each tenant would run twice.
-//! So tenants have votes, on each route of the policy:
+//! The calls of a tenant determine where its next one starts (`fair.rs`). But if the calls of a
+//! policy are long for all tenants, as those of an interpreter can be, the first call of each
+//! tenant would run twice. So tenants have votes, on each route of the policy:
 //!
 //! ```text
 //! a call ended: long or short ─▶ the vote of its tenant, one of the last 16 tenants ─▶ most are long:
-//!                                                                     calls of all start apart
+//!                                                        all calls start on worker threads
 //! ```
 //!
-//! A tenant has one vote, and one alone does not decide: its objects do not move the calls of others. As
-//! long as no call was long there are no votes, and nothing is counted.
+//! A tenant has one vote, and one alone does not decide: its objects do not move the calls of
+//! others. Before the first long call there are no votes, and nothing is counted.
 //!
-//! A call that was stopped in the fast lane, and was short when it ran again, had waited for a CPU. The
-//! next calls there have patience: they are stopped by their CPU time. To read it takes a system call,
-//! so that other calls are stopped by elapsed time.
+//! A call that was stopped on the fast path, and was short when it ran again, had waited for a
+//! CPU. The next calls there have patience: they are stopped by their CPU time. Reading it takes a
+//! system call, so other calls are stopped by wall-clock time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -23,22 +23,22 @@ use parking_lot::Mutex;
 
 use super::fair::{Pace, Tenant};
 
-/// Tenants that have a vote on a route.
+/// Maximum number of tenants with a vote on a route.
 const VOTES: usize = 16;
 
-/// Tenants whose calls must have been long, at least.
+/// Minimum number of tenants whose calls must have been long.
 const LEAST: usize = 2;
 
-/// Calls that have patience after one that had waited.
+/// Number of calls that have patience after one that had waited.
 const PATIENT: u32 = 256;
 
-/// What calls of one policy usually are.
+/// The usual duration of the calls of one policy.
 #[derive(Debug, Default)]
 pub(super) struct Usual {
     /// The routes with votes, as bits.
     voted: AtomicU64,
     votes: Mutex<BTreeMap<u32, VecDeque<(Tenant, Pace)>>>,
-    /// Further calls that have patience.
+    /// The remaining calls that have patience.
     patient: AtomicU32,
     /// Calls that ran twice.
     repeated: AtomicU64,
@@ -55,7 +55,7 @@ fn is_long(votes: &VecDeque<(Tenant, Pace)>) -> bool {
 }
 
 impl Usual {
-    /// The expected duration of a call of anybody.
+    /// The expected duration of a call of any tenant.
     pub(super) fn pace(&self, routes: u64) -> Pace {
         let route = first(routes);
         if self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
@@ -65,7 +65,7 @@ impl Usual {
         if is_long { Pace::Long } else { Pace::Short }
     }
 
-    /// Whether a call of a tenant was long or short.
+    /// Records whether a call of a tenant was long or short.
     pub(super) fn note(&self, routes: u64, tenant: Tenant, pace: Pace) {
         let route = first(routes);
         if pace == Pace::Short && self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
@@ -86,22 +86,22 @@ impl Usual {
         }
     }
 
-    /// A call that was stopped was short when it ran again.
+    /// Records that a stopped call was short when it ran again.
     pub(super) fn had_waited(&self) {
         self.patient.store(PATIENT, Ordering::Relaxed);
     }
 
-    /// Whether the next call in the fast lane is stopped by its CPU time.
+    /// Whether the next call on the fast path is stopped by its CPU time.
     pub(super) fn takes_patience(&self) -> bool {
         if self.patient.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // Another call can have taken the last one meanwhile.
+        // Another call can have used the last one.
         let less = |left: u32| left.checked_sub(1);
         self.patient.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
-    /// A call runs twice.
+    /// Records that a call runs twice.
     pub(super) fn repeats(&self) {
         self.repeated.fetch_add(1, Ordering::Relaxed);
     }
@@ -123,17 +123,17 @@ mod tests {
         let of = |n: usize| tenants.of(&format!("ns-{n}"), "");
         let usual = Usual::default();
         let (one, other) = (1 << 3, 1 << 4);
-        // However often one tenant says so, its calls are its own business.
+        // A single tenant only affects its own calls, however often it votes.
         for _ in 0..100 {
             usual.note(one, of(0), Pace::Long);
             assert_eq!(usual.pace(one), Pace::Short);
         }
         usual.note(one, of(1), Pace::Long);
         assert_eq!(usual.pace(one), Pace::Long);
-        // A call fits several routes: the first counts.
+        // A call has several routes: the first counts.
         assert_eq!(usual.pace(one | other), Pace::Long);
         assert_eq!((usual.pace(other), usual.pace(0)), (Pace::Short, Pace::Short));
-        // Two of four are not most of them; the old votes go.
+        // Two of four are no majority; the old votes are dropped.
         usual.note(one, of(2), Pace::Short);
         assert_eq!(usual.pace(one), Pace::Long);
         usual.note(one, of(3), Pace::Short);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_call_that_had_waited_the_next_have_patience() {
+    fn calls_after_a_delayed_call_are_limited_by_cpu_time() {
         let usual = Usual::default();
         assert!(!usual.takes_patience());
         usual.had_waited();

@@ -1,4 +1,5 @@
-//! The warnings of an answer, for the person who sent the request: few, short, the most serious first.
+//! The warnings of a response, for the user who sent the request: few, short, the most serious
+//! first.
 //!
 //! ```text
 //! texts, the most serious first ─▶ the first eight, cut to 120 characters ─▶ a line that counts the rest
@@ -8,15 +9,16 @@ use std::collections::HashSet;
 
 use opgate_text::short_line;
 
-/// Maximum number of warnings, without the line that counts the others: of more, people read none.
+/// Maximum number of warnings, without the line that counts the others: users do not read more.
 const MOST: usize = 8;
 
-/// Maximum characters of a warning, as Kubernetes asks for. So all of them stay far below the 4,096
-/// characters of an answer, with those of other webhooks, above which an API server cuts.
+/// Maximum characters of a warning, as Kubernetes recommends. All of them together stay far below
+/// the 4,096 characters of a response, including those of other webhooks, above which an API
+/// server truncates.
 const LONGEST: usize = 120;
 
-/// The first lines, and one that counts the others. Equal texts count once. Of texts that are equal as
-/// far as they are shown, one is shown.
+/// The first lines, and one that counts the others. Equal texts count once. If texts are equal up
+/// to the cut, one is shown.
 pub(super) fn of<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut known = HashSet::new();
     let mut warnings: Vec<String> = Vec::new();

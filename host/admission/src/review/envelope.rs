@@ -1,4 +1,4 @@
-//! The envelope of a review in its JSON form.
+//! The envelope of a review as JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -98,7 +98,7 @@ pub(super) struct UserInfo<'a> {
 /// More groups than any user has. Each uses more memory than its two quotes.
 pub(super) const MAX_GROUPS: usize = 10_000;
 
-/// A longer one is invalid, because each answer repeats it.
+/// A longer uid is invalid, because each response repeats it.
 const MAX_UID: usize = 1 << 10;
 
 #[derive(Default)]
@@ -141,7 +141,7 @@ fn shape(why: impl Into<String>) -> ReviewError {
     ReviewError::Shape(why.into())
 }
 
-/// The envelope of a text. `serde_json` reads everything unusual, and reports errors.
+/// Reads the envelope of a text. `serde_json` reads everything unusual, and reports errors.
 fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
     if let Some(envelope) = quick::read(text) {
         return Ok(envelope);
@@ -159,8 +159,8 @@ fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
     Ok(envelope)
 }
 
-/// What does not fit, after the name of its field. A column would be one of the JSON that was made of a file
-/// in YAML. Only the texts that are refused are read again for that.
+/// The type error, after the name of its field. A column would be that of the JSON that was
+/// generated from a YAML file. Only rejected texts are read again for this.
 fn misfit(text: &Text, error: &serde_json::Error) -> String {
     let again: Result<Object<Envelope<'_>>, _> =
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
@@ -268,7 +268,7 @@ mod tests {
     use super::super::text;
     use super::*;
 
-    /// The field of a review is named, and no place of JSON that nobody has written.
+    /// The error names the field of a review, not a position in generated JSON.
     #[test]
     fn invalid_field_is_named_in_the_error() {
         for (request, expected) in [

@@ -1,4 +1,4 @@
-//! AdmissionReviews: reads requests with little work, and answers in the version of the request.
+//! AdmissionReviews: reads requests with little work, and responds in the version of the request.
 //!
 //! The envelope is read once and borrowed. The objects stay raw text until a policy reads them.
 //! Facts about the format: there are `admission.k8s.io/v1` and `v1beta1`; `null` is the same as a
@@ -18,7 +18,7 @@ use opgate_document::{Account, Charge, Document, Text, TooDeep, Unfit};
 
 use opgate_engine::{Inputs, RequestParts, RequestTexts, wit};
 
-/// Version of the review and of its answer.
+/// Version of the review and of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// `admission.k8s.io/v1`
@@ -81,8 +81,7 @@ impl GroupVersionName<'_> {
     }
 }
 
-/// The reason why a text is not a review that can be answered. The text of the error says what to
-/// do.
+/// The reason why a text is not a valid review. The text of the error includes the remediation.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     /// An empty text.
@@ -149,23 +148,23 @@ pub fn charged(body: Vec<u8>, charge: Charge) -> Result<Arc<Text>, ReviewError> 
     })
 }
 
-/// The group of documents that stand for files.
+/// The group of documents that represent files.
 const FILES: &str = "opgate.dev";
 
-/// The user of requests that a check makes of files.
+/// The user of requests that a check creates from files.
 const CHECK_USER: &str = "opgate:check";
 /// The start of its groups.
 const CHECK_GROUPS: &str = "opgate:";
-/// The name of anybody else who has that name.
+/// The replacement of that name for any other user.
 const CLAIMED_USER: &str = "opgate:check (claimed)";
 
 /// A request for review, borrowed from its text.
 #[derive(Debug)]
 pub struct Review<'a> {
     text: &'a Arc<Text>,
-    /// Version of the answer.
+    /// Version of the response.
     pub version: Version,
-    /// The ID that the answer repeats.
+    /// The ID that the response repeats.
     pub uid: Cow<'a, str>,
     /// Kind of the object.
     pub kind: GroupVersionName<'a>,
@@ -187,14 +186,14 @@ pub struct Review<'a> {
     pub dry_run: bool,
     object: Option<Range<usize>>,
     old_object: Option<Range<usize>>,
-    /// The labels of its namespace, if an API server has not looked at them and they are known.
+    /// The labels of its namespace, if they are known and no API server has evaluated them.
     pub(crate) namespace_labels: OnceLock<BTreeMap<String, String>>,
 }
 
 impl<'a> Review<'a> {
-    /// Reads the envelope of a text that [`text`] checked, of a client or from a recording: without the
-    /// name and the groups that only a check of files gives to its requests ([`Review::read_check`]).
-    /// Policies are more lenient with files.
+    /// Reads the envelope of a text that [`text`] checked, of a client or from a recording:
+    /// without the name and the groups that only a check of files gives to its requests
+    /// ([`Review::read_check`]). Policies are more lenient with files.
     ///
     /// # Errors
     /// If it is not JSON, or not an AdmissionReview with a request.
@@ -207,8 +206,9 @@ impl<'a> Review<'a> {
         Ok(review)
     }
 
-    /// Reads a review that this program has made of a file, or a case of a policy's tests, with the name
-    /// and the groups that say so. Never one that somebody else has sent or recorded.
+    /// Reads a review that this program has created from a file, or a case of a policy's tests,
+    /// with the name and the groups that mark it. Never a review that a client has sent or
+    /// recorded.
     ///
     /// # Errors
     /// As for [`Review::read`].
@@ -248,7 +248,7 @@ impl<'a> Review<'a> {
         format!("{group}/{version}/{name}")
     }
 
-    /// Bytes of the envelope, as read and as policies get it, without the objects.
+    /// Bytes of the envelope, both as read and as policies receive it, without the objects.
     #[must_use]
     pub fn weight(&self) -> usize {
         let names =

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A parser would read the objects again to skip them, and they are two thirds of the text. If the
-//! envelope differs from what an API server writes (a duplicate name, an escape, a value of another
-//! type), this module gives up, and `serde_json` reads it.
+//! envelope differs from the output of an API server (a duplicate name, an escape, a value of
+//! another type), this module gives up, and `serde_json` reads it.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use opgate_document::Text;
 use super::envelope::{Envelope, Groups, Kind, MAX_GROUPS, Part, Request, Resource, Str, UserInfo};
 use crate::object::Object;
 
-/// The envelope differs from the expected form.
+/// The envelope differs from the output of an API server.
 struct Unusual;
 
 type Read<T> = Result<T, Unusual>;
 
-/// The envelope, if it has the usual form.
+/// Reads the envelope, if it is like the output of an API server.
 pub(super) fn read(text: &Text) -> Option<Envelope<'_>> {
     if !text.is_json() {
         return None;
@@ -222,7 +222,7 @@ mod tests {
             assert!(USUAL.contains(from), "{from}");
             assert_eq!(both(&USUAL.replacen(from, to, 1)), is_quick, "{from} to {to}");
         }
-        // Whatever is written in one place, or left out there.
+        // Whichever member is changed or omitted.
         let wrong =
             ["", "\"", "\\", ",", ":", "{", "}", "[", "]", "0", "-", "null", " ", "\n", "\u{1}"];
         for (at, _) in USUAL.char_indices() {

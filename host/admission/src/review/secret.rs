@@ -1,18 +1,19 @@
-//! What policies see of Secrets: names, types, and the names of keys. This is the one place that decides
-//! it, for Secrets under review and for those that are read from the cluster.
+//! The parts of Secrets that policies see: names, types, and the names of keys. Only this module
+//! decides it, for Secrets under review and for those that are read from the cluster.
 //!
 //! ```text
-//! review of a Secret ─▶ shown ─▶ metadata, type ──────────────────▶ as they are
+//! review of a Secret ─▶ shown ─▶ metadata, type ──────────────────▶ unchanged
 //!                               annotations ─▶ names, and digests of the values
 //!                               data ─┬▶ .dockerconfigjson, … ─▶ names of the hosts, and a digest
 //!                                     └▶ any other value ──────▶ a digest
-//! review of a bundle ─▶ in_files ─▶ its Secrets as above, all else as it is
-//! declared read of Secrets ─▶ check_read ─▶ refused unless it is about names and types
+//! review of a bundle ─▶ in_files ─▶ its Secrets as above, all else unchanged
+//! declared read of Secrets ─▶ check_read ─▶ rejected unless it only reads names and types
 //! ```
 //!
-//! What a policy does not get, it can put into no message, log line or audit annotation, and no
-//! reservation, report or replay can keep it. A digest is made with a key of this process, so that a policy
-//! sees whether a value changes, and nobody can guess the value.
+//! A policy cannot put a value that it does not receive into a message, log line or audit
+//! annotation, and no reservation, report or replay can keep it. A digest is computed with a key
+//! of this process, so that a policy sees whether a value changes, and no reader can guess the
+//! value.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +24,7 @@ use opgate_document::{Account, Charge, Document, Kind, Text, Value};
 use opgate_engine::wit;
 use opgate_upstream::go::base64;
 
-/// Members of a Secret that are shown as they are.
+/// Members of a Secret that are shown unchanged.
 const SHOWN: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];
 
 const METADATA: &str = "metadata";
@@ -41,12 +42,13 @@ const CONFIG: &str = ".dockercfg";
 /// The member with the digest of a docker configuration.
 const DIGEST: &str = "opgate.dev/digest";
 
-/// Whether a request is about Secrets.
+/// Whether a request is for Secrets.
 pub(super) fn is_secret(group: &str, resource: &str, kind: (&str, &str)) -> bool {
     (group.is_empty() && resource == "secrets") || kind == ("", "Secret")
 }
 
-/// What a policy sees of a Secret; an empty document if there is no memory for it, which the account says.
+/// The visible parts of a Secret; an empty document if there is no memory for it, which the
+/// account records.
 pub(super) fn shown(secret: &Document) -> Document {
     let account = secret.account();
     let mut json = String::new();
@@ -54,8 +56,8 @@ pub(super) fn shown(secret: &Document) -> Document {
     charged(json, account)
 }
 
-/// What a policy sees of a document that stands for files (`opgate.dev`): Secrets among their documents as if they were under
-/// review themselves. Nothing, if there are none.
+/// The visible parts of a document that represents files (`opgate.dev`): Secrets among its
+/// documents are reduced like Secrets under review. `None` if there are none.
 pub(super) fn in_files(bundle: &Document) -> Option<Document> {
     let files = bundle.get("/spec/files")?;
     let has_secret = |file: Value<'_>| {
@@ -93,7 +95,7 @@ fn is_one(value: Value<'_>) -> bool {
         && value.get("/kind").and_then(|kind| kind.text()) == Some("Secret")
 }
 
-/// Writes an object, each member by `each`; another value as it is.
+/// Writes an object, each member by `each`; another value unchanged.
 fn each_member<'v>(
     value: Value<'v>,
     json: &mut String,
@@ -106,7 +108,7 @@ fn each_member<'v>(
     }
 }
 
-/// Writes a list, each item by `each`; another value as it is.
+/// Writes a list, each item by `each`; another value unchanged.
 fn each_item<'v>(
     value: Value<'v>,
     json: &mut String,
@@ -146,9 +148,10 @@ fn write(secret: Value<'_>, account: Option<&Arc<Account>>, json: &mut String) {
     });
 }
 
-/// All but what repeats the object. Tools keep a copy of what they have applied in an annotation, with all values: kubectl, kapp,
-/// Rancher, Banzai Cloud and others, each under a name of its own, some compressed. No rule reads an annotation of a Secret, so
-/// none is told apart: of each there is the name, and a digest by which a change is seen.
+/// Writes all metadata except for copies of the object. Tools keep a copy of the object that they
+/// applied in an annotation, with all values: kubectl, kapp, Rancher, Banzai Cloud and others,
+/// each under a different name, some compressed. No rule reads an annotation of a Secret, so all
+/// are treated alike: each is replaced by its name and a digest that shows changes.
 fn metadata(metadata: Value<'_>, json: &mut String) {
     object_of(
         metadata,
@@ -166,7 +169,7 @@ fn metadata(metadata: Value<'_>, json: &mut String) {
     );
 }
 
-/// Writes an object, each value by `each`. Nothing else is one in a Secret.
+/// Writes an object, each value by `each`. A Secret has no other objects.
 fn object<'v>(value: Value<'v>, json: &mut String, each: impl FnMut(&str, Value<'v>, &mut String)) {
     object_of(value, json, |_| true, each);
 }
@@ -193,7 +196,7 @@ fn object_of<'v>(
     json.push('}');
 }
 
-/// Writes a text, or something that is none.
+/// Writes a text, or a non-text value.
 fn put(text: Option<&str>, json: &mut String) {
     match text {
         Some(text) => json.push_str(&serde_json::Value::from(text).to_string()),
@@ -201,7 +204,7 @@ fn put(text: Option<&str>, json: &mut String) {
     }
 }
 
-/// What is shown instead of a value; none for what is no text.
+/// The replacement of a value; none if the value is not a text.
 fn value_shown(
     name: &str,
     value: Value<'_>,
@@ -213,7 +216,7 @@ fn value_shown(
     if !is_encoded {
         bytes.extend_from_slice(text.as_bytes());
     } else if base64::decode(text, &mut bytes).is_err() {
-        // No base64 either.
+        // Not base64 either.
         return Some(format!("!{}", digest(text.as_bytes())));
     }
     let digest = digest(&bytes);
@@ -226,7 +229,7 @@ fn value_shown(
     Some(if is_encoded { encoded(shown.as_bytes()) } else { shown })
 }
 
-/// A docker configuration with nothing but the names of its hosts; none if it is no such file.
+/// A docker configuration reduced to the names of its hosts; none if it is no such file.
 fn hosts(name: &str, bytes: &[u8], digest: &str, account: Option<&Arc<Account>>) -> Option<String> {
     let json = str::from_utf8(bytes).ok()?.to_owned();
     let charge = account.map(Charge::on).unwrap_or_default();
@@ -241,7 +244,7 @@ fn hosts(name: &str, bytes: &[u8], digest: &str, account: Option<&Arc<Account>>)
     let none = |_: &str, _: Value<'_>, json: &mut String| json.push_str("{}");
     if name == CONFIG {
         object(file.root(), &mut shown, |_, _, json| {
-            // There is no other place for it.
+            // There is no other position for it.
             let _ = write!(json, "{{\"{DIGEST}\":\"{digest}\"}}");
         });
         return Some(shown);
@@ -256,8 +259,8 @@ fn hosts(name: &str, bytes: &[u8], digest: &str, account: Option<&Arc<Account>>)
     Some(shown)
 }
 
-/// The same text for the same bytes, in this process. Without random numbers there is no key and the text
-/// is empty: a policy then sees no change, and nobody can guess a value.
+/// A text that is equal for equal bytes, in this process. Without random numbers there is no key
+/// and the text is empty: a policy then sees no change, and no reader can guess a value.
 fn digest(bytes: &[u8]) -> String {
     static KEY: OnceLock<Option<hmac::Key>> = OnceLock::new();
     let key = KEY.get_or_init(|| hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok());
@@ -284,10 +287,11 @@ fn encoded(bytes: &[u8]) -> String {
     text
 }
 
-/// What a policy may declare to read of Secrets: their names and types, and the names of their keys.
+/// Checks a declared read of Secrets: a policy may read their names and types, and the names of
+/// their keys.
 ///
 /// # Errors
-/// What is more than that.
+/// The part that exceeds this.
 pub(crate) fn check_read(read: &wit::ClusterRead) -> Result<(), String> {
     let more = |what: &str, pointer: &str| {
         Err(format!(

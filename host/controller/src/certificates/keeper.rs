@@ -79,28 +79,28 @@ impl Figures {
     pub fn register(&self, registry: &mut Registry) {
         let Figures { failures, trusted, skew, leaf_begins, authority_begins, authority_ends } =
             self.clone();
-        let text = "Rounds in which the certificates could not be looked after";
+        let text = "Failed certificate reconciliations";
         registry.register("certificate_controller_errors", text, failures);
         let text =
-            "Whether all webhooks of this installation trust the newest CA, as the leader sees it";
+            "Whether all webhooks of this installation trust the newest CA, reported by the leader";
         registry.register("ca_trusted", text, trusted);
         let text = "How far the calendar of this replica is ahead of the API server's";
         registry.register_with_unit("clock_skew", text, Unit::Seconds, skew);
-        let text = "When the serving certificate begins, in seconds since 1970";
+        let text = "Start of the validity of the serving certificate, Unix time";
         registry.register_with_unit(
             "certificate_not_before_timestamp",
             text,
             Unit::Seconds,
             leaf_begins,
         );
-        let text = "When the CA of the serving certificate begins, in seconds since 1970";
+        let text = "Start of the validity of its CA, Unix time";
         registry.register_with_unit(
             "ca_not_before_timestamp",
             text,
             Unit::Seconds,
             authority_begins,
         );
-        let text = "When the CA of the serving certificate ends, in seconds since 1970";
+        let text = "End of the validity of the CA of the serving certificate, Unix time";
         registry.register_with_unit("ca_expiration_timestamp", text, Unit::Seconds, authority_ends);
     }
 }
@@ -199,13 +199,13 @@ impl Keeper {
             match self.round(api).await {
                 Ok(()) => {
                     if last.take().is_some() {
-                        tracing::info!("the certificates are looked after again");
+                        tracing::info!("certificate reconciliation recovered");
                     }
                 }
                 Err(error) => {
                     let error = one_line(&error.to_string(), 512);
                     if last.replace(error.clone()).as_ref() != Some(&error) {
-                        tracing::warn!(error, "the certificates cannot be looked after");
+                        tracing::warn!(error, "certificate reconciliation failed; retrying");
                     }
                 }
             }
@@ -306,7 +306,7 @@ impl Keeper {
         let is_skewed = difference > SKEW;
         if is_skewed && !self.is_skewed {
             let seconds = seconds.saturating_mul(sign);
-            tracing::warn!(seconds, "this machine's clock is ahead of the API server's by so much");
+            tracing::warn!(seconds, "clock of this machine differs from the API server");
         }
         self.is_skewed = is_skewed;
         there

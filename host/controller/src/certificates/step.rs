@@ -3,13 +3,13 @@
 //!
 //! | state | step |
 //! |---|---|
-//! | no CA that can sign now | add a new one to the bundle; the leaf stays |
-//! | the CA of a leaf is not in the bundle | put it back |
-//! | no usable leaf, but this replica serves one | put that one back |
-//! | a webhook of ours does not have the bundle | put it there |
-//! | a leaf is due, or of an older CA | issue one, when API servers have had time to notice the CA |
-//! | the CA is due | a fresh leaf of it, and a new one to the bundle: as above |
-//! | a CA has ended, and nobody uses it | drop it |
+//! | no CA that can sign now | add a new one to the bundle; the serving certificate stays |
+//! | the CA of a serving certificate is not in the bundle | restore it |
+//! | no usable serving certificate, but this replica serves one | restore that one |
+//! | a webhook of ours does not have the bundle | set it |
+//! | a serving certificate is due, or of an older CA | issue one, after the propagation delay of the CA |
+//! | the CA is due | issue a last certificate of it, and add a new CA to the bundle: as above |
+//! | a CA has expired, and no replica uses it | remove it |
 
 use std::time::{Duration, SystemTime};
 

@@ -168,7 +168,7 @@ impl World {
             let Some(served) = &state.served else { continue };
             let at = UNIX_EPOCH + self.time;
             for bundle in self.views.iter().filter_map(|(_, bundles)| bundles.first()) {
-                // The same bundle accepted the same certificate: only the time can change the result.
+                // This bundle accepted this certificate before: only the time can change the result.
                 let key =
                     (served.pair.not_before(), served.issuer.digest().to_owned(), bundle.clone());
                 let lives = [served.pair.not_before(), served.issuer.not_before()];
@@ -306,7 +306,7 @@ fn ten_years_pass_and_no_handshake_fails() {
 }
 
 #[test]
-fn ten_years_of_trouble() {
+fn ten_years_with_random_failures_fail_no_handshake() {
     for seed in [3, 14] {
         let mut random = Random(seed);
         let mut world = World::new(&["a", "b", "c"], Times::default());
@@ -390,7 +390,7 @@ enum Mishap {
 }
 
 #[test]
-fn a_mishap_in_the_middle_of_each_step_fails_no_handshake() {
+fn failure_during_any_step_fails_no_handshake() {
     let far = START + DAY * 36_500;
     let mishaps = [
         Mishap::LeaderCutOff,

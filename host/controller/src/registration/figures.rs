@@ -24,7 +24,7 @@ pub struct Figures {
 impl Figures {
     /// Adds the figures to those of the server.
     pub fn register(&self, registry: &mut Registry) {
-        let text = "Whether the registration differs from what this replica serves; absent if it is not known";
+        let text = "Whether the registration differs from the policy set of this replica; absent if it is unknown";
         registry.register("registration_stale", text, self.stale.clone());
         let text = "When this replica last applied the registration, Unix time; 0 if it never did";
         registry.register_with_unit(
@@ -35,7 +35,7 @@ impl Figures {
         );
         let text = "Times that this replica applied the registration";
         registry.register("registration_applied", text, self.writes.clone());
-        let text = "Times that it did because somebody else had changed it";
+        let text = "Times that this replica restored the registration after an external change";
         registry.register("registration_restored", text, self.healed.clone());
     }
 

@@ -305,7 +305,7 @@ fn a_replica_that_crashed_is_waited_for_until_its_lease_ends() {
 }
 
 #[test]
-fn a_leader_that_is_cut_off_writes_nothing_and_undoes_nothing() {
+fn disconnected_leader_writes_nothing() {
     for line in [Line::Down, Line::Deaf] {
         let cluster = Cluster::new();
         let mut a = Replica::start(&cluster, "a", &["old"]);
@@ -477,7 +477,7 @@ fn configuration_without_webhooks_keeps_registered_ones() {
 }
 
 #[test]
-fn another_writer_is_not_written_against_for_ever() {
+fn repeated_external_changes_are_not_reverted_forever() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
     cluster.pass(WHILE, &mut [&mut a]);
@@ -517,7 +517,7 @@ fn concurrent_write_conflict_is_retried() {
 }
 
 #[test]
-fn the_end_of_a_term_is_the_end_of_writing() {
+fn replica_writes_nothing_after_its_term() {
     let cluster = Cluster::new();
     let mut a = Replica::start(&cluster, "a", &["x"]);
     cluster.pass(RETRY, &mut [&mut a]);
@@ -534,7 +534,7 @@ fn the_end_of_a_term_is_the_end_of_writing() {
 }
 
 #[test]
-fn names_of_the_cluster_are_believed_within_bounds() {
+fn policy_names_from_the_registration_are_limited() {
     let cluster = Cluster::new();
     let many: Vec<_> = (0..1_000).map(|number| format!("n{number}")).collect();
     let long = "x".repeat(41);

@@ -19,7 +19,7 @@ const VALUES: usize = 65_536;
 /// Bytes of values that are charged together.
 const AT_ONCE: usize = 4 << 10;
 
-/// Bytes of a name in an answer in addition to its content.
+/// Bytes of a name in a result in addition to its content.
 const EACH: usize = 64;
 
 /// Data in the memory of the guest that is not copied yet.
@@ -147,8 +147,8 @@ impl Import {
     }
 }
 
-/// The answer of the cluster to a query. If there is no current view, or the answer exceeds the
-/// account of the call, the call ends here.
+/// Queries the cluster. If the cache is not ready, or the result exceeds the account of the call,
+/// the call ends here.
 fn ask<T>(
     state: &mut State,
     import: Import,

@@ -15,10 +15,10 @@ use wasmtime::component::{
 /// Bytes of a separate text in addition to its content, in the host and on its way.
 const TEXT: usize = 48;
 
-/// Bytes of cells or texts for which an answer is charged at a time.
+/// Bytes of cells or texts for which a result is charged at a time.
 const STEP: usize = 4 << 10;
 
-/// Cells, and bytes of texts, for which an answer has room at first.
+/// Initial capacity of a result in cells, and in bytes of texts.
 const FEW: usize = 64;
 
 pub(super) fn define(document: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
@@ -79,7 +79,7 @@ struct Asked<'s> {
 }
 
 impl Asked<'_> {
-    /// A copy of a text, charged to the account.
+    /// Copies a text, charged to the account.
     fn copy(&self, text: Option<&str>) -> Result<Option<String>, Fault> {
         let Some(text) = text else { return Ok(None) };
         self.state.charge(self.import, text.len().saturating_add(TEXT))?;
@@ -213,7 +213,7 @@ fn row(
     })
 }
 
-/// Hands each cell on.
+/// A consumer of cells.
 type Cells<'c> = &'c mut dyn FnMut(Option<Value<'_>>) -> Result<(), Fault>;
 
 fn rows(
@@ -245,7 +245,7 @@ fn cells(
     asked: &Asked<'_>,
     each: impl FnOnce(Cells<'_>) -> Result<(), Fault>,
 ) -> Result<Table, Fault> {
-    // Most answers need no more, and do not grow step by step.
+    // Most results need no more, and do not grow step by step.
     let mut table = Table { cells: Vec::with_capacity(FEW), texts: String::with_capacity(FEW) };
     let mut charged = 0_usize;
     each(&mut |found| {

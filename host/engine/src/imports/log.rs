@@ -15,7 +15,7 @@ pub(super) fn define(log: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()
         let message = import.text(&store, "a line", &message, HOSTCALL_BYTES)?;
         let line = opgate_text::one_line(&message, BYTES);
         let log = &mut store.data_mut().log;
-        // The last place is for the last error, which is the text of a panic.
+        // The last position is for the last error, which is the text of a panic.
         if log.len() == LINES && severity == Severity::Error {
             log.pop();
         }

@@ -51,10 +51,10 @@ pub(super) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     cluster::define(&mut linker.instance(interface!("cluster"))?)
 }
 
-/// Limits the bytes that are copied from the guest, as [`HOSTCALL_BYTES`] does for the whole store,
-/// but names the import that got too many. wasmtime counts the arguments of imports and the answer
-/// of the guest together. With these hooks, only the imports count the arguments, and they know
-/// their names.
+/// Limits the bytes that are copied from the guest, as [`HOSTCALL_BYTES`] does for the whole
+/// store, but names the import that got too many. wasmtime counts the arguments of imports and the
+/// result of the guest together. With these hooks, only the imports count the arguments, and they
+/// know their names.
 pub(super) fn bound_by_name(store: &mut Store<State>) {
     store.set_hostcall_fuel(HOSTCALL_BYTES);
     store.call_hook(|mut store, hook| {
@@ -101,7 +101,7 @@ impl Import {
         pointer: &WasmStr,
     ) -> wasmtime::Result<Cow<'s, str>> {
         let pointer = self.text(store, "a pointer", pointer, POINTER)?;
-        // It would lead nowhere in every object, and look like a value that is never there.
+        // It would match no object, and appear as a value that is always absent.
         match opgate_document::not_a_pointer(&pointer) {
             None => Ok(pointer),
             Some(why) => Err(Fault::Pointer(self, opgate_text::one_line(&why, 512)).into()),

@@ -38,7 +38,7 @@ pub(super) fn define(request: &mut LinkerInstance<'_, State>) -> wasmtime::Resul
     part(request, "[method]request.dry-run", "dry-run", |_| 0, |r| (r.is_dry_run(),))
 }
 
-/// Defines a query about the request. `size` is the size of the answer.
+/// Defines a query about the request. `size` is the size of the result.
 fn part<R>(
     request: &mut LinkerInstance<'_, State>,
     name: &str,

@@ -1,11 +1,11 @@
 //! The objects of a cluster in a file of any size, as `kubectl get -A -o yaml` (or `-o json`) prints them.
 //!
 //! ```text
-//! file ─ index (yaml, json): where its objects are ─▶ Slot: some objects, read and parsed when they are needed
+//! file ─ index (yaml, json): where its objects are ─▶ Slot: some objects, read and parsed on demand
 //!                                                       │
 //!                 Part ◀─────────────────────────────────┘
-//!                  ├▶ each: what the objects are, for the context of all others
-//!                  └▶ subjects: what is judged, as the API server would send it
+//!                  ├▶ each: the objects, for the cluster state of all others
+//!                  └▶ subjects: requests as the API server would send them
 //! ```
 //!
 //! The file is read several times and never kept: memory depends on the largest object, not on the file.

@@ -23,7 +23,7 @@ pub(super) fn load(
     since: Option<&Path>,
     reader: &Reader,
 ) -> anyhow::Result<Subject> {
-    anyhow::ensure!(root.is_dir(), "{}: not a folder: name that of the bundle", root.display());
+    anyhow::ensure!(root.is_dir(), "{}: not a directory: name that of the bundle", root.display());
     let bundle = Arc::new(Bundle::read(root, kind, reader)?);
     let old = since.map(|old| Bundle::read(old, kind, reader).map(Arc::new)).transpose()?;
     if let Some(old) = &old {

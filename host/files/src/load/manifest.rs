@@ -176,7 +176,7 @@ fn request(
             index,
             pointer: found.pointer.to_owned(),
             located: located.clone(),
-            // Searching it later would take a pass over the whole list for each of its elements.
+            // A later search would read the whole list again for each of its elements.
             written: (!is_whole).then(|| found.value.raw().into()),
         }),
         old: None,

@@ -43,7 +43,7 @@ fn subjects(found: &Found, since: Option<&Path>, reader: &Reader) -> anyhow::Res
     if found.folder.is_none() && metadata.map_err(|e| anyhow::anyhow!("{shown}: {e}"))?.is_dir() {
         // Probably the wrong directory. No rule reports it.
         let mut entries = path.read_dir().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
-        anyhow::ensure!(entries.next().is_some(), "{shown}: there is nothing in it");
+        anyhow::ensure!(entries.next().is_some(), "{shown}: it is empty");
     }
     match found.kind {
         As::Bundle => {

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_its_watches() {
+    fn project_is_loaded_from_its_watches_file() {
         let folder = Temporary::new(&[
             ("watches.yaml", WATCHES),
             ("PROJECT", "layout: x\n"),
@@ -96,7 +96,7 @@ mod tests {
 
     /// The documents print dots around parts of files. In front of the first line they are an error.
     #[test]
-    fn the_end_of_a_document_does_not_matter() {
+    fn document_end_marker_is_ignored() {
         let folder = Temporary::new(&[("watches.yaml", "- kind: K\n  chart: c\n...\n")]);
         let subject = load(folder.path(), None, &Reader::default()).unwrap();
         let documents = &object(&subject)["spec"]["files"][0]["documents"];
@@ -149,6 +149,6 @@ mod tests {
         std::os::unix::fs::symlink(outside.path().join("watches.yaml"), &path).unwrap();
         let error = object(&load(&folder).unwrap())["spec"]["files"][0]["error"].clone();
         let why = error["message"].as_str().unwrap();
-        assert!(why.starts_with("a symbolic link that leads out of the folder"), "{why}");
+        assert!(why.starts_with("a symbolic link that leads out of the directory"), "{why}");
     }
 }

@@ -171,7 +171,7 @@ proptest::proptest! {
 
 /// Checks that only a regular file of the directory itself is read, up to a maximum size.
 #[test]
-fn nothing_but_the_file_itself_is_read() {
+fn only_a_regular_waiver_file_is_read() {
     let text = "waivers: [{rule: CSV-21, reason: x}]\n";
     let read = |folder: &Temporary| read(folder.path(), &unknown, &Reader::default());
     let folder = Temporary::new(&[("a", "")]);

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! file ────▶ Dump ─┬▶ context: what policies read of the objects ─▶ Cluster (1)
-//!                  └▶ judge: some objects at a time ──────────────▶ Findings (2)
+//!                  └▶ evaluation of objects in batches ───────────▶ results (2)
 //! cluster ─▶ Connection ─┬▶ fill ─▶ Cluster (1)
-//!                        └▶ objects of the kinds that policies match ─▶ Findings (2)
+//!                        └▶ objects of the kinds that policies match ─▶ results (2)
 //! ```
 //!
 //! Each object is evaluated as if it were created now, with all other objects present. Everything is read
@@ -124,7 +124,7 @@ pub(super) fn judge(
         }
     }
     if count.load(Ordering::Relaxed) > MOST {
-        let line = format!("more than {MOST} objects: not all are judged");
+        let line = format!("more than {MOST} objects: not all are evaluated");
         findings.unread.push(Unread { source: String::new(), line });
     }
     Ok(())

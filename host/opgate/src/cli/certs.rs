@@ -112,7 +112,7 @@ impl Certs {
                 let mut names = Vec::new();
                 for service in &service {
                     let (namespace, service) = service.split_once('/').with_context(|| {
-                        format!("{service:?} is not of the form NAMESPACE/NAME")
+                        format!("{service:?} is not in the format NAMESPACE/NAME")
                     })?;
                     names.extend(service_names(namespace, service));
                 }

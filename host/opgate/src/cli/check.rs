@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_generous_unless_it_is_configured() {
+    fn time_limit_is_long_unless_configured() {
         let (plain, _) = set(&immutability(""));
         assert_eq!(plain.policies()[0].limits.time, TIME);
         let (bounded, _) = set(&immutability("  limits: {time: 100ms, concurrency: 2}\n"));

@@ -56,10 +56,10 @@ pub(super) struct ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say everything that is wrong with configurations, each error with line and column
+    /// Validate configuration files and report all errors with line and column
     #[command(after_help = VALIDATE)]
     Validate(Validate),
-    /// Print a configuration to begin with
+    /// Print an initial configuration
     #[command(after_help = init::EXAMPLES)]
     Init(init::Init),
     /// Print the JSON Schema of opgate.yaml, with the rules and settings of the built-in policies
@@ -93,7 +93,7 @@ enum Format {
     Json,
 }
 
-/// Something that is wrong.
+/// An error.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Wrong {
     /// Line and column from 1; nothing for the file as a whole.

@@ -24,7 +24,7 @@ pub(super) struct ConstraintArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say which parts of a constraint hold, and why
+    /// Evaluate a constraint and explain the result
     Eval(Eval),
 }
 
@@ -54,7 +54,7 @@ struct Eval {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A tree for people
+    /// A tree of text
     Table,
     /// One JSON object
     Json,
@@ -67,7 +67,7 @@ fn level(check: Check) -> &'static str {
 
 /// The text for the omitted violations of a rule.
 fn left_out(more: usize) -> String {
-    format!("{more} more findings of this rule are left out")
+    format!("{more} more violations of this rule are omitted")
 }
 
 impl ConstraintArgs {

@@ -2,7 +2,7 @@
 //! was started.
 //!
 //! ```text
-//! Cli (derived) ─▶ EXAMPLES, where a command has none of its own ─▶ `kubectl opgate` ─▶ parser, help, man pages
+//! Cli (derived) ─▶ EXAMPLES, for commands without examples ─▶ `kubectl opgate` ─▶ parser, help, man pages
 //! ```
 
 use std::ffi::OsStr;
@@ -33,7 +33,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "rules docs",
-        "Example:\n  opgate rules docs --config opgate.yaml public/rules\n\ndocs/configuration.md says how reports link to them (docsUrl).",
+        "Example:\n  opgate rules docs --config opgate.yaml public/rules\n\ndocs/configuration.md describes links in reports (docsUrl).",
     ),
     (
         "policy",

@@ -3,7 +3,7 @@
 //! ```text
 //! Set::decide ─ calls, reads ─▶ Trace ─┐
 //! Set::attention ──────────────────────┼▶ Explanation ─▶ lines below the review, or JSON
-//! Decision: skipped rules, findings ───┘
+//! Decision: skipped rules, violations ─┘
 //! ```
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ pub(super) enum FailOn {
     Deny,
     /// Warnings as well
     Warn,
-    /// Nothing that is found: exit status 1 does not occur
+    /// No violation: exit status 1 does not occur
     Never,
 }
 

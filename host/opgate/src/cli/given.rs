@@ -112,7 +112,7 @@ impl Giver {
         }
         if taken.is_empty() {
             return Err(format!(
-                "{source}: a list without objects: there is nothing to judge in it"
+                "{source}: a list without objects: it contains nothing to evaluate"
             ));
         }
         Ok(taken)
@@ -144,7 +144,7 @@ impl Giver {
         for note in notes {
             tracing::warn!("{note}");
         }
-        let line = format!("{source}: a manifest, judged as {} by {user}", operation.as_str());
+        let line = format!("{source}: a manifest, evaluated as {} by {user}", operation.as_str());
         Ok(Taken { source, text, what: TakenFor::Manifest, line })
     }
 }
@@ -171,7 +171,7 @@ pub(super) const NOTHING: &str =
     "empty: it should hold AdmissionReviews or manifests (apiVersion, kind, metadata)";
 
 const NEITHER: &str = "and no manifest: apiVersion and kind are missing; \
-    `opgate review new` makes an AdmissionReview of a manifest";
+    `opgate review new` creates an AdmissionReview from a manifest";
 
 /// The lines about files that were taken for something, not too many of them.
 #[derive(Debug, Default)]
@@ -197,7 +197,7 @@ impl Lines {
     /// Says how many more there were.
     pub(super) fn end(&self) {
         if self.more > 0 {
-            note(format!("and {} more manifests, judged in the same way", self.more));
+            note(format!("and {} more manifests, evaluated in the same way", self.more));
         }
     }
 }

@@ -123,7 +123,7 @@ pub(super) fn fill(cluster: &Cluster, paths: &[PathBuf], reader: &Reader) -> any
     snapshot(paths, reader)?.fill(cluster);
     for kind in cluster.kinds().iter().filter(|_| !paths.is_empty()) {
         let (resource, objects) = (kind.resource(), kind.status().objects);
-        tracing::info!(%resource, objects, "in the context");
+        tracing::info!(%resource, objects, "in the cluster state");
     }
     Ok(())
 }
@@ -147,7 +147,7 @@ pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Sna
     }
     let (files, skipped) = files(&paths)?;
     if skipped > 0 {
-        tracing::warn!(files = skipped, "left out of the context: not .json, .yaml or .yml");
+        tracing::warn!(files = skipped, "not part of the cluster state: not .json, .yaml or .yml");
     }
     for file in files {
         for item in read(&file, reader) {

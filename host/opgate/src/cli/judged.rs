@@ -1,7 +1,7 @@
 //! Verdicts of policies on subjects, and their effects.
 //!
 //! ```text
-//! Subject ─▶ Judge ─▶ Judged ─▶ Findings: waivers, rules that were left out, what nobody looked at ─▶ report
+//! Subject ─▶ evaluation ─▶ result ─▶ all results: waivers, dropped rules, objects that were not evaluated ─▶ report
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};

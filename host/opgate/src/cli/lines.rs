@@ -105,7 +105,7 @@ fn group(reason: &Reason) -> (String, String) {
         Reason::Template => ("templates", "render them first; -v names them"),
         Reason::CatalogTemplate => ("templates of opm", "to check them, render the catalog"),
         Reason::BesideBundles => {
-            ("manifests beside bundles or projects", "name them to check them")
+            ("manifests next to bundles or projects", "name them to check them")
         }
     };
     (what.to_owned(), format!("; {hint}"))

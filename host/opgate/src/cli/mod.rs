@@ -74,19 +74,19 @@ const NEXT: &str = "\
 Without a cluster:
   opgate demo                    See decisions in a few seconds
   opgate check PATH              Check a bundle, a catalog or manifests before you publish them
-  opgate replay PATH             Decide recorded AdmissionReviews
+  opgate replay PATH             Evaluate recorded AdmissionReviews
   opgate rules                   List the rules and their levels
-  opgate diff OLD NEW            See what a change of the configuration would do
+  opgate diff OLD NEW            Show the effect of a configuration change
 
 In a cluster (docs/install.md):
   opgate manifests all --config opgate.yaml --image IMAGE | kubectl apply -f -
   opgate doctor
 
-As a webhook by hand, in this order (docs/operate/start-a-server.md):
+To install the webhook manually, in this order (docs/operate/start-a-server.md):
   opgate certs issue --out tls --service NAMESPACE/NAME
   opgate serve --config opgate.yaml --tls-dir tls
   opgate manifests webhook --config opgate.yaml --service NAMESPACE/NAME --ca tls/ca.crt
-  opgate doctor                  See what in the cluster would hurt
+  opgate doctor                  Diagnose problems in the cluster
 
 Exit status: 0 success, 1 something is denied, 2 wrong usage or unreadable input, 3 a policy or the
 engine failed. `opgate COMMAND --help` describes a command.";
@@ -95,11 +95,11 @@ engine failed. `opgate COMMAND --help` describes a command.";
 enum Command {
     /// Serve as an admission webhook
     Serve(Box<serve::Serve>),
-    /// Decide recorded AdmissionReviews, or manifests as requests
+    /// Evaluate recorded AdmissionReviews or manifests
     Replay(replay::Replay),
-    /// Make AdmissionReviews of manifests
+    /// Create AdmissionReviews from manifests
     Review(review::ReviewArgs),
-    /// Show what a change of the configuration would do
+    /// Show the effect of a configuration change
     Diff(diff::Diff),
     /// Check bundles, catalogs and manifests in files
     Check(check::Check),
@@ -119,11 +119,11 @@ enum Command {
     Demo(demo::Demo),
     /// Check configurations, and print the schema of opgate.yaml
     Config(config::ConfigCommand),
-    /// Print a script with which a shell completes commands
+    /// Generate a shell completion script
     Completions(tools::Completions),
     /// Write man pages to a directory
     Man(tools::Man),
-    /// Print the version, and what belongs to it
+    /// Print version and build information
     Version(tools::Version),
 }
 

@@ -92,8 +92,8 @@ impl Loaded {
                     if files::waivers::is_in(path) && !found.iter().any(is_waived) {
                         let file = path.join(files::waivers::NAME);
                         let (file, why) =
-                            (file.display(), "it belongs beside a bundle or a catalog");
-                        tracing::warn!("{file}: it waives nothing here: {why}");
+                            (file.display(), "it belongs in the directory of a bundle or a catalog");
+                        tracing::warn!("{file}: it has no effect here: {why}");
                     }
                     all.extend(found);
                 }

@@ -43,7 +43,7 @@ pub(super) struct RegistryArgs {
     /// Additional CAs of registries, PEM
     #[arg(long, value_name = "FILE", env = "OPGATE_REGISTRY_CA")]
     registry_ca: Option<PathBuf>,
-    /// Registry that is spoken to without TLS: HOST or HOST:PORT as in references; can be repeated
+    /// Registry to contact without TLS (HOST or HOST:PORT); may be repeated
     #[arg(long, value_name = "HOST", env = "OPGATE_REGISTRY_INSECURE", value_delimiter = ',')]
     registry_insecure: Vec<String>,
     /// Cached results. Clones share them.
@@ -188,7 +188,7 @@ impl RegistryArgs {
         let registry = Arc::new(self.registry()?);
         let cache = cache.and_then(|folder| {
             let opened = Cache::open(&folder.join("oci"));
-            opened.inspect_err(|error| tracing::warn!(%error, "no cache for registries")).ok()
+            opened.inspect_err(|error| tracing::warn!(%error, "registry cache not available")).ok()
         });
         let cache = cache.map(Arc::new);
         let pulled = on_runtime(async || pull_all(unknown, &registry, cache.as_ref()).await)?;
@@ -247,7 +247,7 @@ fn wanted(configuration: &Configuration) -> anyhow::Result<Vec<Wanted>> {
         let repository = name.map(Repository::parse).transpose();
         let keys = keys.map_err(|e| wrong("/signature/key", &e)).and_then(|keys| {
             let repository = repository.map_err(|e| wrong("/signature/repository", &e))?;
-            // The same keys for another repository are a different lookup.
+            // A lookup of the keys for another repository is a different one.
             let text = |text: String| format!("{text}\n{}", name.unwrap_or_default());
             Ok(keys.map(|(keys, pem)| (keys.bound_to(repository), text(pem))))
         });

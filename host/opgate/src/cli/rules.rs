@@ -21,7 +21,7 @@ const NEXT: &str = "\
 Examples:
   opgate rules                            All rules and their levels
   opgate rules --config opgate.yaml       Those of a configuration
-  opgate rules explain OPG-22             What a rule is for and how to repair what breaks it
+  opgate rules explain OPG-22             The requirement of a rule and its remediation
 
 To change the level of a rule, set `rules` of its policy in opgate.yaml (docs/configuration.md):
   policies:

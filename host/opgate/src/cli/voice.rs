@@ -54,7 +54,7 @@ enum LogFormat {
     Json,
 }
 
-/// How much is said.
+/// Verbosity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Amount {
     Quiet,
@@ -73,7 +73,7 @@ pub(super) fn is_quiet() -> bool {
     amount() == Amount::Quiet
 }
 
-/// Whether to say everything.
+/// Reports whether everything is printed.
 pub(super) fn is_verbose() -> bool {
     amount() == Amount::Verbose
 }

@@ -1,8 +1,8 @@
-//! Waivers of a check: which of them hold, what they waive, and what there is to say about them.
+//! Waivers of a check: the valid ones, the violations that they waive, and the notes.
 //!
 //! ```text
-//! .opgate.yaml ─▶ files::waivers ─▶ File ─▶ Checked::waive, for everything in its folder
-//!                                     └───▶ notes: ignored, over, without a finding
+//! .opgate.yaml ─▶ files::waivers ─▶ File ─▶ Checked::waive, for all results in its directory
+//!                                     └───▶ notes: ignored, expired, unused
 //! ```
 
 use std::cell::OnceCell;
@@ -148,9 +148,9 @@ impl File {
         let note = |(waiver, findings): (&Waiver, &usize)| {
             let Waiver { rule, line, column, .. } = waiver;
             let why = match waiver.until.filter(|_| self.is_over(waiver)) {
-                Some(until) => format!("the waiver of {rule} ended on {until}: it waives nothing"),
+                Some(until) => format!("the waiver of {rule} expired on {until} and has no effect"),
                 None if *findings == 0 && is_complete => {
-                    format!("{rule} is waived, and there is no finding of it")
+                    format!("{rule} is waived, but has no violation")
                 }
                 None => return None,
             };
@@ -178,7 +178,7 @@ mod tests {
         for (today, expected) in [
             (day(29), &[][..]),
             (day(30), &[]),
-            (day(31), &["x:2:3: the waiver of CSV-21 ended on 2027-01-30: it waives nothing"]),
+            (day(31), &["x:2:3: the waiver of CSV-21 expired on 2027-01-30 and has no effect"]),
         ] {
             let waivers = Waivers { file: "x".to_owned(), list: vec![waiver.clone()] };
             let file = File::new((waivers, true), false, today);

@@ -1,8 +1,8 @@
 //! Selects the WIT world of `wit/policy.wit` for a core module that does not declare one.
 //!
 //! ```text
-//! module ─▶ a section `component-type`? ─┬─ yes: as it is (the SDK for Rust writes it)
-//!                                        └─ no: the world that fits its imports, of the contract of this binary
+//! module ─▶ a section `component-type`? ─┬─ yes: unchanged (the SDK for Rust writes it)
+//!                                        └─ no: the WIT world for its imports, of the contract of this binary
 //! ```
 //!
 //! Compilers of C write no such section, so that policies in C need nothing but a compiler and opgate.

@@ -68,7 +68,7 @@ impl Registration {
                 tracing::warn!(
                     policy,
                     ?time,
-                    "limits.time is too long for a webhook: an API server waits {MOST_SECONDS}s at the most and may give up before opgate answers"
+                    "limits.time is too long for a webhook: an API server waits {MOST_SECONDS}s at most and may time out before opgate responds"
                 );
             }
             matches.extend(policy.matches());

@@ -95,7 +95,7 @@ impl Target {
 }
 
 fn service(text: &str) -> Result<Service, String> {
-    let wrong = || format!("{text:?} is not of the form NAMESPACE/NAME or NAMESPACE/NAME:PORT");
+    let wrong = || format!("{text:?} is not in the format NAMESPACE/NAME or NAMESPACE/NAME:PORT");
     let (namespace, rest) = text.split_once('/').ok_or_else(wrong)?;
     let (name, port) = match rest.split_once(':') {
         Some((name, port)) => {

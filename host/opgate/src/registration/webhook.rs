@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_keep_requests_away() {
+    fn match_conditions_are_registered() {
         let pods = |conditions: &[(&str, &str)]| {
             under(conditions, requests("", &["v1"], &["pods"], &[Operation::Create]))
         };

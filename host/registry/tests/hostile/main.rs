@@ -294,7 +294,7 @@ async fn slow_registry_ends_in_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_never_ends_is_given_up() {
+async fn endless_handshake_ends_in_a_timeout() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let reference = format!("oci://{}/{REPOSITORY}:v1", listener.local_addr().unwrap());
     let limits = Limits { connect: Duration::from_millis(100), attempts: 2, ..limits() };
@@ -502,7 +502,7 @@ async fn token_servers_are_no_more_trusted() {
 }
 
 #[tokio::test]
-async fn no_tls_is_not_mistaken_for_it() {
+async fn plain_http_registry_is_rejected_with_a_hint() {
     let fake = Fake::start(but("/".to_owned(), || Answer::status(500))).await;
     let said = pull(&registry_with(&[], Credentials::none(), limits()), &fake.reference(":v1"))
         .await

@@ -1,4 +1,4 @@
-//! What strangers get of the server without being anybody.
+//! The responses of the server to clients without a certificate.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicUsize;
@@ -37,7 +37,7 @@ async fn unwanted_bodies_are_discarded_up_to_a_shared_limit() {
         assert_eq!(router.call(request).await.unwrap().status(), 404);
     }
     drop(alive);
-    // All of them have been let go.
+    // All of them have been released.
     assert_eq!(ended.recv().await, None);
     let read = read.load(Ordering::Relaxed) >> 20;
     println!("{read} MiB of 50 bodies were thrown away");
@@ -59,11 +59,11 @@ async fn clients_that_do_not_read_share_the_metrics() {
     }
     let texts: BTreeSet<_> = kept.iter().map(|text| text.as_ptr()).collect();
     println!("{} texts of {} bytes for 400 clients", texts.len(), kept[0].len());
-    // Those at once, and one for each 100 ms that this takes.
+    // The ones at once, and one for each 100 ms of the test.
     assert!(texts.len() < 200, "{}", texts.len());
 }
 
-/// A body that comes in frames, with a pause before each, and ends if it ever does.
+/// A body that arrives in frames, with a pause before each, and ends or hangs.
 fn arriving(frames: usize, pause: Duration, ends: bool) -> Body {
     let frame = Bytes::from(vec![b' '; 64 << 10]);
     let sent = stream::iter(0..frames).then(move |_| {
@@ -87,7 +87,7 @@ fn post_from(address: [u8; 4], body: Body) -> Request {
     request
 }
 
-/// What a body of blanks gets that was read whole.
+/// The response to a body of blanks that was read completely.
 const READ: StatusCode = StatusCode::BAD_REQUEST;
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,7 @@ impl<L: OfPolicy> Default for Series<L> {
 }
 
 impl<L: OfPolicy + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static> Series<L> {
-    /// What is registered.
+    /// The family to register.
     pub(super) fn family(&self) -> Family<L, Counter> {
         self.family.clone()
     }

@@ -114,7 +114,7 @@ mod tests {
         ] {
             let found = found(rule, &object);
             assert_eq!(found.len(), Report::MAX_VIOLATIONS, "{rule}");
-            let more = format!("{} more findings of this rule", count - Report::MAX_VIOLATIONS);
+            let more = format!("{} more violations of this rule", count - Report::MAX_VIOLATIONS);
             assert!(found.last().unwrap().starts_with(&more), "{rule}: {:?}", found.last());
         }
     }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn one_release_has_two_names() {
+    fn openshift_4_23_equals_5_0() {
         let ascending = ["4.9", "4.10.3", "4.22.0-rc1", "4.23", "5.1"];
         let minors: Vec<_> = ascending.iter().map(|text| Minor::parse(text).unwrap()).collect();
         assert!(minors.is_sorted_by(|low, high| low < high));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn offences_have_the_order_of_olm() {
+    fn webhook_violations_have_the_order_of_olm() {
         use Part::{AllGroups, Configurations, OlmGroup};
         let all = r#"[{"apiGroups":["a","operators.coreos.com","admissionregistration.k8s.io","*"],"resources":["a","*"]},
             null, {"apiGroups":"*"}, {"apiGroups":[["*"],null,"*"]}, {"apiGroups":["*"],"apiGroups":[]}]"#;

@@ -375,7 +375,7 @@ fn a_pattern_that_is_not_understood_is_no_error() {
 }
 
 #[test]
-fn work_is_limited() {
+fn validation_steps_are_limited() {
     let schema = json!({"items": {"type": "string"}}).to_string();
     let object = json!(vec!["a"; STEPS + 1]).to_string();
     let schema = Json::parse(schema.as_bytes()).unwrap();

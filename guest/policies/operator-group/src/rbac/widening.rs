@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_that_open_operator_groups() {
+    fn roles_that_grant_writes_of_operator_groups_are_found() {
         let rule = |verbs: &str| {
             format!(
                 r#"{{"apiGroups":["operators.coreos.com"],"resources":["operatorgroups"],"verbs":[{verbs}]}}"#

@@ -37,7 +37,8 @@ pub(in crate::cluster) struct Selected {
 impl Kind {
     /// Returns one object in a possible state. The result of a direct read is used if it is newer.
     ///
-    /// # Errors The reason why there is no result.
+    /// # Errors
+    /// The reason why there is no result.
     pub(crate) fn get<'s>(
         &self,
         key: &Key,
@@ -74,7 +75,8 @@ impl Kind {
     /// already shown of the object after which the page starts. The work is charged to the meter.
     /// If the meter stops, the result is not used.
     ///
-    /// # Errors The reason why there is no result.
+    /// # Errors
+    /// The reason why there is no result.
     pub(in crate::cluster) fn select<'s>(
         &self,
         query: &Query,

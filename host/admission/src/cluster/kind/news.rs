@@ -42,7 +42,8 @@ impl Reading {
     /// Projects the stored part of an object; `None` if the object is not stored. `namespace` is
     /// that of the request, for objects without one.
     ///
-    /// # Errors If it cannot be read.
+    /// # Errors
+    /// If it cannot be read.
     pub(in crate::cluster) fn project(
         &self,
         object: Value<'_>,

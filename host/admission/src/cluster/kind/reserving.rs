@@ -47,7 +47,8 @@ impl Kind {
 
     /// Checks whether an allowed change fits into the reservation limits.
     ///
-    /// # Errors If it does not, or if there is no memory for reading the object.
+    /// # Errors
+    /// If it does not, or if there is no memory for reading the object.
     pub(in crate::cluster) fn check_room(&self, allowed: Allowed<'_>) -> Result<(), Full> {
         let Some(Forms { object, .. }) = self.forms(allowed)? else { return Ok(()) };
         let change = self.change_of(allowed, object);
@@ -56,7 +57,8 @@ impl Kind {
 
     /// Reserves an allowed change.
     ///
-    /// # Errors If it exceeds the reservation limits, or if there is no memory for reading the
+    /// # Errors
+    /// If it exceeds the reservation limits, or if there is no memory for reading the
     /// object.
     pub(in crate::cluster) fn reserve(&self, allowed: Allowed<'_>) -> Result<(), Full> {
         let Some(Forms { object, old }) = self.forms(allowed)? else { return Ok(()) };

@@ -270,7 +270,8 @@ impl Reservations {
 
     /// Checks whether a change fits into the limits.
     ///
-    /// # Errors If it does not, or if the tenant has used its share.
+    /// # Errors
+    /// If it does not, or if the tenant has used its share.
     pub(super) fn check_room(&self, change: &Change<'_>, bounds: Bounds) -> Result<(), Full> {
         let pending = change.pending(bounds);
         self.place(change.key, &pending, bounds).map(|_| ())
@@ -302,7 +303,8 @@ impl Reservations {
 
     /// Adds a request. `stored` is the object that the watch shows.
     ///
-    /// # Errors If the limits are reached.
+    /// # Errors
+    /// If the limits are reached.
     pub(super) fn make(
         &mut self,
         change: &Change<'_>,

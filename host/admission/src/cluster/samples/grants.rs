@@ -18,7 +18,8 @@ struct Grant {
 impl Grants {
     /// Adds a text of the configuration.
     ///
-    /// # Errors The reason why the text is invalid.
+    /// # Errors
+    /// The reason why the text is invalid.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         if text == "*" {
             return Err("a permission for everything would include Secrets: name groups, for example \"*.example.com\"".to_owned());

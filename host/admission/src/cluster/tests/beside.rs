@@ -1,8 +1,8 @@
-//! Two views at once: one replaces the other.
+//! Two cluster states at once: one replaces the other.
 
 use super::*;
 
-/// What is kept of a resource beside what is always kept.
+/// A read of these fields in addition to those that are always stored.
 fn reading(fields: &[&str]) -> Reading {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let fields: Vec<_> = fields.iter().map(|field| (*field).to_owned()).collect();
@@ -15,7 +15,7 @@ fn live(readings: &[Reading]) -> Cluster {
     Cluster::new(readings, Options::of(Source::Live))
 }
 
-/// A change of an object that policies with any of the views may decide about.
+/// A change of an object that policies with either cluster state may decide.
 fn write(cluster: &Cluster, name: &str) -> Write {
     let kinds = (0..cluster.kinds.len()).collect();
     let resource = Some(("g".to_owned(), "r".to_owned()));
@@ -23,7 +23,7 @@ fn write(cluster: &Cluster, name: &str) -> Write {
     Write { kinds, resource, key: key(name), user: user(), object, old: None }
 }
 
-/// What everybody asks who must not be allowed beside somebody else.
+/// Queries for all objects, which conflict with any other change.
 fn all(cluster: &Cluster) -> Vec<(usize, Question)> {
     (0..cluster.kinds.len()).map(|kind| (kind, Question::Anything)).collect()
 }
@@ -54,8 +54,8 @@ fn identical_reads_share_a_cache() {
     }
 }
 
-/// Of two requests that are judged at the same time, one by each view, the second one must be judged again,
-/// whichever it is and whatever the views keep.
+/// If two requests are evaluated at the same time, one with each cluster state, the second one
+/// must be evaluated again, whichever it is and whatever the two store.
 #[tokio::test]
 async fn two_caches_never_allow_conflicting_requests() {
     for fields in [&["/spec"][..], &["/spec", "/data"], &["/data"]] {
@@ -66,7 +66,7 @@ async fn two_caches_never_allow_conflicting_requests() {
             let (seen_first, seen_second) = (first.counters(), second.counters());
             assert_eq!(reserve(first, "a", &seen_first), Reserved::Made);
             assert_eq!(reserve(second, "b", &seen_second), Reserved::Outdated, "{fields:?}");
-            // Judged again, it sees the other one.
+            // The repeated evaluation sees the other one.
             let found = second.kinds[0].get(&key("a"), None, World::Applied(0));
             let why = format!("{fields:?} {old_first}");
             list(&second.kinds[0], "1", &[]);
@@ -78,7 +78,7 @@ async fn two_caches_never_allow_conflicting_requests() {
     }
 }
 
-/// A view that is gone gets nothing, and the other one is alone again.
+/// A dropped cluster state receives nothing, and the other one is alone again.
 #[tokio::test]
 async fn dropped_cache_gets_no_reservations() {
     let old = live(&[reading(&["/spec"])]);
@@ -97,9 +97,9 @@ async fn dropped_cache_gets_no_reservations() {
     }
 }
 
-/// What is known of a shared kind stays: no list, no gap.
+/// The content of a shared kind stays: no list, no gap.
 #[tokio::test]
-async fn a_reservation_stays_over_the_change() {
+async fn reservation_survives_a_change_of_the_policy_set() {
     let old = live(&[reading(&["/spec"])]);
     list(&old.kinds[0], "1", &[object("there", "1", "t", "x")]);
     assert_eq!(reserve(&old, "a", &old.counters()), Reserved::Made);
@@ -112,13 +112,13 @@ async fn a_reservation_stays_over_the_change() {
     let kind = &new.kinds[1];
     assert!(kind.get(&key("there"), None, World::Stored).unwrap().object.is_some());
     assert!(kind.get(&key("a"), None, World::Stored).unwrap().touches);
-    // The list that shows it settles it, in the new view as in the old one.
+    // The list that shows it settles it, in the new cluster state as in the old one.
     list(kind, "2", &[object("there", "1", "t", "x"), object("a", "2", "a", "x")]);
     assert!(!kind.get(&key("a"), None, World::Stored).unwrap().touches);
 }
 
-/// The new view is known as soon as the kinds are that only it has, except what the old one does not know
-/// either.
+/// The new cluster state is synced as soon as the kinds are that only it has, except for those
+/// that the old one has not listed either.
 #[tokio::test]
 async fn only_new_reads_delay_the_candidate_cache() {
     use futures_util::FutureExt as _;
@@ -137,9 +137,10 @@ async fn only_new_reads_delay_the_candidate_cache() {
     assert!(!new.is_seen());
 }
 
-/// What a view that does not serve yet has no room for fails no request, and keeps the view from serving.
+/// If a change exceeds the limits of a cluster state that does not serve yet, no request fails,
+/// and that cluster state does not serve.
 #[tokio::test]
-async fn a_view_that_missed_something_does_not_serve() {
+async fn cache_that_missed_a_reservation_is_not_activated() {
     let bounds = Bounds { count: 8, bytes: 1 << 20 };
     let options = Options { bounds, ..Options::of(Source::Live) };
     let bundle = |fields: &[&str]| reading(fields);
@@ -152,7 +153,8 @@ async fn a_view_that_missed_something_does_not_serve() {
     drop(good);
     for number in 0..20 {
         let name = format!("r{number}");
-        // The watch of the old view shows each at once, that of the new one has not begun.
+        // The watch of the old cluster state shows each at once, that of the new one has not
+        // begun.
         assert_eq!(reserve(&old, &name, &old.counters()), Reserved::Made);
         old.kinds[0].apply(object(&name, "2", &name, "x").root(), "");
     }

@@ -1,4 +1,4 @@
-//! Denials that rest on what the watch shows, and what the API server says about it.
+//! Denials that depend on watched objects, and the objects that the API server has.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// What the API server has, and how often it was asked. No answer if `objects` is none.
+/// The objects of the API server, and the number of reads. No response if `objects` is none.
 #[derive(Clone, Default)]
 struct Stored {
     objects: Option<Vec<Arc<Document>>>,
@@ -47,7 +47,7 @@ impl Api for Stored {
     }
 }
 
-/// What a request asks.
+/// The query of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asks {
     /// It must be alone: all objects of the resource.
@@ -124,7 +124,7 @@ impl Judge for Request<'_> {
 async fn denial_is_confirmed_by_the_api_server() {
     let stored = |name: &str, version: &str| object(name, version, "u", "x");
     let other = || stored("other", "2");
-    // What the watch shows, what the API server has, what is asked; the verdict, reads, evaluations.
+    // The watched objects, the stored objects, the query; the verdict, reads, evaluations.
     for (shown, has, asks, verdict, reads, evaluations) in [
         (&[][..], Stored::of(&[]), Asks::Alone, true, 0, 1),
         (&[other()], Stored::of(&[other()]), Asks::Alone, false, 1, 1),
@@ -165,7 +165,7 @@ async fn object_that_changes_without_end_is_confirmed_three_times() {
 }
 
 #[test]
-fn grounds_of_a_denial_are_few_and_those_that_it_names() {
+fn reads_to_confirm_a_denial_are_limited_to_named_objects() {
     let cluster = cluster(Options::of(Source::Live));
     let kind = &cluster.kinds[0];
     let all: Vec<_> = (0..99).map(|n| object(&format!("object-{n:02}"), "1", "u", "x")).collect();

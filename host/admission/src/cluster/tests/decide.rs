@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// Denies where there is anything but what it writes itself.
+/// Denies if there is any object except for its result.
 struct Alone<'a> {
     cluster: &'a Cluster,
     judged: AtomicUsize,
@@ -94,7 +94,7 @@ impl Judge for Alone<'_> {
     }
 }
 
-/// Answers with nothing, or not at all.
+/// Responds with an empty list, or not at all.
 struct Answers(Option<&'static str>);
 
 impl Api for Answers {
@@ -135,7 +135,7 @@ async fn late_decision_reserves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_room_there_is_no_verdict() {
+async fn full_reservation_limit_ends_in_an_error() {
     let bounds = Bounds { count: 0, bytes: 0 };
     let cluster = view(Options { bounds, ..Options::of(Source::Live) });
     let refused = ask(&cluster, None, 1).await;
@@ -152,10 +152,10 @@ async fn unresolved_reservation_denies_before_the_deadline() {
     let silent = Direct::new(Answers(Some("500: no answer")));
     let empty = Direct::new(Answers(None));
     for (direct, seconds, expected, took) in [
-        // Nobody to ask.
+        // No direct reads.
         (None, 10, &rests, 0..=60),
         (Some(&silent), 10, &rests, 50..=60),
-        // It could still be stored when the time is up.
+        // It could still be stored at the deadline.
         (Some(&empty), 1, &rests, 50..=60),
         (Some(&empty), 10, &Ok("allowed".to_owned()), 2_000..=2_010),
     ] {
@@ -166,7 +166,7 @@ async fn unresolved_reservation_denies_before_the_deadline() {
         let milliseconds = began.elapsed().as_millis();
         assert!(took.contains(&milliseconds), "{expected:?} after {milliseconds} ms");
     }
-    // So is what hangs on too many.
+    // So is a verdict that depends on too many.
     let cluster = view(Options::of(Source::Live));
     for number in 0..40 {
         reserve(&cluster, &format!("other-{number}"));
@@ -182,7 +182,7 @@ async fn failed_watch_is_replaced_by_a_read_or_an_error() {
     let failing = "the watch of g/v1/r fails, it was last heard of 6 s ago: cut";
     let unread = format!("{failing}; read directly: 500: no answer");
     for (interrupted, direct, before, expected) in [
-        // The denial is confirmed: what the watch shows is gone.
+        // The denial is confirmed: the watched object is gone.
         (Interrupted::Read, Some(&direct), "allowed", "allowed"),
         (Interrupted::Read, Some(&silent), "denied", unread.as_str()),
         (Interrupted::Read, None, "denied", failing),
@@ -197,7 +197,7 @@ async fn failed_watch_is_replaced_by_a_read_or_an_error() {
     }
 }
 
-/// Asks for all of a spec, and allows whatever there is.
+/// Queries all objects with a spec, and allows in any case.
 struct Asks<'a> {
     cluster: &'a Cluster,
     name: String,
@@ -311,9 +311,9 @@ async fn often_repeated_evaluation_gets_priority() {
     assert!(!cluster.claims.are_there());
 }
 
-/// A claim of one that hangs, or that went away, holds up nobody for long.
+/// A claim of a request that hangs, or whose client is gone, delays others only briefly.
 #[tokio::test(start_paused = true)]
-async fn a_claim_ends() {
+async fn priority_claim_ends() {
     let cluster = view(Options::of(Source::Live));
     let everything = || vec![(0, Question::Anything)];
     let hangs = cluster.claims.claim(everything());
@@ -334,9 +334,9 @@ async fn a_claim_ends() {
     assert_eq!(all.len(), 64, "there is an end");
 }
 
-/// What was allowed already, once more, changes nothing.
+/// A repeated change that was allowed already changes nothing.
 #[tokio::test(start_paused = true)]
-async fn the_same_again_is_no_change() {
+async fn repeated_allowed_request_causes_no_reevaluation() {
     let cluster = view(Options::of(Source::Live));
     let again = || Asks::new(&cluster, "again", "mine", 0);
     assert_eq!(again().decide(5).await, Ok(()));
@@ -362,9 +362,9 @@ async fn reservations_expire_without_requests() {
     assert_eq!(reserved(&cluster), 0, "no view is as old");
 }
 
-/// All kinds together have room for twice as much as one.
+/// All kinds together have twice the limit of one.
 #[tokio::test(start_paused = true)]
-async fn all_kinds_together_have_an_end() {
+async fn reservations_of_all_kinds_are_limited_in_bytes() {
     let bounds = Bounds { count: 1_000, bytes: 20_000 };
     let reading = |name: &str| {
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: name.into() };
@@ -381,7 +381,7 @@ async fn all_kinds_together_have_an_end() {
     let cluster = Cluster::new(&readings, Options { bounds, ..Options::of(Source::Live) });
     let mut made = 0;
     for number in 0..800 {
-        // Of many namespaces: one has only its share.
+        // Many namespaces: one has only its share.
         let name = format!("{number}-{}", "x".repeat(200));
         let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"n{number}"}}}}"#);
         let object = Some(Arc::new(Document::parse(&json).unwrap()));

@@ -1,4 +1,4 @@
-//! What a kind shows in each world, and how current it is.
+//! The objects of a kind in each possible state, and the age of its cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn live() -> Arc<Kind> {
     kind
 }
 
-/// Of objects without the label `hidden`.
+/// A kind that only stores objects without the label `hidden`.
 fn visible() -> Arc<Kind> {
     let selector = r#"{"matchExpressions":[{"key":"hidden","operator":"DoesNotExist"}]}"#;
     let kind = labelled(Options::of(Source::Live), selector).kinds.remove(0);
@@ -24,7 +24,7 @@ fn visible() -> Arc<Kind> {
     kind
 }
 
-/// Names and specs of all objects in a world.
+/// Names and specs of all objects in a possible state.
 fn shown(kind: &Kind, world: World) -> String {
     let found = kind.select(&Query::default(), usize::MAX, None, world, None).unwrap();
     texts(&found.objects)
@@ -50,7 +50,7 @@ async fn pass(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_hides_nothing_that_is_stored() {
+async fn reservation_does_not_hide_stored_objects() {
     let kind = live();
     kind.apply(object("a", "2", "u", "old").root(), "");
     kind.apply(object("b", "3", "v", "other").root(), "");
@@ -123,7 +123,7 @@ async fn object_hidden_by_a_change_is_gone_in_one_possible_state() {
 async fn events_settle_only_covered_reservations() {
     let kind = live();
     let pending = |name: &str| kind.pending(&key(name)).0;
-    // A new object is settled by itself, not by another one of its name (409).
+    // A new object is settled by its uid, not by another one of its name (409).
     reserve(&kind, "a", "new", "", "wanted");
     kind.apply(object("a", "2", "old", "stored").root(), "");
     assert_eq!(pending("a"), 1);
@@ -132,7 +132,7 @@ async fn events_settle_only_covered_reservations() {
     assert_eq!(pending("a"), 1, "now there is room for it");
     kind.apply(object("a", "4", "new", "wanted").root(), "");
     assert_eq!(pending("a"), 0);
-    // A change is settled by whatever comes after what it changes.
+    // A change is settled by any version after the one that it changes.
     reserve(&kind, "a", "new", "4", "changed");
     kind.apply(object("a", "4", "new", "wanted").root(), "");
     assert_eq!(pending("a"), 1, "an old event settles nothing");
@@ -141,7 +141,7 @@ async fn events_settle_only_covered_reservations() {
     reserve(&kind, "a", "new", "5", "again");
     kind.delete(&key("a"), "6", "new");
     assert_eq!((pending("a"), shown(&kind, World::Together)), (0, String::new()));
-    // Where the uid is not known, any object of the name settles a new one.
+    // If the uid is not known, any object of the name settles a new one.
     reserve(&kind, "b", "", "", "wanted");
     kind.apply(object("b", "7", "u", "wanted").root(), "");
     assert_eq!(pending("b"), 0);
@@ -156,7 +156,7 @@ async fn events_settle_only_covered_reservations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_ends_when_the_watch_has_spoken_after_its_time() {
+async fn reservation_ends_with_a_watch_event_after_its_ttl() {
     let kind = live();
     reserve(&kind, "a", "u", "", "refused by another webhook");
     pass(1).await;
@@ -247,7 +247,7 @@ async fn unreadable_object_fails_only_matching_queries() {
     assert_eq!(kind.get(&bad_key, None, World::Stored).err(), Some(error));
     assert!(kind.get(&Key::new("elsewhere", "x"), None, World::Stored).is_ok());
     assert_eq!(kind.status().unreadable, 1);
-    // In a list it is stepped over alike; and it is good again once it can be read or is gone.
+    // A list skips it as well; it is good again once it can be read or is gone.
     let mut listing = kind.empty();
     kind.take(&mut listing, bad.root(), "");
     kind.replace(listing, tokio::time::Instant::now());
@@ -256,7 +256,7 @@ async fn unreadable_object_fails_only_matching_queries() {
     assert_eq!((ask(None), kind.status().unreadable), (Ok(0), 0));
 }
 
-/// What is not to be seen by its labels is not gone: a change that shows it again is still to come.
+/// An object that is hidden by its labels is not gone: a change that shows it again may follow.
 #[tokio::test(start_paused = true)]
 async fn object_hidden_by_labels_does_not_count_as_deleted() {
     let kind = visible();
@@ -276,7 +276,7 @@ async fn object_hidden_by_labels_does_not_count_as_deleted() {
     assert_eq!(pending(), 0, "this is a later end");
 }
 
-/// A list shows what was there when it began, however long it takes.
+/// A list shows the objects at its start, however long it takes.
 #[tokio::test(start_paused = true)]
 async fn a_slow_list_settles_nothing_that_came_after_its_beginning() {
     let kind = live();
@@ -293,7 +293,7 @@ async fn a_slow_list_settles_nothing_that_came_after_its_beginning() {
     let pending = |name: &str| kind.pending(&key(name)).0;
     assert_eq!((pending("new"), pending("changed")), (1, 1));
     assert_eq!(shown(&kind, World::Stored), "known=read directly");
-    // The watch goes on from there.
+    // The watch continues from there.
     kind.bookmark("30");
     assert_eq!((pending("new"), pending("changed")), (0, 0));
 }
@@ -349,8 +349,8 @@ async fn reservations_of_all_tenants_are_bounded() {
     assert_eq!(kind.status().reservations, 1);
 }
 
-/// What a query for this value says of requests in progress: whether it cannot be answered, and how many objects
-/// differ in other worlds.
+/// The result of a query for this value with requests in progress: whether it cannot be answered,
+/// and how many objects differ in other possible states.
 fn asks(kind: &Kind, namespace: &str, spec: &str) -> (bool, usize) {
     let values = Arc::new(std::iter::once(spec.to_owned()).collect());
     let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
@@ -360,7 +360,7 @@ fn asks(kind: &Kind, namespace: &str, spec: &str) -> (bool, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_requests_of_one_tenant_about_one_object_share_a_place() {
+async fn requests_of_a_tenant_for_an_object_share_a_reservation() {
     let bounds = Bounds { count: 16, bytes: 100_000 };
     let kind = cluster(Options { bounds, ..Options::of(Source::Live) }).kinds.remove(0);
     list(&kind, "1", &[]);
@@ -377,7 +377,8 @@ async fn many_requests_of_one_tenant_about_one_object_share_a_place() {
     }
     assert_eq!(asks(&kind, "a", "other"), (false, 0));
     assert_eq!(asks(&kind, "b", "v299"), (false, 0));
-    // More values than an outline may have: they need places again, of which she has used her half.
+    // More values than an outline may have: they need separate entries again, of which the user
+    // has used her half.
     let admitted = (300..2_000).filter(|n| try_one(&kind, "eve", "a", "a", &format!("v{n}")));
     assert!((600..1_200).contains(&admitted.count()));
     assert_eq!(asks(&kind, "a", "other"), (false, 0), "another value is still known to be free");
@@ -416,7 +417,7 @@ async fn equal_requests_are_one_reservation_that_is_extended() {
     assert_eq!(kind.ended(tokio::time::Instant::now(), 9), [], "the last one has one more second");
     pass(1).await;
     assert_eq!(kind.ended(tokio::time::Instant::now(), 9), [key("a")]);
-    // A creation of what is stored already changes nothing while it is stored.
+    // A creation of an object that is stored already changes nothing while it is stored.
     reserve(&kind, "a", "other", "", "stored");
     let shown = |kind: &Kind| shown(kind, World::Together);
     assert_eq!(shown(&kind), "a=stored a=wanted");
@@ -491,7 +492,7 @@ async fn empty_direct_read_hides_older_watched_objects() {
     read("7");
     assert_eq!(shown(&kind, World::Stored), "b=stored");
     assert!(kind.get(&key("a"), None, World::Stored).unwrap().object.is_none());
-    // Events up to the read say nothing new.
+    // Events up to the read are no news.
     kind.apply(object("a", "6", "u", "changed").root(), "");
     assert_eq!(shown(&kind, World::Stored), "b=stored");
     kind.apply(object("a", "8", "w", "new").root(), "");
@@ -499,7 +500,7 @@ async fn empty_direct_read_hides_older_watched_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_is_no_answer_without_a_current_view() {
+async fn query_without_a_current_cache_fails() {
     let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
     let ask =
         |kind: &Kind| kind.get(&key("a"), None, World::Stored).map(|found| found.object.is_some());
@@ -533,7 +534,7 @@ async fn there_is_no_answer_without_a_current_view() {
 }
 
 #[test]
-fn half_of_an_object_is_not_reserved() {
+fn incompletely_read_object_is_not_reserved() {
     let cluster = cluster(Options::of(Source::Live));
     let kind = &cluster.kinds[0];
     let account = opgate_document::Account::new(1 << 20);
@@ -544,7 +545,7 @@ fn half_of_an_object_is_not_reserved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusal_locks_out_when_nothing_is_heard_for_too_long() {
+async fn refused_and_silent_resource_is_locked_out() {
     use super::super::kind::Refused;
     let kind = live();
     let pass = async || tokio::time::advance(Duration::from_secs(301)).await;

@@ -1,4 +1,4 @@
-//! The bound of what a view keeps: what is beyond it, and who notices.
+//! The memory limit of cluster state: the objects beyond it, and the queries that this affects.
 
 use opgate_cluster::Query;
 
@@ -7,7 +7,7 @@ use crate::cluster::NotCurrent;
 
 const LIMIT: usize = 1 << 20;
 
-/// The share of the first namespace with much.
+/// The share of the first large namespace.
 const SHARE: usize = LIMIT / 4;
 
 fn bounded() -> (Cluster, Arc<Kind>) {
@@ -17,7 +17,7 @@ fn bounded() -> (Cluster, Arc<Kind>) {
     (cluster, kind)
 }
 
-/// An object with a field of so many bytes.
+/// An object with a field of this many bytes.
 fn large(namespace: &str, name: &str, version: u64, bytes: usize) -> Arc<Document> {
     let spec = "x".repeat(bytes);
     let json = format!(
@@ -26,7 +26,7 @@ fn large(namespace: &str, name: &str, version: u64, bytes: usize) -> Arc<Documen
     Arc::new(Document::parse(&json).unwrap())
 }
 
-/// The number of objects in a namespace, or why there is no answer.
+/// The number of objects in a namespace, or the reason why there is no result.
 fn count(kind: &Kind, namespace: Option<&str>) -> Result<usize, String> {
     let query = Query { namespace: namespace.map(str::to_owned), ..Query::default() };
     match kind.select(&query, usize::MAX, None, World::Stored, None) {
@@ -64,7 +64,7 @@ async fn objects_over_the_share_fail_only_matching_queries() {
     assert!(get("o06").is_err());
     assert!(get("not-there").unwrap().object.is_none());
 
-    // Of those, the values of indexes are known.
+    // The values of their indexes are known.
     let by_value = |spec: String| {
         let values = Arc::new(std::iter::once(spec).collect());
         let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
@@ -75,7 +75,7 @@ async fn objects_over_the_share_fail_only_matching_queries() {
     assert_eq!(by_value("y".to_owned()), Ok(0));
     assert!(by_value("x".repeat(each)).is_err());
 
-    // An object can become smaller and larger in its place.
+    // An object can become smaller and larger in place.
     assert!(!kind.has_memory_again());
     kind.apply(large("tenant", "o05", 40, each).root(), "");
     assert!(get("o05").unwrap().object.is_some());
@@ -118,7 +118,7 @@ async fn tenants_with_much_leave_room_for_those_with_little() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_are_bounded_too() {
+async fn names_of_objects_are_limited_in_memory() {
     let (cluster, kind) = bounded();
     for number in 0..10_000 {
         kind.apply(large("tenant", &format!("o{number:05}"), 2, 1).root(), "");
@@ -138,7 +138,7 @@ async fn names_are_bounded_too() {
     assert_eq!(get("tenants", "whatever"), Ok(false));
     assert!(count(&kind, Some("tenant")).is_err());
     assert_eq!(count(&kind, Some("other")), Ok(0));
-    // Deletions say nothing about those without a name; a list does.
+    // Deletions have no effect on those without a name; a list does.
     for number in 0..10_000 {
         kind.delete(&Key::new("tenant", &format!("o{number:05}")), "3", "");
     }
@@ -156,7 +156,7 @@ async fn repeated_list_uses_no_additional_memory() {
     list(&kind, "5", &objects);
     let used = cluster.memory().0;
     assert!(used > SHARE / 2);
-    // A direct read, while the view has its own.
+    // A direct read, while the cache has its objects.
     let mut read = kind.empty();
     for object in &objects {
         kind.take(&mut read, object.root(), "");

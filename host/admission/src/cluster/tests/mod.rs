@@ -1,4 +1,4 @@
-//! Views, reservations and verdicts, without policies and without a network.
+//! Cluster state, reservations and verdicts, without policies and without a network.
 
 mod beside;
 mod confirm;
@@ -11,12 +11,12 @@ mod reader;
 
 use super::*;
 
-/// A resource of which `spec`, found by an index, is kept.
+/// A resource of which `spec`, found by an index, is stored.
 fn cluster(options: Options) -> Cluster {
     labelled(options, "{}")
 }
 
-/// The same, of objects with some labels only.
+/// Cluster state for objects with some labels only.
 fn labelled(options: Options, selector: &str) -> Cluster {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let index = opgate_cluster::Index {
@@ -41,7 +41,7 @@ fn key(name: &str) -> Key {
     Key::new("ns", name)
 }
 
-/// Takes over a whole list.
+/// Replaces all objects by a list.
 fn list(kind: &Kind, version: &str, objects: &[Arc<Document>]) {
     let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
     for object in objects {
@@ -50,7 +50,7 @@ fn list(kind: &Kind, version: &str, objects: &[Arc<Document>]) {
     kind.replace(listing, tokio::time::Instant::now());
 }
 
-/// Why there is no decision.
+/// The reason why there is no decision.
 #[derive(Debug, PartialEq, Eq)]
 enum Undecided {
     Unsettled(Unsettled),
@@ -63,7 +63,7 @@ impl From<Unsettled> for Undecided {
     }
 }
 
-/// A user of whom nothing more is known.
+/// A user without further information.
 fn user() -> Arc<str> {
     "somebody".into()
 }

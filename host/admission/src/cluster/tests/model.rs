@@ -1,12 +1,12 @@
-//! A model of an API server with any order of reviews, answers, writes that are stored, refused by
-//! others, refused for a name that exists (409) or lost, of events that come late, and of lists:
+//! A model of an API server with any order of reviews, responses, writes that are stored, denied
+//! by others, denied for a name that exists (409) or lost, of events that come late, and of lists:
 //!
-//! * what is stored never breaks the rule: no verdict is laxer than the stored object and the pending
-//!   one allow, either of them;
-//! * a denial has a reason: something that was stored while it was decided, or a request that could
-//!   still be stored. That the watch still shows something is none;
+//! * the stored objects never break the rule: a verdict is never laxer than the stored object and
+//!   the pending one allow, either of them;
+//! * a denial has a reason: an object that was stored while it was decided, or a request that
+//!   could still be stored. An object that only the watch still shows is none;
 //! * every reservation ends a little later than its time, whatever the watch does;
-//! * no burst of requests that are never stored makes another one fail for lack of room.
+//! * no burst of requests that are never stored makes another one fail because of a limit.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,11 +22,10 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// The rule: no more than so many (`most`) objects of different names have the same spec. Spec 0 is
-/// free.
+/// The rule: at most `most` objects of different names have the same spec. Spec 0 is free.
 const FREE: u8 = 0;
 
-/// How long after an answer an API server may store: less than a reservation.
+/// Maximum time after a response in which an API server may store: less than a reservation.
 const SLOWEST_WRITE: u16 = 1_900;
 
 #[derive(Debug, Clone)]
@@ -38,15 +37,15 @@ struct Step {
 
 #[derive(Debug, Clone)]
 enum What {
-    /// A request; `create` where it wants a new object, whether there is one or not.
+    /// A request; `create` if it wants a new object, whether there is one or not.
     Request { name: u8, spec: u8, create: bool, fate: Fate },
     /// Requests for new objects of one name with different specs, none of which is stored.
     Burst { name: u8, count: u8 },
-    /// Somebody deletes an object.
+    /// A user deletes an object.
     Delete { name: u8 },
-    /// Events come so much later from now on.
+    /// Events are delayed by this much from now on.
     Lag(u16),
-    /// The watch begins anew with a list.
+    /// The watch begins again with a list.
     List,
     /// The watch is cut: no events until the next list.
     Cut,
@@ -92,11 +91,11 @@ struct Stored {
 struct Server {
     version: u64,
     objects: BTreeMap<String, Stored>,
-    /// What the watch has still to say.
+    /// The events that the watch has not delivered yet.
     events: VecDeque<Event>,
-    /// Requests that were allowed, and until when they could be stored.
+    /// Requests that were allowed, and the time until which they could be stored.
     under_way: Vec<(String, u8, Instant)>,
-    /// What was stored, and until when.
+    /// The objects that were stored, and until when.
     past: Vec<(String, u8, Instant)>,
     lag: Duration,
     is_cut: bool,
@@ -133,7 +132,7 @@ impl Server {
         self.past.push((name.to_owned(), spec, Instant::now()));
     }
 
-    /// Whether there is a reason to refuse a request since `began`.
+    /// Whether there is a reason to deny a request since `began`.
     fn has_reason(&self, name: &str, spec: u8, began: Instant) -> bool {
         let stored = self.objects.iter().map(|(other, stored)| (other, stored.spec));
         let others = [&self.under_way, &self.past].into_iter().flatten();
@@ -186,7 +185,7 @@ fn document(name: &str, stored: &Stored) -> Arc<Document> {
     object(name, &stored.version.to_string(), &stored.uid, &stored.spec.to_string())
 }
 
-/// The rule as a policy asks it: who else has this spec?
+/// The rule as a policy queries it: do other objects have this spec?
 struct Rule<'r> {
     cluster: &'r Cluster,
     name: String,
@@ -212,14 +211,14 @@ impl Judge for Rule<'_> {
         let names = found.objects.iter().map(|object: &Arc<Object>| &object.key().name);
         let others: BTreeSet<_> = names.filter(|name| ***name != *self.name).collect();
         let allows = self.spec == FREE || others.len() < self.most;
-        // Judging takes its time.
+        // An evaluation takes time.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let mut grounds = Grounds::default();
         grounds.add(0, &Scope::All, &found.objects);
         let grounds = if allows { Vec::new() } else { grounds.of_denial("") };
         let touched = found.touched.into_iter().map(|key| (0, key)).collect();
         let asked = vec![(0, Scope::All)];
-        // Exactly what was asked: what is reserved about other specs does not matter.
+        // Exactly the query: reservations about other specs do not matter.
         let questions = vec![(0, Question::Query(Box::new(query)))];
         Ok(Asked {
             verdict: allows,
@@ -302,7 +301,7 @@ impl Play {
                 assert!(reason, "{name}={spec} is refused for nothing after {:?}", now - began);
                 return;
             }
-            // Requests in progress about an object that cannot be looked at, one after the other.
+            // Requests in progress about an object that cannot be evaluated, one after the other.
             Err(Undecided::Unsettled(Unsettled::Contention)) => return,
             Err(other) => panic!("{other:?}"),
         }
@@ -311,7 +310,7 @@ impl Play {
         let Fate::Stored(delay) = fate else { return };
         tokio::time::sleep(Duration::from_millis(delay.into())).await;
         let mut server = self.server.lock();
-        // As an API server stores: a new name, or the very version that was looked at.
+        // Like an API server: stores a new name, or the version that was evaluated.
         if server.objects.get(&name) == old.as_ref() {
             let lag = server.put(&name, &uid, spec);
             server.check();
@@ -375,7 +374,7 @@ async fn play(steps: &[Step], consistent: bool, most: usize) {
             }
             What::Burst { name, count } => {
                 for spec in 0..count {
-                    // Specs of nobody else: they are in no one's way.
+                    // Specs of no other request: they conflict with none.
                     let request = world.clone().request(name, 100 + spec, true, Fate::Lost);
                     requests.push(tokio::task::spawn_local(request));
                 }

@@ -1,4 +1,4 @@
-//! What is polled, what is unavailable, and the version of the API server.
+//! Polled resources, unavailable resources, and the version of the API server.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn reading(resources: &[&str]) -> Vec<Reading> {
 
 const VERSIONS: &str = "opgate.dev/v1alpha1/serverversions";
 
-/// What is kept of the object `kubernetes`.
+/// The stored fields of the object `kubernetes`.
 fn version(cluster: &Cluster) -> Option<Value> {
     let got = cluster.kinds[0].get(&Key::new("", "kubernetes"), None, World::Stored).unwrap();
     let raw = got.object?.document().root().raw().into_owned();
@@ -159,7 +159,7 @@ async fn sync_wait_ends_when_every_resource_has_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_polled_resource_is_as_old_as_its_last_list() {
+async fn age_of_a_polled_resource_counts_from_its_last_list() {
     let kind = live_polled();
     assert!(kind.status().polled);
     tokio::time::advance(Duration::from_secs(70)).await;
@@ -218,7 +218,7 @@ fn poll_interval_keeps_the_cache_younger_than_max_age() {
 fn unstored_polled_objects_are_limited_in_bytes() {
     let kind = live_polled();
     let mut listing = kind.empty();
-    // Kept twice: it is a value of an index, too.
+    // Stored twice: it is a value of an index, too.
     let large = |name: usize| object(&name.to_string(), "", "", &"x".repeat(1 << 20));
     for name in 0..31 {
         kind.take(&mut listing, large(name).root(), "");
@@ -229,7 +229,7 @@ fn unstored_polled_objects_are_limited_in_bytes() {
     assert_eq!(why, "objects of which more than 67108864 bytes would be kept");
 }
 
-/// All objects of a text that arrives in parts, or why it is no list.
+/// All objects of a text that arrives in parts, or the reason why it is no list.
 fn read(text: &[u8]) -> Result<usize, String> {
     let (mut page, mut rest) = (PageText::default(), text);
     while page.next(&mut rest).map_err(|trouble| trouble.to_string())?.is_some() {}

@@ -1,4 +1,4 @@
-//! What policies ask by names that tenants have written.
+//! Queries of policies by names that tenants have written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use super::*;
 use opgate_engine::reader::{ClusterReader as _, Payer, PolicyQuery as Question};
 use opgate_engine::wit;
 
-/// Is over after so many looks at it.
+/// Ends after this many checks.
 struct After(AtomicU64);
 
 impl Watch for After {
@@ -27,7 +27,7 @@ fn resource() -> wit::GroupVersionResource {
 }
 
 #[test]
-fn impossible_names_are_answered_and_not_asked() {
+fn impossible_names_are_not_requested() {
     let cluster = Arc::new(cluster(Options::of(Source::Live)));
     list(&cluster.kinds[0], "1", &[object("rbac:name,with=all", "1", "u", "x")]);
     let reading = cluster.kinds[0].reading().clone();
@@ -59,7 +59,7 @@ fn impossible_names_are_answered_and_not_asked() {
     }
 }
 
-/// Whatever is asked costs what is looked at for it, and ends where whoever asks may not go on.
+/// A query costs the objects that it visits, and ends at the limit of the call.
 #[test]
 fn queries_are_charged_and_stop_at_the_limit() {
     const MANY: usize = 10_000;
@@ -68,7 +68,7 @@ fn queries_are_charged_and_stop_at_the_limit() {
     let stored: Vec<_> =
         (0..MANY).map(|n| object(&format!("o{n}"), "1", "u", &format!("v{n}"))).collect();
     list(kind, "1", &stored);
-    // Others are allowed, and not seen yet.
+    // Others are allowed, and not visible yet.
     let reserve = |n: usize| {
         let object = object(&format!("r{n}"), "", "", &format!("v{n}"));
         assert!(reserve_for(kind, "u", &key(&format!("r{n}")), &object, ""));
@@ -133,8 +133,8 @@ fn queries_are_charged_and_stop_at_the_limit() {
     }
 }
 
-/// What an object of an answer takes is there before it is made, also where the policy may see only a part
-/// of what others have kept.
+/// The memory of an object in a result is charged before it is created, also if the policy may see
+/// only a part of an object that others have stored.
 #[test]
 fn objects_of_an_answer_are_paid_for_before_they_are_made() {
     let reading = |field: &str| {
@@ -206,7 +206,7 @@ fn pages_have_each_of_several_objects_of_one_name_once() {
     }
 }
 
-/// What two policies read of a resource with different labels is not read of the whole cluster.
+/// Two reads of a resource with different labels do not become one read of the whole cluster.
 #[test]
 fn reads_with_different_labels_are_separate_unless_one_is_full() {
     let reading = |labels: &str| {
@@ -237,7 +237,7 @@ fn reads_with_different_labels_are_separate_unless_one_is_full() {
     }
 }
 
-/// A read of one namespace takes another permission than one of another namespace, or of all.
+/// A read of one namespace needs another permission than one of another namespace, or of all.
 #[test]
 fn reads_of_different_namespaces_are_separate() {
     let reading = |field: &str, namespace: Option<&str>, optional: bool| {

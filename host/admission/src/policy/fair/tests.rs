@@ -1,4 +1,4 @@
-//! Who gets a permit, and who is next.
+//! The order in which tenants get permits.
 
 use std::pin::Pin;
 
@@ -22,7 +22,7 @@ fn ask(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Asked {
     async move { fair.permit((Tenant(tenant), 100), pace, Some(later())).await }.boxed_local()
 }
 
-/// Runs until it waits; gives what it got.
+/// Runs until it waits; returns its result.
 fn got(asked: &mut Asked) -> Option<Result<Permit, Refused>> {
     asked.as_mut().now_or_never()
 }
@@ -31,7 +31,7 @@ fn permit(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Permit {
     got(&mut ask(fair, tenant, pace)).expect("at once").unwrap()
 }
 
-/// Everything that was taken is back.
+/// Everything that was acquired is released.
 fn assert_idle(fair: &Fair) {
     let state = fair.state.lock();
     let running = (state.running, state.running_long, state.running_dear);
@@ -42,7 +42,8 @@ fn assert_idle(fair: &Fair) {
 
 #[tokio::test]
 async fn tenant_holds_at_most_half_of_the_permits() {
-    // Permits, of one tenant, of long calls, of long calls of all who are dear and of one of them.
+    // Permits, of one tenant, of long calls, of long calls of all expensive tenants and of one of
+    // them.
     let cases = [
         [1, 1, 1, 1, 1],
         [2, 1, 1, 1, 1],
@@ -71,7 +72,7 @@ async fn tenant_holds_at_most_half_of_the_permits() {
                 most = most.max(held.len() - before);
             }
             assert_eq!((most, held.len()), (each, all), "{permits} {pace:?} {is_dear}");
-            // Beside long calls of anybody there is room for a short one.
+            // In addition to long calls of any tenant, a permit remains for a short one.
             if permits > 1 && pace == Pace::Long {
                 permit(&fair, 100, Pace::Short);
             }
@@ -138,7 +139,7 @@ async fn expensive_tenant_waits_behind_cheaper_ones() {
     } {
         order.push(waiting.remove(position).0);
     }
-    // The one that cost nothing, then those that cost less.
+    // The tenant without cost, then those that cost less.
     assert_eq!(order, [4, 1, 1, 2]);
 }
 
@@ -161,7 +162,7 @@ async fn full_queue_rejects_the_tenant_with_most_calls() {
     };
     assert_eq!(fill(1, 10), 6, "half of the queue is the most");
     assert_eq!(fill(2, 4), 0);
-    // It is full; who has less takes the place of the last one of those who have most.
+    // It is full; a tenant with fewer calls replaces the last call of a tenant with most.
     assert_eq!(fill(3, 2), 0);
     assert_eq!(fill(4, 1), 0);
     let mut displaced = Vec::new();
@@ -175,7 +176,7 @@ async fn full_queue_rejects_the_tenant_with_most_calls() {
     assert_eq!(displaced.len(), 3);
     assert!(displaced.iter().all(|tenant| [1, 2].contains(tenant)), "{displaced:?}");
     assert_eq!(fair.state.lock().waiting, 8);
-    // Where all have one, the next one has no place.
+    // If each tenant has one, the next one is rejected.
     let mut alike: Vec<_> = (20..30).map(|tenant| ask(&fair, tenant, Pace::Short)).collect();
     let answers: Vec<_> = alike.iter_mut().map(got).collect();
     assert!(matches!(answers[9], Some(Err(Refused::Full(8)))), "{answers:?}");
@@ -242,7 +243,7 @@ async fn cancelled_requests_release_permits_and_queue_entries() {
     let mut gone = ask(&fair, 2, Pace::Short);
     let mut stays = ask(&fair, 3, Pace::Short);
     assert!(got(&mut gone).is_none() && got(&mut stays).is_none());
-    // Away while it waits, and away when the permit is on its way.
+    // Dropped while it waits, and dropped when the permit is on its way.
     drop(gone);
     assert_eq!(fair.state.lock().waiting, 1);
     let mut second = ask(&fair, 2, Pace::Short);

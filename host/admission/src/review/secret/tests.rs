@@ -6,7 +6,7 @@ fn base64_of(text: &str) -> String {
     encoded(text.as_bytes())
 }
 
-/// What a policy sees of a Secret with this data.
+/// The visible parts of a Secret with this data.
 fn seen(data: &serde_json::Value) -> Document {
     let copy = "{\"data\":{\"p\":\"hunter2\"}}";
     let secret = serde_json::json!({
@@ -58,7 +58,7 @@ fn secret_shows_only_name_type_and_keys() {
 }
 
 #[test]
-fn a_change_of_a_value_is_seen_and_no_value_is() {
+fn changed_secret_value_is_visible_without_the_value() {
     let of = |value: &str| {
         let document = seen(&serde_json::json!({"p": base64_of(value)}));
         text(&document, "/data/p").to_owned()

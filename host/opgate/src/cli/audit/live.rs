@@ -1,11 +1,11 @@
 //! The audit of a running cluster.
 //!
 //! ```text
-//! discovery × what policies match ─▶ resources, each in one version ─▶ objects, page by page ─▶ judged
+//! discovery × what policies match ─▶ resources, each in one version ─▶ objects, page by page ─▶ evaluated
 //! ```
 //!
-//! Only what a webhook would be asked about is listed: the creation of kinds that a policy matches with
-//! its settings. Secrets are among it only where a rule that is on names them.
+//! Only kinds whose creation a policy matches with its settings are listed, as for a webhook. Secrets are
+//! listed only if an enabled rule names them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -73,7 +73,7 @@ pub(in crate::cli) fn cluster(
 }
 
 fn missed(resource: &str, why: &str) -> Unread {
-    let line = one_line(&format!("{resource}: not looked at: {why}"), 1_024);
+    let line = one_line(&format!("{resource}: not evaluated: {why}"), 1_024);
     Unread { source: resource.to_owned(), line }
 }
 

@@ -54,7 +54,7 @@ input. It reads only, and prints nothing secret. docs/doctor.md describes it.
 
 Examples:
   opgate doctor
-  opgate doctor --connect 127.0.0.1:9443     with kubectl port-forward beside it
+  opgate doctor --connect 127.0.0.1:9443     together with kubectl port-forward
   opgate manifests all | opgate doctor -
   opgate doctor explain DOC-12
 
@@ -138,7 +138,7 @@ enum FailOn {
     Critical,
     Warning,
     Note,
-    /// Nothing that is found: exit status 1 does not occur
+    /// No finding: exit status 1 does not occur
     Never,
 }
 
@@ -164,7 +164,7 @@ enum Format {
 fn installation(text: &str) -> Result<Installation, String> {
     let parts = text.split_once('/').filter(|(of, name)| is_label(of) && is_label(name));
     let (namespace, service) =
-        parts.ok_or_else(|| format!("{text:?} is not of the form NAMESPACE/SERVICE"))?;
+        parts.ok_or_else(|| format!("{text:?} is not in the format NAMESPACE/SERVICE"))?;
     Ok(Installation { namespace: namespace.to_owned(), service: service.to_owned(), url: None })
 }
 
@@ -173,7 +173,7 @@ fn url(text: &str) -> Result<String, String> {
     let is_https =
         parsed.is_some_and(|url| url.scheme_str() == Some("https") && url.host().is_some());
     let url = is_https.then(|| text.trim_end_matches('/').to_owned());
-    url.ok_or_else(|| format!("{text:?} is not of the form https://HOST[:PORT][/PREFIX]"))
+    url.ok_or_else(|| format!("{text:?} is not in the format https://HOST[:PORT][/PREFIX]"))
 }
 
 fn known_id(text: &str) -> Result<String, String> {

@@ -36,7 +36,7 @@ pub(in crate::cli) struct Permissions {
 fn account(text: &str) -> Result<(String, String), String> {
     let (of, name) = text
         .split_once('/')
-        .ok_or_else(|| format!("{text:?} is not of the form NAMESPACE/NAME"))?;
+        .ok_or_else(|| format!("{text:?} is not in the format NAMESPACE/NAME"))?;
     Ok((namespace(of)?, object_name(name)?))
 }
 

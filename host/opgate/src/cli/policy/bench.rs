@@ -1,8 +1,8 @@
-//! `opgate policy bench`: what a policy costs a server, by a fixed amount of work.
+//! `opgate policy bench`: the cost of a policy in a server, for a fixed amount of work.
 //!
 //! ```text
 //! component ─▶ load: compiled, from the cache ─┐
-//! reviews, or the policy's cases ─▶ calls ─────┴▶ p50, p99, memory, host calls, fast lane
+//! reviews, or the policy's cases ─▶ calls ─────┴▶ p50, p99, memory, host calls, fast path
 //! ```
 
 use std::io::Write as _;
@@ -74,7 +74,7 @@ struct Figures {
 
 /// How long it takes to load.
 struct Loads {
-    /// With compilation, or for a built-in policy as it is embedded.
+    /// With compilation, or for a built-in policy from the embedded image.
     cold: Duration,
     /// From the cache, if there is one.
     cached: Option<Duration>,
@@ -114,7 +114,7 @@ impl Bench {
             }
         }
         match failed {
-            Some(why) => Err(Failure::engine(anyhow!("{name}: a call gave no verdict: {why}"))),
+            Some(why) => Err(Failure::engine(anyhow!("{name}: a call ended in a policy error: {why}"))),
             None => Ok(Outcome::Ok),
         }
     }
@@ -197,7 +197,7 @@ impl Figures {
     /// Creates it from reviews, each with its name, its calls and the number of imports per call.
     fn of(reviews: Vec<(String, Vec<Measured>, u64)>) -> Result<Self, Failure> {
         if reviews.is_empty() {
-            let text = "there is no review that the policy looks at: name some after PATH";
+            let text = "the policy matches no review: name reviews after PATH";
             return Err(Failure::usage(anyhow!(text)));
         }
         let count = reviews.len();
@@ -281,7 +281,7 @@ fn table(
             )
         }
     };
-    line("fast lane", fast)?;
+    line("fast path", fast)?;
     let within = if figures.calls.iter().any(|call| call.fault.is_some()) { "no" } else { "yes" };
     line("within its limits", format!("{within} ({} ms, {most})", limits.time.as_millis()))
 }

@@ -41,11 +41,11 @@ enum Command {
         #[arg(long, short, value_name = "FORMAT", default_value = "table")]
         output: Format,
     },
-    /// Show what a policy says about itself, what it needs, and what is wrong with it
+    /// Show the rules, matches and permissions of a policy, and lint it
     Inspect(Box<inspect::Inspect>),
     /// Run the cases of a policy through its component
     Test(Box<test::Test>),
-    /// Measure what a policy costs: loading, evaluation, memory
+    /// Measure the cost of a policy: loading, evaluation, memory
     Bench(Box<bench::Bench>),
     /// Package a core module that was built with the SDK as a component
     Pack(pack::Pack),

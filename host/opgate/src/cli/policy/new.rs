@@ -1,7 +1,7 @@
 //! `opgate policy new`: creates a directory that builds, tests and packs with one command each.
 //!
 //! ```text
-//! templates/LANGUAGE (embedded) ─▶ names filled in ─▶ a new or empty folder ─▶ what to do next
+//! templates/LANGUAGE (embedded) ─▶ names filled in ─▶ a new or empty directory ─▶ next steps
 //! ```
 //!
 //! Nothing is downloaded, and no file outside the directory is written.
@@ -35,7 +35,7 @@ Examples:
   opgate policy new house-images --lang rust
   opgate policy new house-images --lang typescript --out policies/house-images
 
-Exit status: 0 written, 2 wrong name, or the folder is not empty. docs/write-a-policy.md goes on from here.";
+Exit status: 0 written, 2 wrong name, or the directory is not empty. docs/write-a-policy.md describes the next steps.";
 
 /// The files of one language.
 struct Template {
@@ -110,11 +110,11 @@ impl New {
 /// Returns the purpose of a step.
 fn says(step: &str) -> &str {
     match step {
-        "prepare" => "Fetch what it builds with, once",
+        "prepare" => "Fetch the build dependencies, once",
         "build" => "Build it",
-        "pack" => "Make the module a component",
+        "pack" => "Package the module as a component",
         "test" => "Build it, and run its cases",
-        _ => "Judge a Pod that breaks its rules",
+        _ => "Evaluate a Pod that violates its rules",
     }
 }
 
@@ -130,7 +130,7 @@ fn write(template: &Template, name: &str, folder: &Path) -> anyhow::Result<()> {
     let named = || folder.display().to_string();
     fs::create_dir_all(folder).with_context(named)?;
     if fs::read_dir(folder).with_context(named)?.next().is_some() {
-        return Err(anyhow!("{}: is not empty: name a new folder with --out", named()));
+        return Err(anyhow!("{}: is not empty: name a new directory with --out", named()));
     }
     let snake = name.replace('-', "_");
     let filled = |text: &str| {
@@ -140,7 +140,7 @@ fn write(template: &Template, name: &str, folder: &Path) -> anyhow::Result<()> {
         let inside = PathBuf::from(filled(path));
         // Templates are part of this program. Still, no name may lead out of the directory.
         if !inside.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Err(anyhow!("{path}: leads out of the folder"));
+            return Err(anyhow!("{path}: leads out of the directory"));
         }
         let path = folder.join(inside);
         let named = || path.display().to_string();

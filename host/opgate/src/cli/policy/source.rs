@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! PATH ─┬ component ─▶ its opgate.yaml, if one names it ─┐
-//!       └ folder ─▶ build ─▶ pack ─▶ its opgate.yaml ────┼▶ Subject: configuration of one policy, cases
+//!       └ directory ─▶ build ─▶ pack ─▶ its opgate.yaml ─┼▶ Subject: configuration of one policy, cases
 //! --policy NAME ─▶ configuration ────────────────────────┘
 //! ```
 
@@ -180,7 +180,7 @@ impl Subject {
     /// Runs the tests of the language itself.
     pub(super) fn native_test(&self) -> Result<bool, Failure> {
         let Some((folder, language)) = &self.folder else {
-            return Err(Failure::usage(anyhow!("--native is for source folders")));
+            return Err(Failure::usage(anyhow!("--native is for source directories")));
         };
         Ok(start(folder, language.native_test())?.success())
     }

@@ -141,7 +141,7 @@ fn annotations<'i>(item: &'i Item<'i>, pages: &'i Pages) -> impl Iterator<Item =
             level: Level::Error,
             file: file(source),
             place,
-            title: "opgate: no verdict".to_owned(),
+            title: "opgate: policy error".to_owned(),
             text: format!("{}: {}", item.object, fault.sentence()),
         }
     });
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_log_is_no_command() {
+    fn log_line_contains_no_runner_command() {
         let line = annotation("::stop-commands::x", "##[add-mask]y\nz").line();
         assert_eq!(line, "- ::stop-commands::x:7:3: opgate: deny X-01: ## [add-mask]y; z");
     }

@@ -49,7 +49,7 @@ impl Hidden {
             1 => Some(format!("1 {what}")),
             _ => Some(format!("{count} {what}s")),
         };
-        let parts = [some(self.warnings, "warning"), some(self.audits, "audit finding")];
+        let parts = [some(self.warnings, "warning"), some(self.audits, "audit violation")];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         let level = if self.audits > 0 { "audit" } else { "warn" };
         let hidden = parts.join(" and ");
@@ -73,10 +73,10 @@ mod tests {
         };
         for (level, expected) in [
             (Level::Audit, None),
-            (Level::Warn, Some("1 audit finding hidden; --min-effect audit shows them")),
+            (Level::Warn, Some("1 audit violation hidden; --min-effect audit shows them")),
             (
                 Level::Deny,
-                Some("2 warnings and 1 audit finding hidden; --min-effect audit shows them"),
+                Some("2 warnings and 1 audit violation hidden; --min-effect audit shows them"),
             ),
         ] {
             let mut hidden = Hidden::default();

@@ -1,9 +1,9 @@
 //! Reports for users and pipelines: one model, one file for each output format.
 //!
 //! ```text
-//! replayed (reviews) ─┐              ┌─▶ table   for people
+//! replayed (reviews) ─┐              ┌─▶ table   for users
 //!                     ├─▶ Item, Line ┼─▶ junit   test results
-//! checked  (files) ───┘              ├─▶ sarif   findings of code scanners
+//! checked  (files) ───┘              ├─▶ sarif   results of code scanners
 //!                                    └─▶ github  annotations of a workflow
 //! ```
 //!

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_the_text_of_its_section() {
+    fn gap_is_the_text_of_its_section() {
         let docs = "x\n\n# Gap\n\nNobody sees it,\nor nearly.\n\n# Why\n\ny\n";
         assert_eq!(gap(docs).as_deref(), Some("Nobody sees it, or nearly."));
         assert_eq!(gap("x\n\n# Gap").as_deref(), Some(""));

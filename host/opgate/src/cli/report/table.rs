@@ -125,7 +125,7 @@ pub(in crate::cli) fn waived(
         let (at, count) = (waived.at.shown(), thousands(findings.len()));
         let s = if findings.len() == 1 { "" } else { "s" };
         let why = waived.sentence();
-        writeln!(out, "{at}: {GOOD}waived{GOOD:#} {rule} ({count} finding{s}): {why}")?;
+        writeln!(out, "{at}: {GOOD}waived{GOOD:#} {rule} ({count} violation{s}): {why}")?;
         for (item, line) in findings.into_iter().filter(|_| is_verbose) {
             let (at, Violation { level, rule, .. }) = (line.at(item.source), line.violation);
             writeln!(out, "  {FAINT}{at}: {level} {rule} {}{FAINT:#}", line.sentence())?;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_stands_below_the_column() {
+    fn marker_is_printed_below_the_column() {
         assert_eq!(shown(12, 3, "  ä: x\r"), "  12 |   ä: x\n     |   ^\n");
         assert_eq!(shown(7, 2, "\tkey:"), "  7 |  key:\n    |  ^\n");
         assert_eq!(shown(1, 1, "  "), "");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_written_for_people() {
+    fn counts_are_printed_with_thousands_separators() {
         let shown = [0, 999, 5_000, 1_234_567].map(thousands);
         assert_eq!(shown, ["0", "999", "5,000", "1,234,567"]);
     }

@@ -331,7 +331,7 @@ pub(in crate::cli) fn review(
         object = own.3;
     } else if operation == Operation::Connect {
         return fail(
-            "a CONNECT is about a sub-resource: name it with --sub-resource, such as exec of a Pod",
+            "a CONNECT requires a sub-resource: name it with --sub-resource, such as exec of a Pod",
         );
     }
     let user = asked.user.clone().unwrap_or_else(|| USER.to_owned());

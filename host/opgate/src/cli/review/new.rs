@@ -22,7 +22,7 @@ use crate::cli::{Failure, Outcome, ReadArgs, input, manifests};
 
 const NEXT: &str = "\
 Examples:
-  opgate review new -f pod.yaml | opgate replay -      What becomes of a Pod
+  opgate review new -f pod.yaml | opgate replay -      Evaluate the creation of a Pod
   opgate review new -f new.yaml --old old.yaml         An UPDATE
   opgate review new -f pod.yaml --operation DELETE     A DELETE
   opgate review new -f pod.yaml --user jane --group devs
@@ -137,7 +137,7 @@ impl New {
                     continue;
                 }
                 tracing::warn!(
-                    "{}: --old has no {what}: it is about to be created",
+                    "{}: --old has no {what}: it would be created",
                     manifest.source
                 );
             }
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_indented_as_it_is() {
+    fn json_is_indented_without_other_changes() {
         for json in [
             r#"{"b":[1.50,{}],"a":{"c":"x, {y}: \" \\","d":[]},"e":null}"#,
             r#"{ "b" : [ ] , "a":1e3}"#,

@@ -6,7 +6,7 @@
 //!                                             └▶ no answer, or no OpenShift any more: what was known stays
 //! ```
 //!
-//! The detected platform is fixed while a server runs. Otherwise, anyone who can create the API
+//! The detected platform is fixed while a server runs. Otherwise, any user with permission to create the API
 //! `clusterversions`, for example with the CRD of an Operator, could choose the profile.
 
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ impl Discovery {
                     );
                     starting.waits_for(Some(line));
                     if told != why {
-                        tracing::error!(error = why, "the cluster is not known yet; retrying");
+                        tracing::error!(error = why, "platform detection failed; retrying");
                         told = why;
                     }
                 }
@@ -130,17 +130,17 @@ fn merge(
         |platform, trouble| Known { wanted, platform, at: Instant::now(), trouble, is_due: false };
     let Some(before) = before else {
         let found = found?;
-        tracing::info!(cluster = ?found, "the cluster is known");
+        tracing::info!(cluster = ?found, "platform detected");
         return Ok(known(found, None));
     };
     let why = match found {
         Ok(found) if before.platform.is_same_kind(&found) => {
             if before.platform != found {
-                tracing::warn!(before = ?before.platform, cluster = ?found, "the cluster has changed");
+                tracing::warn!(before = ?before.platform, cluster = ?found, "platform changed");
             }
             return Ok(known(found, None));
         }
-        Ok(_) => "ClusterVersion version has come or gone; restart the servers to take that over"
+        Ok(_) => "the ClusterVersion `version` was created or deleted; restart the servers to apply the change"
             .to_owned(),
         Err(why) => why,
     };
@@ -149,7 +149,7 @@ fn merge(
         return Err(why);
     }
     if before.trouble.as_ref() != Some(&why) {
-        tracing::warn!(error = why, "the cluster is taken for what it was");
+        tracing::warn!(error = why, "platform detection failed; keeping last known platform");
     }
     Ok(known(before.platform.clone(), Some(why)))
 }
@@ -217,7 +217,7 @@ mod tests {
 
     /// Facts for narrower parameters do not cover wider ones.
     #[test]
-    fn other_question_needs_an_answer_of_its_own() {
+    fn narrower_platform_facts_do_not_cover_wider_ones() {
         let before = platform(Profile::Upstream, None, &[]);
         let narrow = Wanted { olm: false, rukpak: false };
         let before = Known { wanted: narrow, ..known(before) };

@@ -210,7 +210,7 @@ impl Duties {
             let release = async { election.lock().await.release(&*api).await };
             let (released, withdrawn) = tokio::join!(release, publisher.withdraw(&*api));
             for error in [released.err(), withdrawn.err()].into_iter().flatten() {
-                tracing::debug!(%error, "a lease is left to expire");
+                tracing::debug!(%error, "lease not deleted; it will expire");
             }
         };
         let _ = tokio::time::timeout(FAREWELL, farewell).await;

@@ -202,10 +202,10 @@ impl Follow {
                 self.registered.shows(&format!("[+]registration current, {digest}"));
                 self.state.told = String::new();
                 let (severity, reason) = if by_hand {
-                    tracing::warn!(%changes, "the registration was changed by somebody else, and is as before");
+                    tracing::warn!(%changes, "webhook registration restored after an external change");
                     (Severity::Warning, "RegistrationRestored")
                 } else {
-                    tracing::info!(%changes, registration = digest, "the registration follows");
+                    tracing::info!(%changes, registration = digest, "webhook registration applied");
                     (Severity::Normal, "RegistrationApplied")
                 };
                 self.events.tell(severity, reason, "Register", &changes).await;

@@ -44,7 +44,7 @@ Example:
 In this order (docs/operate/start-a-server.md):
   1. Issue a certificate:  opgate certs issue --out tls --service NAMESPACE/NAME
   2. Start the server:     opgate serve --config opgate.yaml --tls-dir tls
-  3. Wait until /readyz on the ops port answers 200; with ?verbose it says what is missing
+  3. Wait until /readyz on the ops port returns 200; with ?verbose it lists what is missing
   4. Register it:          opgate manifests webhook --config opgate.yaml \\
                              --service NAMESPACE/NAME --ca tls/ca.crt | kubectl apply -f -";
 
@@ -172,7 +172,7 @@ impl Serve {
             input::fill(set.cluster(), &cluster_args.cluster_state, &Reader::default())?;
         }
         for broken in set.broken() {
-            tracing::error!(policy = broken.name, error = broken.error, "cannot be used");
+            tracing::error!(policy = broken.name, error = broken.error, "policy failed to load");
         }
         let options = Options {
             listen,

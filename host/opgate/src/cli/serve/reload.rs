@@ -1,19 +1,19 @@
-//! Looks at the configuration and the files of its policies, and replaces what serves.
+//! Watches the configuration and the files of its policies, and replaces the active policy set.
 //!
 //! ```text
-//! every --reload-interval, SIGHUP ─▶ look: digest of all contents, and of what the cluster is ─ as served ─▶ nothing
-//!                             │ another one, twice in a row
+//! every --reload-interval, SIGHUP ─▶ check: digest of all contents, and of the platform ─ unchanged ─▶ done
+//!                             │ changed, twice in a row
 //!                             ▼
-//!                aside, in a thread that gives way: parse, compile, check ─▶ Set
+//!                in a thread with low priority: parse, compile, check ─▶ candidate Set
 //!                             │
 //!                             ▼
-//!                wait: what was allowed before is stored ─▶ list what only the new set reads ─▶ replace
+//!                wait: reservations are settled ─▶ list resources that only the candidate reads ─▶ replace
 //!                             │
-//!                what goes wrong on the way: the last good set serves on, and says why
+//!                on an error: the last good configuration stays active; the error is reported
 //! ```
 //!
-//! Contents are compared, not times: a kubelet swaps a link, an editor renames, `cp` writes in place. What a
-//! look finds must be found again a moment later, so that a half-written file is not taken for the whole.
+//! Contents are compared, not times: a kubelet swaps a link, an editor renames, `cp` writes in place. A change
+//! must be read twice, so that a partially written file is not loaded.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ impl Reload {
                 (candidate, is_told) = (None, false);
                 if failed.take().is_some() {
                     self.serving.is_current();
-                    tracing::info!("the files hold the configuration that serves again");
+                    tracing::info!("files match the active configuration again");
                     self.tell(Severity::Normal, "ConfigurationUpToDate", &look.id);
                 }
                 continue;
@@ -175,7 +175,7 @@ impl Reload {
         // A repeated error is logged once.
         let before = before.filter(|failed| failed.id == id);
         if before.as_ref().is_none_or(|failed| failed.why != why) {
-            tracing::error!(error = why, "the last good configuration is kept");
+            tracing::error!(error = why, "configuration reload failed; keeping last good configuration");
             self.tell(Severity::Warning, "ConfigurationReloadFailed", &why);
         }
         let wait = before
@@ -365,7 +365,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
         let _ = tell.send(work());
     });
     if let Err(error) = thread {
-        tracing::warn!(%error, "no thread to load a configuration");
+        tracing::warn!(%error, "thread for a configuration reload not created");
     }
     told.await.ok()
 }

@@ -315,7 +315,7 @@ fn text(path: &PathBuf) -> anyhow::Result<String> {
 }
 
 fn installation(text: &str) -> Result<(String, String), String> {
-    let wrong = || format!("{text:?} is not of the form NAMESPACE/SERVICE");
+    let wrong = || format!("{text:?} is not in the format NAMESPACE/SERVICE");
     let (namespace, name) = text.split_once('/').ok_or_else(wrong)?;
     if is_label(namespace) && is_label(name) {
         Ok((namespace.to_owned(), name.to_owned()))

@@ -138,7 +138,7 @@ const ALERTS: &[Alert] = &[
         severity: Severity::Warning,
         lasts: "0m",
         condition: "sum by (name) (increase(apiserver_admission_webhook_fail_open_count{type=\"validating\"}[10m])) > 0",
-        summary: "API servers let requests pass that the webhook {{ $labels.name }} has not checked",
+        summary: "API servers allowed requests without a response of the webhook {{ $labels.name }}",
     },
     Alert {
         name: "OpgateCertificateExpiringSoon",
@@ -180,7 +180,7 @@ const ALERTS: &[Alert] = &[
         severity: Severity::Warning,
         lasts: "5m",
         condition: "sum(opgate_leader{}) != 1",
-        summary: "no server leads, or more than one says so",
+        summary: "there is no leader, or more than one server reports to be it",
     },
     Alert {
         name: "OpgateClockSkew",

@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn braces_of_others_survive() {
+    fn foreign_template_braces_are_escaped() {
         let mut holes = Holes::default();
         let hole = holes.hole("{{ toJson .Values.a }}".to_owned());
         let text = format!("a: {}\nb: x {{{{ $l.p }}}} y }}}} z {{{{\n", hole.as_str().unwrap());
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_differ_where_they_differ() {
+    fn differing_values_become_template_conditions() {
         let choice = Choice { conditions: vec!["a", "b"] };
         let merge = |values: [Value; 3]| {
             let mut holes = Holes::default();

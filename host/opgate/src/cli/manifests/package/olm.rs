@@ -117,7 +117,7 @@ pub(super) fn files(
                 "capabilities": "Seamless Upgrades",
                 "categories": "Security",
                 "containerImage": installation.image,
-                "description": "Judges what Operators, their bundles and catalogs bring to the cluster",
+                "description": "Evaluates Operators, their bundles and catalogs",
                 "features.operators.openshift.io/disconnected": "true",
                 "features.operators.openshift.io/fips-compliant": "false",
                 "features.operators.openshift.io/proxy-aware": "false",

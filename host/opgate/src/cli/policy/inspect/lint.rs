@@ -47,7 +47,7 @@ fn schema(descriptor: &Descriptor, found: &mut Vec<Finding>) {
     if !(schema.is_object() && is_of_object) {
         found.push(Finding::new(
             "schema",
-            "the settings schema is not about an object, and settings are one: write `\"type\": \"object\"`",
+            "the settings schema does not describe an object, and settings are one: write `\"type\": \"object\"`",
         ));
     }
 }
@@ -55,7 +55,7 @@ fn schema(descriptor: &Descriptor, found: &mut Vec<Finding>) {
 fn matches(descriptor: &Descriptor, found: &mut Vec<Finding>) {
     if descriptor.matches.is_empty() {
         let text =
-            "it matches no requests, so nobody will ask it: describe the requests in `matches`";
+            "it matches no requests, so it is never called: describe the requests in `matches`";
         found.push(Finding::new("no-matches", text));
     }
     for (number, rule) in descriptor.matches.iter().enumerate() {
@@ -242,7 +242,7 @@ mod tests {
                 &["plural", "unknown-resource"],
             ),
             (
-                "nobody serves it",
+                "unserved resource",
                 descriptor(
                     vec![rule("A-1", "Bundle"), rule("A-2", "Bundle")],
                     vec![matching("g.io", &["bundles"], &["A-1"])],

@@ -1,4 +1,4 @@
-//! `opgate policy inspect`: what a policy says about itself, what follows from it, and what is wrong with it.
+//! `opgate policy inspect`: the descriptor of a policy, its permissions and webhooks, and lint findings.
 //!
 //! ```text
 //! component ─▶ Loaded: descriptor, size, imports ─┬─▶ lint ─▶ findings
