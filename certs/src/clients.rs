@@ -46,7 +46,7 @@ impl Clients {
     /// connect.
     ///
     /// # Errors
-    /// Where the file is no bundle of CAs, or a name is empty, as that of a certificate may be.
+    /// Fails if the file is no bundle of CAs, or a name is empty, as that of a certificate may be.
     pub fn new(bundle: PathBuf, names: Vec<String>) -> Result<Self, Error> {
         if names.iter().any(String::is_empty) {
             return Err(Error::ClientName(String::new()));
@@ -59,7 +59,7 @@ impl Clients {
     /// Looks at the file and decides by what is new in it, from the next connection on.
     ///
     /// # Errors
-    /// Where the file is no bundle of CAs. The old one stays.
+    /// Fails if the file is no bundle of CAs. The old one stays.
     pub fn look(&self) -> Result<Change, Error> {
         let content = fs::read(&self.bundle).map_err(Error::io(&self.bundle))?;
         if content == self.current.load().content {
@@ -89,9 +89,8 @@ impl Clients {
     }
 }
 
-/// Whether a name is the subject's common name, letter by letter, or a DNS name. Nothing is a
-/// pattern, and of a subject with several common names none counts: readers differ in which one is
-/// meant.
+/// Reports whether a name is the subject's common name, letter by letter, or a DNS name. Nothing is a
+/// pattern, and of a subject with several common names none counts: readers differ in which one is meant.
 fn has_name(certificate: &X509Certificate<'_>, name: &str) -> bool {
     let mut common = certificate.subject().iter_common_name().map(AttributeTypeAndValue::as_str);
     if let (Some(Ok(only)), None) = (common.next(), common.next())
@@ -125,7 +124,7 @@ fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// How many certificates of CAs there are in a PEM text.
+/// Returns the number of CA certificates in a PEM text.
 ///
 /// # Errors
 /// Fails for an entry that is no CA certificate, with one sentence.
@@ -152,7 +151,8 @@ impl Trusted {
 }
 
 impl ClientCertVerifier for Clients {
-    /// None: a client has one certificate for here, and needs no hint; who asks learns nothing.
+    /// Returns no hints: a client has one certificate for this server, and unauthenticated clients must learn
+    /// nothing.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -243,7 +243,7 @@ impl Refusal {
         })
     }
 
-    /// In one word, for metrics.
+    /// Returns the cause in one word, for metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! How a server speaks TLS.
+//! TLS configuration of a server.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use rustls::server::NoServerSessionStorage;
 
 use crate::{Clients, Reloader};
 
-/// TLS 1.2 and 1.3, HTTP/1.1 and h2, with the newest good certificate, and with the clients that may
-/// connect, or all.
+/// Configures TLS 1.2 and 1.3, HTTP/1.1 and h2, with the newest good certificate, and with client
+/// authentication if configured.
 ///
 /// # Errors
-/// Where the cryptography lacks a version of TLS.
+/// Fails if the cryptography lacks a version of TLS.
 pub fn server_config(
     certificate: Arc<Reloader>,
     clients: Option<Arc<Clients>>,

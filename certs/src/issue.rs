@@ -16,7 +16,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::Error;
 
-/// How far back certificates are valid, for clocks that are behind.
+/// Time before the issue from which certificates are valid, for clocks that are behind.
 const SKEW: Duration = Duration::hours(1);
 
 /// Maximum number of characters of a common name.
@@ -42,7 +42,7 @@ impl Authority {
     /// Makes a new CA that is valid for `days`.
     ///
     /// # Errors
-    /// Where the system gives no randomness.
+    /// Fails if the system has no randomness.
     pub fn create(days: u32) -> Result<Self, Error> {
         Self::create_at(SystemTime::now(), of_days(days))
     }
@@ -50,7 +50,7 @@ impl Authority {
     /// Makes a new CA as of a moment. It is valid from an hour before, for clocks that are behind.
     ///
     /// # Errors
-    /// Where the system gives no randomness.
+    /// Fails if the system has no randomness.
     pub fn create_at(now: SystemTime, life: StdDuration) -> Result<Self, Error> {
         let now = OffsetDateTime::from(now);
         let mut params = CertificateParams::default();
@@ -70,17 +70,17 @@ impl Authority {
     /// Reads a CA that [`Authority::create`] made.
     ///
     /// # Errors
-    /// Where a file cannot be read, or the two do not make a CA.
+    /// Fails if a file is unreadable, or the two are no CA.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, Error> {
         let pem = fs::read_to_string(certificate).map_err(Error::io(certificate))?;
         let key_pem = fs::read_to_string(key).map_err(Error::io(key))?;
         Self::parse(certificate, pem, key, &key_pem)
     }
 
-    /// A CA of PEM texts.
+    /// Creates a CA of PEM texts.
     ///
     /// # Errors
-    /// Where the two do not make a CA.
+    /// Fails if the two are no CA.
     pub fn of_pem(certificate: &str, key: &str) -> Result<Self, Error> {
         Self::parse(Path::new("ca.crt"), certificate.to_owned(), Path::new("ca.key"), key)
     }
@@ -102,13 +102,13 @@ impl Authority {
         Ok(Self { certificate: pem, issuer, not_after })
     }
 
-    /// The CA's certificate as PEM: the `caBundle` of a webhook configuration.
+    /// Returns the CA's certificate as PEM: the `caBundle` of a webhook configuration.
     #[must_use]
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// The CA's private key as PEM.
+    /// Returns the CA's private key as PEM.
     #[must_use]
     pub fn key(&self) -> String {
         self.issuer.key().serialize_pem()
@@ -118,7 +118,7 @@ impl Authority {
     /// than the CA itself.
     ///
     /// # Errors
-    /// Where there is no name, or one is neither a DNS name nor an IP address.
+    /// Fails without a name, or if one is neither a DNS name nor an IP address.
     pub fn issue(&self, names: &[String], days: u32) -> Result<Issued, Error> {
         self.issue_at(names, SystemTime::now(), of_days(days))
     }
@@ -127,7 +127,7 @@ impl Authority {
     /// CA itself.
     ///
     /// # Errors
-    /// Where there is no name, or one is neither a DNS name nor an IP address, or the CA has ended.
+    /// Fails without a name, if one is neither a DNS name nor an IP address, or if the CA has expired.
     pub fn issue_at(
         &self,
         names: &[String],
@@ -150,7 +150,7 @@ impl Authority {
     /// CA itself. It is good for nothing else.
     ///
     /// # Errors
-    /// Where the name cannot be a common name.
+    /// Fails if the name cannot be a common name.
     pub fn issue_client(&self, name: &str, days: u32) -> Result<Issued, Error> {
         let fits = (1..=COMMON_NAME).contains(&name.chars().count());
         if !fits || name.trim() != name || name.chars().any(char::is_control) {
@@ -203,7 +203,7 @@ fn alternative_name(name: &str) -> Result<SanType, Error> {
     dns.map(SanType::DnsName).ok_or_else(|| Error::Name(name.to_owned()))
 }
 
-/// The names under which an API server and others reach a Service.
+/// Returns the names under which an API server and others reach a Service.
 #[must_use]
 pub fn service_names(namespace: &str, service: &str) -> Vec<String> {
     ["svc", "svc.cluster.local"]

@@ -12,7 +12,7 @@ use x509_parser::prelude::{ASN1Time, FromDer as _, GeneralName, X509Certificate}
 
 use crate::{Error, words};
 
-/// Where the pair is.
+/// Source of certificate and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A directory with `tls.crt` and `tls.key`, as Kubernetes mounts a Secret of type TLS.
@@ -33,7 +33,7 @@ impl Source {
     /// are read from the directory that the link named first, so that they are of one generation.
     ///
     /// # Errors
-    /// Where a file cannot be read or does not hold what it should, or the two do not fit.
+    /// Fails if a file is unreadable or has other content, or if the two do not match.
     pub fn load(&self) -> Result<Pair, Error> {
         let (certificate, key) = match self {
             Self::Directory(folder) => {
@@ -72,27 +72,27 @@ impl Pair {
         self.certified.clone()
     }
 
-    /// A pair of PEM texts.
+    /// Creates a pair of PEM texts.
     ///
     /// # Errors
-    /// Where they do not hold what they should, or do not fit.
+    /// Fails if they have other content, or do not match.
     pub fn of_pem(chain: &str, key: &str) -> Result<Self, Error> {
         parse(Path::new("tls.crt"), chain.as_bytes(), Path::new("tls.key"), key.as_bytes())
     }
 
-    /// When the serving certificate begins.
+    /// Returns the start of the serving certificate's validity.
     #[must_use]
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// When the serving certificate ends.
+    /// Returns the end of the serving certificate's validity.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// DNS names and IP addresses of the serving certificate.
+    /// Returns DNS names and IP addresses of the serving certificate.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
@@ -104,7 +104,7 @@ impl Pair {
         self.certified.cert.len()
     }
 
-    /// Whether this is the certificate of a CA.
+    /// Reports whether this is the certificate of a CA.
     #[must_use]
     pub fn is_authority(&self) -> bool {
         self.authority
@@ -156,12 +156,12 @@ pub(crate) fn parse(
     })
 }
 
-/// A time of a certificate.
+/// Returns a time of a certificate.
 pub(crate) fn moment(at: ASN1Time) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or_default())
 }
 
-/// DNS names and IP addresses of a certificate.
+/// Returns DNS names and IP addresses of a certificate.
 pub(crate) fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
     match certificate.subject_alternative_name() {
         Ok(Some(extension)) => extension.value.general_names.iter().filter_map(name).collect(),
@@ -181,8 +181,8 @@ fn name(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// Checks a pair as an API server would: issued by one of the CAs in a PEM bundle, valid at `now`,
-/// and for `name` where one is given.
+/// Checks a pair as an API server would: issued by one of the CAs in a PEM bundle, valid at `now`, and for
+/// `name` if it is set.
 ///
 /// # Errors
 /// Returns in one sentence why an API server would reject the certificate.

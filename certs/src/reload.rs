@@ -1,8 +1,8 @@
 //! The pair that is served, replaced while connections come in.
 //!
-//! Files are compared by content at every look, so that any way of replacing them is seen: written
-//! in place, renamed over, or behind a link that points elsewhere (any number of times). A look is
-//! two small reads. Whatever is wrong with the new files, the old pair stays.
+//! Files are compared by content at every check, so that any way of replacing them is detected: written in
+//! place, renamed over, or behind a link with a new target (any number of times). A check is two small reads.
+//! If the new files are invalid, the old pair stays.
 //!
 //! The controller of the serving certificate in the cluster can push certificates instead of files.
 
@@ -28,7 +28,7 @@ pub struct Reloader {
 /// Result of a check of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing new.
+    /// No change.
     Unchanged,
     /// A new pair, which is served from now on.
     Replaced,
@@ -44,7 +44,7 @@ impl Reloader {
     /// Loads the first pair.
     ///
     /// # Errors
-    /// Where there is no usable pair to begin with.
+    /// Fails without a usable initial pair.
     pub fn new(source: Source) -> Result<Self, Error> {
         let pair = source.load()?;
         Ok(Self { source: Some(source), ..Self::of(pair) })
@@ -56,7 +56,7 @@ impl Reloader {
         Self { source: None, current: ArcSwap::from_pointee(pair), pushed: AtomicBool::new(false) }
     }
 
-    /// Serves this pair from now on. The next [look](Self::look) tells of it.
+    /// Serves this pair from now on. The next [check](Self::look) reports it.
     pub fn push(&self, pair: Pair) {
         if pair != **self.current.load() {
             self.current.store(Arc::new(pair));
@@ -64,7 +64,7 @@ impl Reloader {
         }
     }
 
-    /// The pair that is served now.
+    /// Returns the pair that is served now.
     #[must_use]
     pub fn current(&self) -> Arc<Pair> {
         self.current.load_full()
@@ -73,8 +73,8 @@ impl Reloader {
     /// Looks at the files and serves what is new in them; without files, tells whether a pair was pushed.
     ///
     /// # Errors
-    /// Where the files hold no usable pair, or one that has ended while the old one has not. The
-    /// old pair stays.
+    /// Fails if the files contain no usable pair, or one that has expired while the old one has not. The old
+    /// pair stays.
     pub fn look(&self) -> Result<Change, Error> {
         let Some(source) = &self.source else {
             let pushed = self.pushed.swap(false, Ordering::AcqRel);
@@ -96,8 +96,8 @@ impl Reloader {
 }
 
 impl ResolvesServerCert for Reloader {
-    /// There is one certificate, whatever name the client asks for: a client that connects to an
-    /// IP address asks for none.
+    /// Returns the only certificate, for every name that the client requests: a client that connects to an IP
+    /// address requests none.
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.current.load().certified())
     }

@@ -62,31 +62,31 @@ impl Root {
         })
     }
 
-    /// The certificate as PEM.
+    /// Returns the certificate as PEM.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// `sha256:…` of the certificate.
+    /// Returns `sha256:…` of the certificate.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// When it begins.
+    /// Returns the start of its validity.
     #[must_use]
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// When it ends.
+    /// Returns the end of its validity.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Whether it vouches for a certificate, at some time.
+    /// Reports whether it vouches for a certificate, at some time.
     #[must_use]
     pub fn vouches_for(&self, pair: &Pair) -> bool {
         let at = self.not_before.max(pair.not_before());

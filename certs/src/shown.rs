@@ -18,7 +18,7 @@ use crate::words;
 /// Certificates of a chain or a bundle that are read.
 const MOST: usize = 64;
 
-/// When a certificate is valid.
+/// Validity of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
     /// Its first second.
@@ -33,7 +33,7 @@ impl Validity {
         Self { from: moment(validity.not_before), until: moment(validity.not_after) }
     }
 
-    /// Whether it is valid then.
+    /// Reports whether it is valid then.
     #[must_use]
     pub fn holds(&self, at: SystemTime) -> bool {
         self.from <= at && at <= self.until
@@ -66,7 +66,7 @@ fn parsed<'c>(number: usize, der: &'c CertificateDer<'_>) -> Result<X509Certific
 }
 
 impl Shown {
-    /// A chain as PEM.
+    /// Creates a chain as PEM.
     ///
     /// # Errors
     /// Fails for an invalid certificate, with one sentence.
@@ -74,7 +74,7 @@ impl Shown {
         Self::chain(pem(text)?)
     }
 
-    /// A chain as a handshake shows it.
+    /// Creates a chain as a handshake shows it.
     ///
     /// # Errors
     /// Fails for an invalid chain, with one sentence.
@@ -85,25 +85,25 @@ impl Shown {
         Ok(Self { chain, names, validity })
     }
 
-    /// DNS names and IP addresses of the serving certificate.
+    /// Returns DNS names and IP addresses of the serving certificate.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// When the serving certificate is valid.
+    /// Returns the validity of the serving certificate.
     #[must_use]
     pub fn validity(&self) -> Validity {
         self.validity
     }
 
-    /// Whether the serving certificate is the same.
+    /// Reports whether the serving certificate is the same.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         self.chain.first() == other.chain.first()
     }
 
-    /// Whether the certificate is for a DNS name or an IP address.
+    /// Reports whether the certificate is for a DNS name or an IP address.
     #[must_use]
     pub fn is_for(&self, name: &str) -> bool {
         let server = ServerName::try_from(name).ok();
@@ -113,8 +113,8 @@ impl Shown {
             .is_some_and(|(server, leaf)| leaf.verify_is_valid_for_subject_name(&server).is_ok())
     }
 
-    /// The CAs of a bundle that vouch for the chain at a time: when each is valid. A CA that has ended
-    /// is among them.
+    /// Returns the CAs of a bundle that vouch for the chain at a time: when each is valid. A CA that has
+    /// ended is among them.
     ///
     /// # Errors
     /// Why none does, in one sentence.
@@ -152,7 +152,7 @@ impl Shown {
 }
 
 impl Bundle {
-    /// A bundle as PEM.
+    /// Creates a bundle as PEM.
     ///
     /// # Errors
     /// Fails for an entry that is no CA certificate, with one sentence.
@@ -171,7 +171,7 @@ impl Bundle {
         Ok(Self(bundle))
     }
 
-    /// When its certificates are valid.
+    /// Iterates over the validities of its certificates.
     pub fn validities(&self) -> impl Iterator<Item = Validity> {
         self.0.iter().map(|(_, validity)| *validity)
     }

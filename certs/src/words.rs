@@ -42,8 +42,7 @@ pub fn of_any(error: &(dyn Error + 'static)) -> Option<String> {
     inner.downcast_ref::<rustls::Error>().map(of_tls)
 }
 
-/// An error with what caused it, of which nothing is said twice: most errors say themselves what caused
-/// them.
+/// Formats an error with its causes, without repetition: most errors include their causes.
 #[must_use]
 pub fn causes(error: &(dyn Error + 'static)) -> String {
     let words = |error: &(dyn Error + 'static)| of_any(error).unwrap_or_else(|| error.to_string());

@@ -107,7 +107,7 @@ async fn a_real_cluster_is_examined() {
     // Who may read nothing learns that nothing was checked.
     let (found, report) = examined("opgate");
     assert_eq!(found, ids(&["DOC-91"]), "{report:#}");
-    assert!(report["notChecked"].as_array().unwrap().len() > 5, "{report:#}");
+    assert!(report["unchecked"].as_array().unwrap().len() > 5, "{report:#}");
     // Who may read all but Secrets and roles learns the rest.
     let rules = json!([
         {"apiGroups": [""], "resources": ["namespaces", "nodes", "services", "pods", "configmaps", "serviceaccounts"], "verbs": ["get", "list"]},

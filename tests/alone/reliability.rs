@@ -304,7 +304,7 @@ async fn slow_policy_does_not_slow_other_policies() {
         let answer = answer.unwrap();
         match answer.status {
             500 => {
-                assert_eq!(answer.body, "policy evil: used more than 100ms of processor time");
+                assert_eq!(answer.body, "policy evil: exceeded the CPU time limit of 100ms");
                 deadline += 1;
             }
             503 => {
@@ -313,7 +313,9 @@ async fn slow_policy_does_not_slow_other_policies() {
                     // On a busy machine the time of the request is over before that of the call.
                     late += 1;
                 } else {
-                    assert!(answer.body.contains("calls are waiting already"), "{}", answer.body);
+                    let full = ["calls are waiting already", "queue share"];
+                    let is_full = full.iter().any(|text| answer.body.contains(text));
+                    assert!(is_full, "{}", answer.body);
                     shed += 1;
                 }
             }

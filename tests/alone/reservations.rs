@@ -87,7 +87,7 @@ impl Field {
         let count = server.metric("opgate_requests_total{code=\"503\"}").await.unwrap_or_default();
         let count = count.to_string();
         println!("    calls answered with 503: {count}");
-        for line in server.log().iter().filter(|line| line["message"] == "shed") {
+        for line in server.log().iter().filter(|line| line["message"] == "request shed") {
             println!("    {} (and {} more)", line["text"], line["more"]);
         }
         count

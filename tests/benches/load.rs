@@ -136,7 +136,7 @@ fn throughput(clients: &Runtime, certificates: &Arc<Certificates>) {
     }
 }
 
-/// A CRD with much schema, as old and new object: no policy looks at it.
+/// A CRD with much schema, as old and new object: no policy matches it.
 fn large_update() -> String {
     let mut review = create_bundle("u", "c.example.com", &json!({}));
     let resource = json!({"group": "apiextensions.k8s.io", "version": "v1", "resource": "customresourcedefinitions"});

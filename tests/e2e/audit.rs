@@ -114,7 +114,7 @@ fn refused(records: &[Value]) -> Vec<String> {
         let mut line = format!("{} {namespace}{slash}{}", text("kind"), text("name"));
         let found = record["violations"].as_array().unwrap().iter();
         let mut found: Vec<_> = found
-            .filter(|violation| violation["level"] == "deny")
+            .filter(|violation| violation["effect"] == "deny")
             .map(|violation| violation["rule"].as_str().unwrap())
             .collect();
         found.sort_unstable();
@@ -232,16 +232,15 @@ fn all_kubectl_output_formats_are_evaluated_together() {
     let output = check(&folder, &["list.yaml"]);
     let (said, shown) = (err(&output), out(&output));
     assert!(
-        shown.contains(
-            "4 of 9 objects would be refused today:\n  OperatorGroup one/first  OPG-01\n"
-        ),
+        shown
+            .contains("4 of 9 objects would be denied today:\n  OperatorGroup one/first  OPG-01\n"),
         "{shown}"
     );
-    assert!(said.contains("3 ok, 2 warned, 4 denied, 0 failed"), "{said}");
-    assert!(said.contains("not judged: they are being deleted or replaced objects=2"), "{said}");
+    assert!(said.contains("3 passed, 2 warned, 4 denied, 0 errors"), "{said}");
+    assert!(said.contains("not evaluated: objects that are being deleted or replaced objects=2"), "{said}");
     assert!(
         said.contains(
-            "not judged: they are in kube-system, about which no webhook is asked objects=3"
+            "not evaluated: objects in kube-system, which webhooks do not match objects=3"
         ),
         "{said}"
     );
@@ -249,7 +248,7 @@ fn all_kubectl_output_formats_are_evaluated_together() {
     let text = std::fs::read_to_string(folder.path().join("list.yaml")).unwrap();
     let (_, records) = records(&folder, &["list.yaml"]);
     let first = records.iter().find(|record| record["name"] == "second").unwrap();
-    let place = &first["violations"][0]["place"];
+    let place = &first["violations"][0]["location"];
     let line = text.lines().nth(usize::try_from(place["line"].as_u64().unwrap()).unwrap() - 1);
     assert_eq!(line, Some("    namespace: \"one\""), "{place}");
     assert_eq!(place["column"], 5);
@@ -296,7 +295,7 @@ fn cluster() -> FakeCluster {
 
 fn live(folder: &TempDir, cluster: &FakeCluster, more: &[&str]) -> (i32, Vec<Value>) {
     let kubeconfig = cluster.kubeconfig();
-    let arguments = [&["--kubeconfig", kubeconfig.to_str().unwrap()], more].concat();
+    let arguments = [&["--cluster", "--kubeconfig", kubeconfig.to_str().unwrap()], more].concat();
     records(folder, &arguments)
 }
 
@@ -317,14 +316,14 @@ fn running_cluster_is_evaluated_like_its_dump() {
     assert_eq!((status, found), (1, expected));
     let first = records.iter().find(|record| record["name"] == "first").unwrap();
     assert_eq!(first["source"], "OperatorGroup one/first");
-    assert_eq!(first["violations"][0]["place"], Value::Null);
+    assert_eq!(first["violations"][0]["location"], Value::Null);
     let requests = cluster.requests();
     let asks = |what: &str| requests.iter().any(|request| request.contains(what));
     assert!(asks("/namespaces?&limit=") && asks("continue="), "{requests:?}");
     assert!(!asks("secrets"), "nobody needs them: {requests:?}");
     let output = check(
         &folder,
-        &["--kubeconfig", cluster.kubeconfig().to_str().unwrap(), "--kube-context", "nowhere"],
+        &["--cluster", "--kubeconfig", cluster.kubeconfig().to_str().unwrap(), "--kube-context", "nowhere"],
     );
     assert_eq!(crate::check::status(&output), 2);
     assert!(err(&output).contains("nowhere"), "{}", err(&output));
@@ -339,7 +338,7 @@ fn unlistable_resources_are_reported() {
     let cluster = cluster();
     cluster.forbid(OLM, "operatorgroups");
     let kubeconfig = cluster.kubeconfig();
-    let output = check(&folder, &["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let output = check(&folder, &["--cluster", "--kubeconfig", kubeconfig.to_str().unwrap()]);
     let (said, shown) = (err(&output), out(&output));
     assert_eq!(status(&output), 2, "{said}");
     assert!(
@@ -347,8 +346,8 @@ fn unlistable_resources_are_reported() {
         "{said}"
     );
     assert!(said.contains("not evaluated: they need other objects of a cluster"), "{said}");
-    assert!(said.contains("OPG-22") && !said.contains("fault"), "{said}");
-    assert!(shown.contains("2 of 6 objects would be refused today:"), "{shown}");
+    assert!(said.contains("OPG-22") && !said.contains(": error "), "{said}");
+    assert!(shown.contains("2 of 6 objects would be denied today:"), "{shown}");
     let output =
         check(&folder, &["--output", "jsonl", "--kubeconfig", kubeconfig.to_str().unwrap()]);
     let told = out(&output).lines().filter(|line| line.contains("not evaluated")).count();
@@ -366,11 +365,11 @@ fn unlistable_resources_are_reported() {
         })
         .to_string(),
     );
-    let output = check(&folder, &["--kubeconfig", "config"]);
+    let output = check(&folder, &["--cluster", "--kubeconfig", "config"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("the cluster: /apis: "), "{}", err(&output));
     for arguments in
-        [&["--kubeconfig", "config", "list.yaml"][..], &["--kube-context", "x", "a"], &[]]
+        [&["--cluster", "--kubeconfig", "config", "list.yaml"][..], &["--kube-context", "x", "a"], &[]]
     {
         assert_eq!(status(&check(&folder, arguments)), 2, "{arguments:?}");
     }

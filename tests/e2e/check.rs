@@ -99,22 +99,22 @@ fn members(value: &Value) -> Vec<&str> {
 
 /// The members of a record are part of the contract.
 fn in_form(record: &Value) {
-    let expected = ["source", "kind", "name", "ok", "violations", "as"];
+    let expected = ["source", "kind", "name", "ok", "violations", "inputType"];
     // Objects of a cluster have a namespace; what nobody judged has a reason.
-    let is_optional = |member: &&str| matches!(*member, "namespace" | "notJudged");
+    let is_optional = |member: &&str| matches!(*member, "namespace" | "notEvaluated");
     let names = members(record).into_iter().filter(|member| !is_optional(member));
     assert_eq!(sorted(names), sorted(expected), "{record}");
-    let blocks = |v: &Value| v["level"] == "deny" && v.get("waived").is_none();
+    let blocks = |v: &Value| v["effect"] == "deny" && v.get("waived").is_none();
     let denied = violations(record).iter().any(blocks);
     assert!(!(denied && record["ok"] == true), "{record}");
     for violation in violations(record) {
-        let is_optional = |member: &&str| matches!(*member, "place" | "waived");
+        let is_optional = |member: &&str| matches!(*member, "location" | "waived");
         let names: Vec<_> = members(violation).into_iter().filter(|m| !is_optional(m)).collect();
-        let expected = ["policy", "rule", "level", "field", "message"];
+        let expected = ["policy", "rule", "effect", "field", "message"];
         assert_eq!(sorted(names), sorted(expected), "{record}");
         assert!(!violation["message"].as_str().unwrap().is_empty(), "{record}");
         // Where in the files it is; what a folder lacks is nowhere.
-        if let Some(place) = violation.get("place") {
+        if let Some(place) = violation.get("location") {
             assert_eq!(sorted(members(place)), ["column", "file", "line"], "{record}");
             assert!(place["line"].as_u64().unwrap() > 0 && place["column"].as_u64().unwrap() > 0);
         }
@@ -136,7 +136,7 @@ pub(super) fn rules(record: &Value) -> Vec<&str> {
 /// `file:line` of the first violation of a rule.
 fn at(record: &Value, rule: &str) -> String {
     let found = violations(record).iter().find(|v| v["rule"] == rule);
-    let place = &found.unwrap_or_else(|| panic!("no {rule}: {record}"))["place"];
+    let place = &found.unwrap_or_else(|| panic!("no {rule}: {record}"))["location"];
     format!("{}:{}", place["file"].as_str().unwrap(), place["line"])
 }
 
@@ -210,7 +210,7 @@ fn valid_input_passes_and_broken_input_is_denied() {
         assert_eq!((status, &*names), (code, subjects), "{path}");
         assert!(found.iter().all(|r| r["source"] == path), "{path}: {found:?}");
         assert_eq!(found.iter().all(|r| r["ok"] == true), code == 0, "{path}: {found:?}");
-        let denied = found.iter().flat_map(violations).filter(|v| v["level"] == "deny");
+        let denied = found.iter().flat_map(violations).filter(|v| v["effect"] == "deny");
         let denied = sorted(denied.map(|v| v["rule"].as_str().unwrap()));
         assert!(expected.iter().all(|rule| denied.contains(rule)), "{path}: {denied:?}");
         assert_eq!(denied.is_empty(), expected.is_empty(), "{path}: {denied:?}");
@@ -249,12 +249,12 @@ fn violations_have_locations() {
         "violations": [{
             "policy": "bundle-immutability",
             "rule": "RPK-12",
-            "level": "deny",
+            "effect": "deny",
             "field": "spec.provisionerClassName",
             "message": "spec.provisionerClassName: Required value",
-            "place": {"file": "classless.yaml", "line": 5, "column": 1},
+            "location": {"file": "classless.yaml", "line": 5, "column": 1},
         }],
-        "as": "manifest",
+        "inputType": "manifest",
     });
     assert_eq!(manifest, expected);
 }
@@ -326,7 +326,7 @@ fn wrong_usage_ends_with_2() {
         ),
         (&["other"], &["other: ", "--input-type"]),
         (&["none.yaml"], &["none.yaml: empty: it should hold manifests"]),
-        (&["--input-type", "bundle", "good.yaml"], &["good.yaml: not a folder"]),
+        (&["--input-type", "bundle", "good.yaml"], &["good.yaml: not a directory"]),
         (&["--input-type", "manifest", "other"], &["other/values.yaml: /apiVersion is missing"]),
         (&["--output", "xml", "good.yaml"], &["xml", "sarif"]),
         (&["--config", "nowhere.yaml", "good.yaml"], &["nowhere.yaml: No such file"]),
@@ -440,7 +440,7 @@ fn the_table_shows_line_and_column() {
     }
     assert!(table.contains("bundle-broken/manifests/service.yaml:4:1: deny RBF-12 "), "{table}");
     assert!(!table.contains("good.yaml"), "{table}");
-    assert!(err(&output).contains("1 ok, 2 denied, 0 failed"), "{}", err(&output));
+    assert!(err(&output).contains("1 passed, 2 denied, 0 errors"), "{}", err(&output));
     // Columns are characters, and a mark stands below the one that is meant.
     // A line that has a whole object on it is not shown, so the head is a line of its own.
     let head = "{\"apiVersion\": \"core.rukpak.io/v1alpha1\", \"kind\": \"Bundle\",";
@@ -468,7 +468,7 @@ fn errors_of_a_catalog_are_a_tree() {
         let output = check(&folder, &[arguments, &[path]].concat());
         let table = out(&output);
         let (_, tree) = table.split_once("invalid index:\n")?;
-        tree.split_once("\nwhy, and").map(|(tree, _)| tree.to_owned())
+        tree.split_once("\ndetails: ").map(|(tree, _)| tree.to_owned())
     };
     let file = "catalog-broken/etcd/catalog.yaml";
     let expected = format!(
@@ -520,7 +520,7 @@ fn every_output_format_reports_unreadable_input() {
         (&["empty.yaml", "catalog-valid", "zero.yaml"], 1, &[neither, "zero.yaml:1:4: not a"]),
         (&["nowhere"], 0, &["nowhere: No such file"]),
         (&["nowhere", "bad.yaml"], 0, &["nowhere: No such file", "bad.yaml:1:4: not YAML"]),
-        (&["--input-type", "bundle", "good.yaml"], 0, &["good.yaml: not a folder"]),
+        (&["--input-type", "bundle", "good.yaml"], 0, &["good.yaml: not a directory"]),
         (&["--baseline", "nowhere", "good.yaml"], 0, &["nowhere: No such file"]),
         (&["good.yaml", "nowhere"], 1, &["nowhere: No such file"]),
         (&["--config", "opgate.yaml", "unreported"], 1, &[unread]),
@@ -597,7 +597,7 @@ fn unreadable_directories_are_reported() {
         assert!(all.contains(&format!("{fixture}/{at}/d")), "{all}");
         assert!(all.contains("File name too long"), "{all}");
         let told =
-            |v: &Value| v["rule"] == rule && v["place"]["file"].to_string().contains("/dddd");
+            |v: &Value| v["rule"] == rule && v["location"]["file"].to_string().contains("/dddd");
         assert!(rule.is_empty() || found.iter().flat_map(violations).any(told), "{all}");
     }
     let folder = folder();
@@ -718,7 +718,7 @@ fn standard_input_is_a_file() {
         (&["--input-type", "catalog", "-"], &catalog, 1, "└── -:4:1: FBC-11 "),
         (&["-", "good.yaml"], &catalog, 1, "-:4:1: deny FBC-11 "),
         (&["-"], b"a: [\n", 2, " -:1:4: not YAML"),
-        (&["--input-type", "bundle", "-"], b"a: 1\n", 2, " -: not a folder"),
+        (&["--input-type", "bundle", "-"], b"a: 1\n", 2, " -: not a directory"),
         (&["-", "-"], GOOD.as_bytes(), 2, "name it once"),
     ];
     let before = std::fs::read_dir(folder.path()).unwrap().count();
@@ -779,7 +779,7 @@ fn bundles_and_catalogs_below_a_directory_are_found() {
     let left = "warning: repo/chart/templates/a.yaml:1:8: not YAML";
     assert!(err(&output).contains(left), "{}", err(&output));
     let named = err(&check(&folder, &["repo/bundle/0.1.0"]));
-    assert!(named.ends_with("\n1 ok, 0 denied, 0 failed\n"), "{named}");
+    assert!(named.ends_with("\n1 passed, 0 denied, 0 errors\n"), "{named}");
     assert!(!named.contains("repo/"), "what is named is not found: {named}");
     // Old and new have to be one thing.
     let output = check(&folder, &["--baseline", "bundle-valid", "repo"]);
@@ -910,7 +910,7 @@ fn policy_errors_name_the_object() {
         log.contains("FileBasedCatalog huge") && !log.contains("FileBasedCatalog etcd"),
         "{log}"
     );
-    assert!(out(&output).contains("fault FileBasedCatalog huge: "), "{}", out(&output));
+    assert!(out(&output).contains("error FileBasedCatalog huge: "), "{}", out(&output));
 }
 
 /// Neither into a pipe nor where nobody wants it; what files say never reaches a terminal as it is.
@@ -940,7 +940,7 @@ fn there_are_no_escape_codes_unless_they_are_wanted() {
     assert!(out(&coloured).contains("\u{1b}["), "{}", out(&coloured));
     let table = out(&check(&folder, &["codes"]));
     assert!(
-        table.lines().all(|line| line.is_empty() || line.starts_with([' ', 'c', 'w'])),
+        table.lines().all(|line| line.is_empty() || line.starts_with([' ', 'c', 'd'])),
         "{table}"
     );
 }
@@ -1274,7 +1274,7 @@ fn links_lead_to_files_inside_or_nowhere() {
             ("bundle/metadata/annotations.yaml", "../annotations"),
             &["bundle"],
             0,
-            "1 ok, 0 denied, 0 failed\n",
+            "1 passed, 0 denied, 0 errors\n",
         ),
         (
             Some(("bundle/manifests", "bundle/m")),
@@ -1354,7 +1354,13 @@ fn links_lead_to_files_inside_or_nowhere() {
             2,
             "error: manifests/x:1:1: a symbolic link that leads out",
         ),
-        (None, ("manifests/x.yaml", "good.yaml"), &["manifests"], 0, "2 ok, 0 denied, 0 failed\n"),
+        (
+            None,
+            ("manifests/x.yaml", "good.yaml"),
+            &["manifests"],
+            0,
+            "2 passed, 0 denied, 0 errors\n",
+        ),
     ];
     for (moved, (at, to), arguments, code, expected) in cases {
         let folder = folder();
@@ -1455,7 +1461,9 @@ fn indexignore_has_the_syntax_of_gitignore() {
             .iter()
             .flat_map(violations)
             .filter(|v| v["rule"] == "FBC-43")
-            .map(|v| v["place"]["file"].as_str().unwrap().strip_prefix("catalog-valid/").unwrap())
+            .map(|v| {
+                v["location"]["file"].as_str().unwrap().strip_prefix("catalog-valid/").unwrap()
+            })
             .collect();
         assert_eq!(unreadable, left, "{ignores:?}");
         // A folder of which everything is left out is no catalog.
@@ -1731,7 +1739,7 @@ fn manifests_of_bundles_meet_the_policies_of_their_kinds() {
             records(&folder, &["--input-type", "manifest", &format!("{fixture}/manifests")]).1;
         let of = |records: &[Value], policy: &str| {
             let all = records.iter().flat_map(violations).filter(|v| v["policy"] == policy);
-            all.map(|v| (v["rule"].clone(), v["message"].clone(), v["place"].clone()))
+            all.map(|v| (v["rule"].clone(), v["message"].clone(), v["location"].clone()))
                 .collect::<Vec<_>>()
         };
         for policy in ["bundle-immutability", "operator-group"] {
@@ -1817,7 +1825,7 @@ fn a_manifest_and_a_review_of_it_get_the_same_answer() {
         let (code, found) = records(&folder, &["--input-type", "manifest", "object.json"]);
         let without_places = |v: &Value| {
             let mut v = v.clone();
-            v.as_object_mut().unwrap().remove("place");
+            v.as_object_mut().unwrap().remove("location");
             v.to_string()
         };
         let set =

@@ -90,12 +90,12 @@ fn replay_denies_exactly_the_changed_tag() {
         "name": "combo-tag-ref",
         "allowed": false,
         "status": {"code": 403, "reason": "bundle.spec is immutable", "message": "bundle.spec is immutable"},
-        "violations": [{"policy": "bundle-immutability", "rule": "RPK-01", "level": "deny", "field": "spec", "message": "bundle.spec is immutable"}],
+        "violations": [{"policy": "bundle-immutability", "rule": "RPK-01", "effect": "deny", "field": "spec", "message": "bundle.spec is immutable"}],
         "warnings": [],
         "error": null,
         "microseconds": null,
-        "as": "review",
-        "notJudged": null,
+        "inputType": "review",
+        "notEvaluated": null,
     });
     assert_eq!(denied, expected);
     let members = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -359,7 +359,7 @@ fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
         ),
         (
             format!("{head}{policy}    settings: {{rules: {{}}}}\n"),
-            vec!["5:16: the levels of rules belong beside `settings`"],
+            vec!["5:16: the levels of rules do not belong in `settings`"],
         ),
         (
             format!("{head}{policy}    limits: {{memory: 32MB, time: 100, concurrency: 0}}\n"),
@@ -375,7 +375,7 @@ fn a_wrong_configuration_is_refused_with_line_column_and_hint() {
         ),
         (
             format!("{head}{policy}    allowedReads: [configmaps]\n"),
-            vec!["5:15: \"configmaps\" is not of the form group/version/resource"],
+            vec!["5:20: \"configmaps\" is not a resource: write group/version/resource"],
         ),
         (
             format!("{head}{policy}  - name: bundle-immutability\n"),
@@ -507,7 +507,7 @@ fn configuration_changes_the_decision() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|v| format!("{} {}", v["rule"], v["level"]).replace('"', ""))
+            .map(|v| format!("{} {}", v["rule"], v["effect"]).replace('"', ""))
             .collect();
         (
             output.status.code().unwrap(),

@@ -48,6 +48,7 @@ fn check(sarif: &Value) {
                 "fullDescription",
                 "help",
                 "helpUri",
+                "name",
                 "defaultConfiguration",
                 "properties",
             ],
@@ -82,7 +83,7 @@ fn check(sarif: &Value) {
         assert_eq!(rules[index]["id"], result["ruleId"]);
         assert!(["note", "warning", "error"].contains(&text(&result["level"])));
         assert!(!text(&result["message"]["text"]).is_empty());
-        let print = text(&result["partialFingerprints"]["opgateFinding/v1"]);
+        let print = text(&result["partialFingerprints"]["opgateViolation/v1"]);
         assert_eq!(print.len(), 64);
         prints.insert(print);
         let physical = &result["locations"][0]["physicalLocation"];

@@ -10,7 +10,7 @@ fn quiet_prints_only_violations_and_errors() {
     let folder = folder();
     let plain = opgate(folder.path(), &["replay", "reviews"]);
     assert!(
-        err(&plain).contains("9 allowed, 2 warned, 1 denied, 0 failed, 2 not judged"),
+        err(&plain).contains("9 allowed, 2 warned, 1 denied, 0 errors, 2 not evaluated"),
         "{}",
         err(&plain)
     );
@@ -21,7 +21,7 @@ fn quiet_prints_only_violations_and_errors() {
     let lines = out(&quiet);
     assert!(lines.contains("deny  RPK-01 spec: bundle.spec is immutable"), "{lines}");
     assert!(lines.contains("warn  RPK-17"), "{lines}");
-    assert!(lines.contains("013-delete") && lines.contains("not judged"), "{lines}");
+    assert!(lines.contains("013-delete") && lines.contains("not evaluated"), "{lines}");
     assert!(!lines.contains("explain") && !lines.contains("009-create"), "{lines}");
     write(&folder, "broken.json", "{");
     let quiet = opgate(folder.path(), &["-q", "replay", "broken.json"]);
@@ -137,7 +137,7 @@ fn the_status_is_that_of_the_lowest_level() {
     }
     let webhook = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: opgate}\nwebhooks:\n- {name: a.opgate.dev, sideEffects: None, admissionReviewVersions: [v1], failurePolicy: Fail, timeoutSeconds: 30, clientConfig: {service: {namespace: opgate-system, name: opgate}}, rules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*'], operations: ['*']}]}\n";
     write(&folder, "webhook.yaml", webhook);
-    for (level, expected) in [("critical", 1), ("deny", 1), ("warn", 1), ("note", 1), ("never", 0)]
+    for (level, expected) in [("critical", 1), ("warning", 1), ("note", 1), ("never", 0)]
     {
         let output = opgate(folder.path(), &["doctor", "--fail-on", level, "webhook.yaml"]);
         assert_eq!(

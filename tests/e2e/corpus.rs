@@ -71,7 +71,7 @@ fn published_bundles_are_denied_for_upstream_reasons() {
         bundles += 1;
         denied += usize::from(subject["ok"] == false);
         for violation in subject["violations"].as_array().into_iter().flatten() {
-            let (rule, level) = (text(&violation["rule"]), text(&violation["level"]));
+            let (rule, level) = (text(&violation["rule"]), text(&violation["effect"]));
             let message = text(&violation["message"]);
             if level == "deny" && !is_shared(&rule, &message) {
                 own.entry(name.clone()).or_insert_with(|| format!("{rule} {message}"));

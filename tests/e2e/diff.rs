@@ -211,8 +211,8 @@ fn reviews_with_different_decisions_are_printed() {
     );
     let one = &reviews["different"][0];
     assert_eq!(one["source"], "reviews/007-update-bundles-combo-tag-ref.json");
-    let finding = |level: &str| json!([{"policy": "bundle-immutability", "rule": "RPK-01", "level": level, "count": 1}]);
-    let decided = |decision: &str, level: &str| json!({"decision": decision, "findings": finding(level), "error": null});
+    let finding = |level: &str| json!([{"policy": "bundle-immutability", "rule": "RPK-01", "effect": level, "count": 1}]);
+    let decided = |decision: &str, level: &str| json!({"decision": decision, "violations": finding(level), "error": null});
     assert_eq!((&one["old"], &one["new"]), (&decided("allow", "warn"), &decided("deny", "deny")));
     let output = opgate(folder.path(), &["diff", "old.yaml", "new.yaml", "--reviews", "reviews"]);
     let text = out(&output);

@@ -103,7 +103,7 @@ fn its_own_manifests_are_healthy() {
     assert_eq!(report["installation"], "opgate-system/opgate");
     assert_eq!(report["summary"], json!({"critical": 0, "warning": 0, "note": 1}));
     // What files do not have is said.
-    assert!(!report["notChecked"].as_array().unwrap().is_empty());
+    assert!(!report["unchecked"].as_array().unwrap().is_empty());
     let finding = &report["findings"][0];
     assert_eq!(finding["page"], "docs/doctor/servers.md#doc-51");
     for (arguments, expected) in [
@@ -138,8 +138,8 @@ fn broken_manifests_yield_findings_by_severity() {
         "note     DOC-51",
     ];
     assert_eq!(told, expected, "{text}");
-    assert!(text.contains("         repair: set targetPort to 9443"), "{text}");
-    assert!(text.contains("not checked: "), "{text}");
+    assert!(text.contains("         fix: set targetPort to 9443"), "{text}");
+    assert!(text.contains("unchecked: "), "{text}");
     assert!(text.contains("opgate-system/opgate: 2 critical, 2 warnings, 1 note"), "{text}");
 }
 
@@ -331,7 +331,7 @@ fn a_cluster_is_read_and_nothing_else() {
         "the Service mesh/mesh of another webhook",
     ];
     assert_eq!(unread, BTreeSet::from(expected));
-    let unchecked = report["notChecked"].to_string();
+    let unchecked = report["unchecked"].to_string();
     for what in ["the certificate in the Secret", "permissions", "endpoints of the Service"] {
         assert!(unchecked.contains(what), "{unchecked}");
     }
@@ -385,7 +385,7 @@ async fn server_whose_token_is_refused_is_found() {
     let new = |report: &Value, wanted: &str| -> Vec<String> {
         let findings = report["findings"].as_array().unwrap().iter();
         let mine = findings.filter(|one| wanted.split(' ').any(|id| one["id"] == id));
-        mine.map(|one| one["what"].as_str().unwrap().to_owned()).collect()
+        mine.map(|one| one["message"].as_str().unwrap().to_owned()).collect()
     };
 
     // A Lease that was renewed says how the server is, and nobody is asked.
@@ -408,7 +408,7 @@ async fn server_whose_token_is_refused_is_found() {
     cluster.proxy("opgate-1:8081", None);
     let (_, _, report) = examined(&folder, &arguments, "");
     assert_eq!((new(&report, ALL).len(), new(&report, "DOC-73").len()), (1, 1), "{report:#}");
-    assert!(report["notChecked"].to_string().contains("error trying to reach"), "{report:#}");
+    assert!(report["unchecked"].to_string().contains("error trying to reach"), "{report:#}");
     cluster.forbid("", "pods/proxy");
     let (_, _, report) = examined(&folder, &arguments, "");
     assert_eq!((new(&report, ALL).len(), new(&report, "DOC-91").len()), (2, 1), "{report:#}");
@@ -479,5 +479,5 @@ fn handshake_reports_errors_of_api_server_clients() {
     drop(server);
     let (_, found, report) = connected(&folder, &ca, NAMESPACE, &webhook);
     assert!(!found.contains("DOC-27"), "{report:#}");
-    assert!(report["notChecked"].to_string().contains("cannot be reached"), "{report:#}");
+    assert!(report["unchecked"].to_string().contains("cannot be reached"), "{report:#}");
 }

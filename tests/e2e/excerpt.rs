@@ -32,7 +32,7 @@ fn cluster() -> TempDir {
 fn found(folder: &TempDir, arguments: &[&str]) -> (i32, Vec<String>) {
     let (code, records) = records(folder, arguments);
     let shown = |v: &Value| {
-        let place = &v["place"];
+        let place = &v["location"];
         let file = place["file"].as_str().unwrap_or_default();
         let name = file.rsplit('/').next().unwrap_or_default();
         format!("{} {name}:{}", v["rule"].as_str().unwrap(), place["line"])

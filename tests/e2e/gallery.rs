@@ -170,7 +170,7 @@ fn every_example_has_the_same_shape() {
             "{name}: not in the index"
         );
         let page = fs::read_to_string(folder.join("README.md")).unwrap();
-        for heading in ["# ", "## Settings", "## Install", "## What it does not judge"] {
+        for heading in ["# ", "## Settings", "## Install", "## Not covered"] {
             assert!(page.lines().any(|line| line.starts_with(heading)), "{name}: no {heading}");
         }
         let text = fs::read_to_string(folder.join("opgate.yaml")).unwrap();

@@ -50,7 +50,11 @@ fn detected_input_type_is_printed() {
             2,
             "kubeconfig: a kubeconfig, nothing to evaluate: `opgate check --cluster --kube",
         ),
-        ("check kubeconfig", 2, "kubeconfig: a kubeconfig, nothing to evaluate: `opgate check --cluster --kube"),
+        (
+            "check kubeconfig",
+            2,
+            "kubeconfig: a kubeconfig, nothing to evaluate: `opgate check --cluster --kube",
+        ),
         (
             "replay opgate.yaml",
             2,
@@ -72,7 +76,11 @@ fn detected_input_type_is_printed() {
         ("replay audit.json", 2, "audit.json: an event of an audit log"),
         ("replay empty.yaml", 2, "empty.yaml: empty: it should hold AdmissionReviews or manifests"),
         ("check empty.yaml", 2, "empty.yaml: empty: it should hold manifests"),
-        ("replay neither.yaml", 2, "`opgate review new` creates an AdmissionReview from a manifest"),
+        (
+            "replay neither.yaml",
+            2,
+            "`opgate review new` creates an AdmissionReview from a manifest",
+        ),
         ("check neither.yaml", 2, "neither.yaml: neither a manifest (apiVersion and kind) nor"),
         ("replay list.yaml", 2, "list.yaml: a list without objects"),
         ("check typo.yaml", 0, "apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?"),
@@ -220,15 +228,19 @@ fn a_manifest_and_its_review_are_the_same() {
         assert_eq!(output.status.code(), Some(1), "{file}: {}", err(&output));
         let mut record = values(&output).remove(0);
         let taken = if file == "pod.yaml" { "manifest" } else { "review" };
-        assert_eq!(record["as"].take(), taken, "{file}");
+        assert_eq!(record["inputType"].take(), taken, "{file}");
         (record["source"], record["microseconds"]) = (Value::Null, Value::Null);
         assert_eq!(*first.get_or_insert(record.clone()), record, "{file}");
         let output = run(&folder, &format!("check {context} --output jsonl {file}"));
         let record = values(&output).remove(0);
-        assert_eq!((output.status.code(), &record["as"]), (Some(1), &json!(taken)), "{file}");
+        assert_eq!(
+            (output.status.code(), &record["inputType"]),
+            (Some(1), &json!(taken)),
+            "{file}"
+        );
         let found = &record["violations"][0];
         assert_eq!((&found["rule"], &record["name"]), (&json!("PSA-09"), &json!("web")), "{file}");
-        assert!(found["place"]["line"].as_u64().unwrap() >= 1, "{file}: {found}");
+        assert!(found["location"]["line"].as_u64().unwrap() >= 1, "{file}: {found}");
     }
     let text = said(&run(&folder, &format!("check {context} made.json")));
     assert!(
@@ -250,51 +262,51 @@ fn not_evaluated_objects_are_reported() {
             "replay --config reasons.yaml pod.yaml",
             0,
             &[
-                "unseen CREATE v1/pods dev/web",
-                "not judged: no policy looks at CREATE of v1/pods (pod-security: the configuration excludes namespace dev",
-                "0 allowed, 0 denied, 0 failed, 1 not judged",
+                "not evaluated CREATE v1/pods dev/web",
+                "not evaluated: no policy matches CREATE of v1/pods (pod-security: the configuration excludes namespace dev",
+                "0 allowed, 0 denied, 0 errors, 1 not evaluated",
             ][..],
         ),
-        ("replay --config reasons.yaml --require-evaluated pod.yaml", 1, &["1 not judged"]),
+        ("replay --config reasons.yaml --require-evaluated pod.yaml", 1, &["1 not evaluated"]),
         (
             "check --config opgate.yaml typo.yaml",
             0,
             &[
-                "typo.yaml: not judged Deploymnet web: apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?",
-                "0 ok, 0 denied, 0 failed, 1 not judged",
+                "typo.yaml: not evaluated Deploymnet web: apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?",
+                "0 passed, 0 denied, 0 errors, 1 not evaluated",
             ],
         ),
-        ("check --config opgate.yaml --require-evaluated typo.yaml", 1, &["1 not judged"]),
+        ("check --config opgate.yaml --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
         // Rules about any manifest look at it. What its author meant nobody has judged.
-        ("check typo.yaml", 0, &["0 ok, 0 denied, 0 failed, 1 not judged"]),
-        ("check --require-evaluated typo.yaml", 1, &["1 not judged"]),
-        ("replay --require-evaluated typo.yaml", 1, &["1 not judged"]),
+        ("check typo.yaml", 0, &["0 passed, 0 denied, 0 errors, 1 not evaluated"]),
+        ("check --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
+        ("replay --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
         // The Namespace is not known, and then it stands beside the Pod, or in the cluster.
         (
             "check --config opgate.yaml pod.yaml",
             0,
-            &["not evaluated", "PSA-09", "name files with --cluster-state", "1 ok, 0 denied"],
+            &["not evaluated", "PSA-09", "name files with --cluster-state", "1 passed, 0 denied"],
         ),
         // Its labels decide as well who is asked.
         (
             "check --config selects.yaml dev",
             0,
             &[
-                "dev/pod.yaml: not judged Pod web: no policy looks at CREATE of v1/pods (pod-security: the labels of the namespace do not fit the selector {",
-                "0 ok, 0 denied, 0 failed, 2 not judged",
+                "dev/pod.yaml: not evaluated Pod web: no policy matches CREATE of v1/pods (pod-security: the labels of the namespace do not fit the selector {",
+                "0 passed, 0 denied, 0 errors, 2 not evaluated",
             ],
         ),
         (
             "replay --config selects.yaml --cluster-state namespace.yaml pod.yaml",
             0,
-            &["the labels of the namespace do not fit", "1 not judged"],
+            &["the labels of the namespace do not fit", "1 not evaluated"],
         ),
-        ("check --config selects.yaml pod.yaml", 0, &["1 ok, 0 denied, 0 failed"]),
-        ("check --config opgate.yaml dev", 1, &["PSA-09", "1 ok, 1 denied, 0 failed"]),
+        ("check --config selects.yaml pod.yaml", 0, &["1 passed, 0 denied, 0 errors"]),
+        ("check --config opgate.yaml dev", 1, &["PSA-09", "1 passed, 1 denied, 0 errors"]),
         (
             "check --config opgate.yaml --cluster-state namespace.yaml pod.yaml",
             1,
-            &["PSA-09", "0 ok, 1 denied, 0 failed"],
+            &["PSA-09", "0 passed, 1 denied, 0 errors"],
         ),
     ] {
         let output = run(&folder, line);
@@ -324,7 +336,7 @@ fn a_verdict_is_explained() {
         let policies = explained(&line("--config reasons.yaml pod.yaml"));
         let reason = |name: &str| {
             let found = policies.iter().find(|policy| policy["policy"] == name).unwrap();
-            (found["asked"].as_bool().unwrap(), found["reason"].as_str().unwrap_or("-").to_owned())
+            (found["matched"].as_bool().unwrap(), found["reason"].as_str().unwrap_or("-").to_owned())
         };
         for (name, expected) in [
             ("pod-security", "excluded-namespace"),

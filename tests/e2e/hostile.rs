@@ -51,7 +51,7 @@ fn assert_is_for_people(cause: &str) {
 #[tokio::test]
 async fn every_misbehavior_is_a_policy_error_with_its_cause() {
     let cases = [
-        (json!({"do": "spin"}), "used more than 100ms of processor time"),
+        (json!({"do": "spin"}), "exceeded the CPU time limit of 100ms"),
         (json!({"do": "grow"}), "wanted more than 32Mi of memory"),
         (json!({"do": "recurse"}), "ran out of stack or followed a bad pointer"),
         (json!({"do": "panic"}), "out of cheese  [31mredo from start"),
@@ -61,7 +61,7 @@ async fn every_misbehavior_is_a_policy_error_with_its_cause() {
         (json!({"do": "log", "number": 100}), "wanted more than 32Mi of memory"),
         (
             json!({"do": "unknown-rule"}),
-            "gave an answer that breaks the contract: \"EVIL-2 \" is no rule of it",
+            "returned an invalid verdict: \"EVIL-2 \" is not a rule of the policy",
         ),
         (json!({"do": "bad-annotation"}), "\"a/b \" cannot be the key of an audit annotation"),
         (json!({"do": "many-annotations", "number": 17}), "17 audit annotations are more than 16"),
@@ -96,9 +96,9 @@ async fn every_misbehavior_is_a_policy_error_with_its_cause() {
 #[tokio::test]
 async fn verdict_over_the_limits_is_a_policy_error() {
     let cases = [
-        (257, 1, "gave an answer that breaks the contract: 257 violations are more than 256"),
-        (100_000, 1, "gave an answer of more than 4Mi"),
-        (20, 1 << 20, "gave an answer of more than 4Mi"),
+        (257, 1, "returned an invalid verdict: 257 violations are more than 256"),
+        (100_000, 1, "returned a verdict of more than 4Mi"),
+        (20, 1 << 20, "returned a verdict of more than 4Mi"),
         (4_000_000, 0, "wanted more than 32Mi of memory"),
     ];
     for (number, length, cause) in cases {
@@ -225,7 +225,7 @@ async fn policy_error_in_advisory_rules_drops_them() {
         policy
     };
     for (what, cause) in
-        [("spin", "of processor time"), ("grow", "memory"), ("panic", "advice is dear")]
+        [("spin", "CPU time limit"), ("grow", "memory"), ("panic", "advice is dear")]
     {
         let settings = json!({"do": what});
         let set = load(&[policy(&settings, &json!({}))]);
@@ -371,9 +371,9 @@ fn policy_that_fails_to_load_reports_cause_and_blocks_no_others() {
     let mut cases = vec![
         (
             hostile("loops-in-describe"),
-            "describe: used more than 100ms of processor time: raise `limits.time` of the policy",
+            "describe: exceeded the CPU time limit of 100ms: raise `limits.time` of the policy",
         ),
-        (hostile("loops-in-settings"), "validate-settings: used more than 100ms of processor time"),
+        (hostile("loops-in-settings"), "validate-settings: exceeded the CPU time limit of 100ms"),
         (hostile("refers-in-schema"), "its settings schema has references"),
         (hostile("imports-wasi"), "imports \"wasi:cli/environment@0.2.0\": a policy has no WASI"),
         (hostile("imports-foreign"), "imports \"example:clock/now@1.0.0\": a policy may import"),
@@ -553,10 +553,7 @@ fn calls_share_the_time_of_a_review() {
     };
     let first = spin();
     assert_eq!(first, Fault::Shared(limit));
-    assert!(
-        first.to_string().contains("together used more than 20ms of processor time"),
-        "{first}"
-    );
+    assert!(first.to_string().contains("together exceeded the CPU time limit of 20ms"), "{first}");
     assert!(!first.is_its_own() && !first.is_overload());
     let used = shared.used();
     assert!(used >= limit);
@@ -571,7 +568,7 @@ async fn both_calls_of_a_policy_keep_its_limit() {
     let mut policy = misbehaves("evil", &json!({"do": "spin"}));
     policy["module"] = json!(hostile("advises"));
     let decision = decide(&load(&[policy]), "good").await;
-    assert_eq!(decision.dropped[0].cause, "used more than 50ms of processor time");
+    assert_eq!(decision.dropped[0].cause, "exceeded the CPU time limit of 50ms");
 }
 
 /// Whoever has to wait for a processor, because others use theirs up, has used nothing: calls that spin on

@@ -389,7 +389,7 @@ async fn policy_that_fails_to_load_does_not_block_other_policies() {
     let mut client = server.connect().await;
     // What another policy denies is denied; what it allows, nobody has checked.
     assert_eq!(client.review(recorded("007")).await.unwrap().response()["allowed"], false);
-    let cause = "policy broken: describe: used more than 100ms of processor time: raise `limits.time` of the policy";
+    let cause = "policy broken: describe: exceeded the CPU time limit of 100ms: raise `limits.time` of the policy";
     let answer = client.review(recorded("006")).await.unwrap();
     assert_eq!((answer.status, &*answer.body), (500, cause));
     let path = "/validate/bundle-immutability";
@@ -516,7 +516,7 @@ async fn texts_of_a_client_stay_small_and_on_one_line() {
     let mut review: Value = serde_json::from_str(&recorded("007")).unwrap();
     review["request"]["uid"] = format!("x\n2026-01-01 ERROR forged {}", "y".repeat(900)).into();
     assert_eq!(client.review(review.to_string()).await.unwrap().response()["allowed"], false);
-    let logged = |log: Vec<Value>| log.into_iter().find(|e| e["message"] == "decided");
+    let logged = |log: Vec<Value>| log.into_iter().find(|e| e["message"] == "review decided");
     let mut entry = logged(server.log());
     while entry.is_none() {
         client.review(recorded("006")).await.unwrap();

@@ -109,7 +109,7 @@ fn files_other_than_policies_get_a_hint() {
         write(&folder, name, content);
         let inspect = opgate(folder.path(), &["policy", "inspect", name]);
         assert!(err(&inspect).contains(of_inspect), "{name}: {}", err(&inspect));
-        let pack = opgate(folder.path(), &["policy", "pack", name, "-o", "packed"]);
+        let pack = opgate(folder.path(), &["policy", "pack", name, "--out", "packed"]);
         assert_eq!(pack.status.code(), Some(2), "{name}");
         assert!(err(&pack).contains(of_pack), "{name}: {}", err(&pack));
         assert!(!folder.path().join("packed").exists(), "{name}");

@@ -32,7 +32,7 @@ fn a_new_policy_has_all_that_its_language_needs() {
     assert!(!languages.is_empty());
     for language in languages {
         let folder = tempfile::tempdir().unwrap();
-        let arguments = ["policy", "new", "my-images", "--lang", &language, "--output", "deep/one"];
+        let arguments = ["policy", "new", "my-images", "--lang", &language, "--out", "deep/one"];
         let made = opgate(folder.path(), &arguments);
         assert_eq!(made.status.code(), Some(0), "{language}: {}", err(&made));
         let root = folder.path().join("deep/one");

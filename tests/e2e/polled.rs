@@ -291,7 +291,7 @@ fn serve(cluster: &FakeCluster, arguments: &[&str]) -> Server {
 }
 
 async fn metric(server: &Server, name: &str, resource: &str) -> Option<f64> {
-    server.metric(&format!("opgate_context_{name}{{resource=\"{resource}\"}}")).await
+    server.metric(&format!("opgate_cluster_cache_{name}{{resource=\"{resource}\"}}")).await
 }
 
 /// What the policy sees through the webhook, or the body of a failed call.
@@ -316,7 +316,7 @@ async fn polled_resources_are_reported_as_polled() {
         [(MANIFESTS, 1.0), (VERSIONS, 1.0), ("config.openshift.io/v1/featuregates", 0.0)]
     {
         assert_eq!(metric(&server, "polled", resource).await, Some(polled), "{resource}");
-        assert_eq!(metric(&server, "current", resource).await, Some(1.0), "{resource}");
+        assert_eq!(metric(&server, "ready", resource).await, Some(1.0), "{resource}");
         assert!(metric(&server, "age_seconds", resource).await.is_some(), "{resource}");
     }
     let lists = cluster.requests().iter().filter(|request| is_list(request)).count();
@@ -330,7 +330,7 @@ async fn polled_resources_are_reported_as_polled() {
         let lines = log.iter().filter(|line| line["resource"] == resource);
         lines.filter(|line| line["message"].as_str().unwrap().starts_with(text)).count()
     };
-    assert_eq!(of(MANIFESTS, "polled: the API server lists it, but does not watch it"), 1);
+    assert_eq!(of(MANIFESTS, "resource does not support watch; polling"), 1);
     assert_eq!(of(MANIFESTS, ""), 2, "no line for each list: {log:?}");
     assert_eq!(of("config.openshift.io/v1/clusterversions", "not installed"), 1);
     let loud: BTreeSet<_> = log
@@ -352,7 +352,7 @@ async fn server_is_ready_without_unavailable_apis() {
     let line =
         format!("[-]{MANIFESTS} is not synced yet: 503: service unavailable; needed by polls");
     assert!(text.contains(&line), "{text}");
-    assert_eq!(metric(&server, "current", MANIFESTS).await, Some(0.0));
+    assert_eq!(metric(&server, "ready", MANIFESTS).await, Some(0.0));
     // Rules that need it are skipped with this reason.
     until("the reason", async || {
         let said = says(&server, "packagemanifests").await;
@@ -385,7 +385,7 @@ async fn a_server_that_may_read_nothing_but_the_version_is_not_ready() {
     until("the version and the refusals", async || {
         let (code, text) = server.get("/readyz?verbose").await;
         assert_eq!(code, 503, "{text}");
-        metric(&server, "current", VERSIONS).await == Some(1.0)
+        metric(&server, "ready", VERSIONS).await == Some(1.0)
             && text.matches("is forbidden").count() >= 4
     })
     .await;
@@ -462,5 +462,5 @@ fn files_have_the_version_that_an_api_server_has_printed() {
         assert!(out.contains("serverversions: []"), "{out}{log}");
     }
     let (out, log) = replayed(&[]);
-    assert!(out.contains("serverversions: Absent"), "{out}{log}");
+    assert!(out.contains("serverversions: NoCluster"), "{out}{log}");
 }

@@ -388,7 +388,7 @@ async fn a_name_forges_no_key_in_the_text_log() {
     review["request"]["userInfo"]["username"] = "eve allowed=true user=\"admin".into();
     review["request"]["name"] = "x namespace=kube-system".into();
     client.review(review.to_string()).await.unwrap();
-    let line = find("decided");
+    let line = find("review decided");
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(line.contains(r#" user="eve allowed=true user=\"admin""#), "{line}");

@@ -142,7 +142,9 @@ async fn invalid_configuration_keeps_last_good() {
         let stale = "opgate_configuration_stale";
         until("the metric", async || server.metric(stale).await == Some(1.0)).await;
     }
-    let kept = |line: &&Value| line["message"] == "configuration reload failed; keeping last good configuration";
+    let kept = |line: &&Value| {
+        line["message"] == "configuration reload failed; keeping last good configuration"
+    };
     let log = server.log();
     let kept: Vec<_> = log.iter().filter(kept).map(|line| line["error"].to_string()).collect();
     let mut once = kept.clone();

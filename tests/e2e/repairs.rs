@@ -55,7 +55,7 @@ const WARNINGS: [Repair; 1] =
 fn findings(folder: &TempDir, level: &str) -> Vec<Value> {
     let (_, found) = records(folder, &["bundle-broken"]);
     let all = found.iter().flat_map(violations);
-    all.filter(|violation| violation["level"] == level).cloned().collect()
+    all.filter(|violation| violation["effect"] == level).cloned().collect()
 }
 
 /// The section "Repair" of a rule's page, its lines joined.
@@ -67,7 +67,7 @@ fn page(folder: &TempDir, rule: &str) -> String {
 }
 
 fn apply(folder: &TempDir, finding: &Value, edit: &Edit) {
-    let place = &finding["place"];
+    let place = &finding["location"];
     let path = folder.path().join(place["file"].as_str().expect("a file"));
     if matches!(edit, Delete) {
         return std::fs::remove_file(path).unwrap();

@@ -65,11 +65,11 @@ fn repository_without_violations_passes_and_the_rest_is_counted() {
         "1 file passed over: templates of the chart ./chart; to check them, run `helm template ./chart | opgate check -`",
         "1 file passed over: templates of opm; to check them, render the catalog",
         "1 file passed over: neither JSON nor YAML; -v names them",
-        "2 ok, 0 denied, 0 failed, 1 not judged",
+        "2 passed, 0 denied, 0 errors, 1 not evaluated",
     ] {
         assert!(err(&output).contains(line), "{line}: {}", err(&output));
     }
-    let reason = "./config/crd/patch.yaml: not judged CustomResourceDefinition things: a patch of ./config/crd/kustomization.yaml, not an object";
+    let reason = "./config/crd/patch.yaml: not evaluated CustomResourceDefinition things: a patch of ./config/crd/kustomization.yaml, not an object";
     assert!(out(&output).contains(reason), "{}", out(&output));
     let output = check(&folder, &["-v", "."]);
     for line in [

@@ -93,7 +93,7 @@ fn declared_rules_are_listed_with_documented_levels() {
     }
     let markdown = out(&opgate(&folder, &["rules", "--output", "markdown"]));
     assert_eq!(markdown.lines().count(), listed.len() + 2);
-    assert!(markdown.contains("| RPK-01 | deny | Bundle | UPDATE | the spec of a Bundle"));
+    assert!(markdown.contains("| RPK-01 | immutable-bundle-spec | deny | Bundle | UPDATE | "));
 }
 
 #[test]

@@ -279,7 +279,7 @@ async fn samples_come_from_files_as_well() {
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
     for (source, none) in
-        [(Source::Snapshot, "0 complete=true first= whole=false"), (Source::Excerpt, "Absent")]
+        [(Source::Snapshot, "0 complete=true first= whole=false"), (Source::Excerpt, "NoCluster")]
     {
         let set = load(&[], &json!({}), Options::of(source));
         let mut snapshot = Snapshot::default();
@@ -294,7 +294,7 @@ async fn samples_come_from_files_as_well() {
         }
     }
     let set = load(GRANTED, &json!({}), Options::of(Source::Absent));
-    assert_eq!(said(&set, ask("widgets.example.com/v1"), PATIENCE).await, "Absent");
+    assert_eq!(said(&set, ask("widgets.example.com/v1"), PATIENCE).await, "NoCluster");
 }
 
 fn secret(namespace: &str, name: &str) -> Value {

@@ -207,8 +207,7 @@ async fn unstored_request_stops_counting_after_direct_read() {
     assert_eq!(decide(&slow, reviews::update(&cluster, &greedy)).await, "allowed");
     let refused = decide(&slow, reviews::create(&right, Given::DryRun)).await;
     assert!(refused.starts_with("intersecting operatorgroups"), "{refused}");
-    let rests =
-        "\nthis rests on operatorgroups a/first: allowed just now, and not known to be stored";
+    let rests = "\nconflicts with operatorgroups a/first, allowed moments ago and not yet stored";
     assert!(refused.contains(rests), "{refused}");
 }
 
@@ -269,7 +268,7 @@ async fn unauthenticated_clients_have_lower_reservation_limit() {
     // One user has half of the 512 places.
     assert_eq!((allowed, answer.status), (256, 503));
     assert_eq!(answer.headers["retry-after"], "1");
-    assert!(answer.body.contains("are not known to be stored: "), "{}", answer.body);
+    assert!(answer.body.contains("reservation limit reached: "), "{}", answer.body);
     assert!(answer.body.contains("try again"), "{}", answer.body);
     // What reserves nothing is decided as ever.
     let tried = reviews::create(&group("a", "g", &["a"], ""), Given::DryRun);

@@ -58,9 +58,9 @@ fn min_effect_hides_and_counts_lower_effects() {
     write(&folder, "x/c.yaml", CLASSLESS);
     let hidden = "2 warnings hidden; --min-effect warn shows them";
     for (level, expected, last) in [
-        ("deny", &["RPK-12"][..], &[hidden, "0 ok, 2 warned, 1 denied, 0 failed"][..]),
-        ("warn", &["RPK-17", "RPK-17", "RPK-12"], &["0 ok, 2 warned, 1 denied, 0 failed"]),
-        ("audit", &["RPK-17", "RPK-17", "RPK-12"], &["0 ok, 2 warned, 1 denied, 0 failed"]),
+        ("deny", &["RPK-12"][..], &[hidden, "0 passed, 2 warned, 1 denied, 0 errors"][..]),
+        ("warn", &["RPK-17", "RPK-17", "RPK-12"], &["0 passed, 2 warned, 1 denied, 0 errors"]),
+        ("audit", &["RPK-17", "RPK-17", "RPK-12"], &["0 passed, 2 warned, 1 denied, 0 errors"]),
     ] {
         let output = check(&folder, &["--min-effect", level, "x"]);
         assert_eq!(
@@ -84,7 +84,7 @@ fn min_effect_hides_and_counts_lower_effects() {
     configuration(&folder, &json!([{"name": "bundle-immutability", "mode": "audit"}]));
     let output = check(&folder, &["--config", "opgate.yaml", "--min-effect", "warn", "x/c.yaml"]);
     let last =
-        ["1 audit violation hidden; --min-effect audit shows them", "1 ok, 0 denied, 0 failed"];
+        ["1 audit violation hidden; --min-effect audit shows them", "1 passed, 0 denied, 0 errors"];
     assert_eq!(
         (out(&output), last_lines(&output)),
         (String::new(), last.map(str::to_owned).to_vec())
@@ -98,7 +98,7 @@ fn min_effect_hides_and_counts_lower_effects() {
         let replay = ["replay", "--min-effect", level, review];
         let output = command(folder.path(), &replay).output().unwrap();
         assert_eq!((status(&output), out(&output).contains("RPK-17")), (0, shown), "{level}");
-        assert_eq!(err(&output), format!("{last}0 allowed, 1 warned, 0 denied, 0 failed\n"));
+        assert_eq!(err(&output), format!("{last}0 allowed, 1 warned, 0 denied, 0 errors\n"));
     }
 }
 
@@ -234,7 +234,7 @@ fn every_output_format_shows_waived_violations() {
         out(&check(&folder, &[&["--output", form], more, &["bundle-broken"]].concat()))
     };
     let table = run("table", &[]);
-    let line = "bundle-broken/.opgate.yaml:1:13: waived RBF-07 (1 finding): another bundle has <it>, until 9999-12-31\n";
+    let line = "bundle-broken/.opgate.yaml:1:13: waived RBF-07 (1 violation): another bundle has <it>, until 9999-12-31\n";
     assert!(table.contains(line), "{table}");
     let explained = table.lines().last().unwrap();
     let others = "opgate rules explain CSV-06 CSV-30 CSV-57 CSV-85 RBF-03 RBF-10 RBF-12";
@@ -244,7 +244,7 @@ fn every_output_format_shows_waived_violations() {
     let records: Vec<Value> = serde_json::from_str(&run("json", &[])).unwrap();
     let found = violations(&records[0]).iter().find(|v| v["rule"] == "RBF-07").unwrap();
     let expected = json!({"reason": "another bundle has <it>", "until": "9999-12-31"});
-    assert_eq!((&found["waived"], &found["level"]), (&expected, &json!("deny")));
+    assert_eq!((&found["waived"], &found["effect"]), (&expected, &json!("deny")));
     let sarif: Value = serde_json::from_str(&run("sarif", &[])).unwrap();
     for result in sarif["runs"][0]["results"].as_array().unwrap() {
         let expected = match result["ruleId"].as_str().unwrap() {
@@ -282,7 +282,7 @@ fn waived_warnings_do_not_count() {
     ] {
         let output = check(&folder, arguments);
         assert_eq!(status(&output), 0, "{}", all(&output));
-        assert_eq!(out(&output).contains("waived RPK-17 (1 finding)"), shown, "{arguments:?}");
+        assert_eq!(out(&output).contains("waived RPK-17 (1 violation)"), shown, "{arguments:?}");
         assert_eq!(err(&output).contains("1 warning hidden"), !shown, "{arguments:?}");
     }
     write(&folder, "x/b.yaml", CLASSLESS);
@@ -291,7 +291,7 @@ fn waived_warnings_do_not_count() {
     assert_eq!(status(&check(&folder, &["x"])), 0);
     assert_eq!(status(&check(&folder, &["--fail-on", "warn", "x"])), 1);
     let output = check(&folder, &["--min-effect", "deny", "x"]);
-    assert!(out(&output).contains("waived RPK-12 (1 finding)"), "{}", out(&output));
+    assert!(out(&output).contains("waived RPK-12 (1 violation)"), "{}", out(&output));
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn waivers_apply_only_to_their_directory() {
     let rules = BUNDLE_BROKEN;
     let denied = |arguments: &[&str]| {
         let (code, found) = records(&folder, arguments);
-        let blocks = |v: &Value| v["level"] == "deny" && v.get("waived").is_none();
+        let blocks = |v: &Value| v["effect"] == "deny" && v.get("waived").is_none();
         let source = |record: &Value| record["source"].as_str().unwrap().to_owned();
         let denied = found.iter().filter(|r| violations(r).iter().any(blocks));
         (code, denied.map(source).collect::<Vec<_>>())
@@ -464,7 +464,7 @@ fn invalid_waiver_files_are_errors() {
     refused("x/.opgate.yaml: not a regular file, but a pipe");
     std::fs::remove_file(&at).unwrap();
     std::fs::create_dir(&at).unwrap();
-    refused("x/.opgate.yaml: not a regular file, but a folder");
+    refused("x/.opgate.yaml: not a regular file, but a directory");
     // Every form says so.
     for (form, text) in [
         ("jsonl", "\"cause\":\"x/.opgate.yaml: not a regular file"),

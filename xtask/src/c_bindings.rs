@@ -9,10 +9,10 @@ use wit_bindgen_c::{Enabled, Opts};
 use wit_bindgen_core::Files;
 use wit_parser::Resolve;
 
-/// Where they are.
+/// Their directory.
 const FOLDER: &str = "guest/c/src";
 
-/// The files by name.
+/// Returns the files by name.
 fn files(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut contract = Resolve::default();
     let package = contract.push_file(root.join("wit/policy.wit"))?;

@@ -7,7 +7,7 @@
 //!                                        └▶ what is denied ─▶ target/corpus/last.tsv: what is new?
 //! ```
 //!
-//! Nothing of a corpus is in the repository. Fetch it with git: docs/reliability.md names the repositories.
+//! The repository contains no corpus. Fetch it with git: docs/reliability.md names the repositories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -136,14 +136,14 @@ fn check(
     }
 }
 
-/// The largest memory of a process so far, in KiB.
+/// Returns the largest memory of a process so far, in KiB.
 fn peak(process: &Path) -> Option<u64> {
     let status = fs::read_to_string(process.join("status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// User and system time of a process.
+/// Returns user and system time of a process.
 fn cpu_seconds(process: &Path) -> Option<f64> {
     let stat = fs::read_to_string(process.join("stat")).ok()?;
     // The name of the program, in brackets, may have spaces.
@@ -221,7 +221,7 @@ fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { number(part) / number(whole) }
 }
 
-/// The denials of the last run; none if there was none.
+/// Returns the denials of the last run; none if there was none.
 fn read_denials(path: &Path) -> Result<Option<BTreeSet<(String, String)>>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(findings.denials, BTreeSet::from([denied]));
     }
 
-    /// A program that prints what `opgate check` would.
+    /// Returns a program that prints what `opgate check` would.
     fn printing(folder: &Path, records: &[Value]) -> PathBuf {
         use std::os::unix::fs::PermissionsExt as _;
         let path = folder.join("opgate");

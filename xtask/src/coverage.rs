@@ -47,7 +47,7 @@ struct Heading<'t> {
     title: &'t str,
 }
 
-/// The page, as it should be.
+/// Returns the page, as it should be.
 pub(crate) fn page(root: &Path) -> Result<String> {
     let mut cited = Cited::new();
     let mut files: Vec<_> = fs::read_dir(root.join(RULES))
@@ -94,13 +94,13 @@ fn add(source: &str, key: &str, shown: &str, cited: &mut Cited) -> Result<()> {
     Ok(())
 }
 
-/// `CSV-99` before `CSV-100`.
+/// Returns `CSV-99` before `CSV-100`.
 fn order(id: &str) -> String {
     let (prefix, number) = id.split_once('-').unwrap_or((id, ""));
     format!("{prefix}-{number:0>3}")
 }
 
-/// The sources of a page of rules.
+/// Reads the sources of a page of rules.
 fn read_rules(policy: &str, text: &str, cited: &mut Cited) -> Result<()> {
     let mut rule = None;
     for line in text.lines() {
@@ -115,7 +115,7 @@ fn read_rules(policy: &str, text: &str, cited: &mut Cited) -> Result<()> {
     Ok(())
 }
 
-/// The second cell of each row of the tables.
+/// Reads the second cell of each row of the tables.
 fn read_gaps(text: &str, cited: &mut Cited) -> Result<()> {
     let rows = text.lines().filter(|line| line.starts_with("| "));
     for source in rows.filter_map(|row| row.split(" | ").nth(1)) {
@@ -172,7 +172,7 @@ fn write(cited: &Cited, table: &str) -> Result<String> {
     Ok(page)
 }
 
-/// The titles above a line, the chapter first.
+/// Returns the titles above a line, the chapter first.
 fn path<'t>(headings: &[Heading<'t>], line: usize) -> Vec<&'t str> {
     let mut path: Vec<&str> = Vec::new();
     for heading in headings.iter().take_while(|heading| heading.line <= line) {

@@ -34,7 +34,7 @@ use files::Layer;
 use layout::Layout;
 use platform::Arch;
 
-/// Where the layout goes, below the root of the workspace.
+/// Directory of the layout, below the root of the workspace.
 const OUTPUT: &str = "target/image";
 /// Most bytes of an image for one platform, compressed: what a node pulls.
 const MOST: usize = 30_000_000;
@@ -57,13 +57,13 @@ struct About {
     version: String,
     description: String,
     licenses: String,
-    /// Where the sources are, if the workspace names it.
+    /// URL of the sources, if the workspace names it.
     repository: Option<String>,
     /// The last commit, if there is one; with `-dirty` if files differ from it.
     revision: Option<String>,
     /// Time of the last commit, or `SOURCE_DATE_EPOCH`: the time of all files in the image.
     time: OffsetDateTime,
-    /// Where cargo builds.
+    /// Target directory of cargo.
     target: PathBuf,
 }
 
@@ -121,7 +121,7 @@ impl About {
     }
 }
 
-/// The last commit and its time in seconds; none outside of a clone.
+/// Returns the last commit and its time in seconds; none outside of a clone.
 fn commit(root: &Path) -> Result<Option<(String, i64)>> {
     let git = |arguments: &[&str]| said(Command::new("git").current_dir(root).args(arguments));
     let Ok(head) = git(&["log", "-1", "--format=%H %ct"]) else { return Ok(None) };
@@ -164,7 +164,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
             check::folder(root).display(),
         );
         check::clean(root)?;
-        text.push_str("\nchecked: a clone in another folder gives the same digest");
+        text.push_str("\nchecked: a clone in another directory has the same digest");
     }
     Ok(text)
 }
@@ -200,7 +200,7 @@ fn layout(about: &About, images: &[Image], tag: Option<&str>) -> Result<Layout> 
     Ok(layout)
 }
 
-/// `sha256:…`
+/// Returns `sha256:…`.
 fn digest(bytes: &[u8]) -> String {
     let hex = Sha256::digest(bytes).into_iter().map(|byte| format!("{byte:02x}"));
     std::iter::once("sha256:".to_owned()).chain(hex).collect()
@@ -212,7 +212,7 @@ fn megabytes(bytes: usize) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// The cargo that runs this.
+/// Returns the cargo that runs this.
 fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);

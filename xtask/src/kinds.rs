@@ -18,7 +18,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// Where the table is.
+/// Path of the table.
 const TABLE: &str = "common/schema/src/table.rs";
 /// Kinds that are not in the crate.
 const OWN: &str = include_str!("kinds/kinds.txt");
@@ -82,7 +82,7 @@ fn generate(root: &Path) -> Result<String> {
     table::text(&kinds, &types)
 }
 
-/// The definition that a type leads to.
+/// Returns the definition that a type leads to.
 fn definition(of: &Type) -> Option<String> {
     match of {
         Type::Scalar(_) => None,
@@ -115,7 +115,7 @@ fn crate_folder(root: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// The kinds and types that are written down here.
+/// Returns the kinds and types that are written down here.
 fn own(text: &str) -> Result<(Vec<Kind>, Types)> {
     let (mut kinds, mut types) = (Vec::new(), Types::new());
     let mut current: Option<&str> = None;
@@ -142,7 +142,7 @@ fn own(text: &str) -> Result<(Vec<Kind>, Types)> {
     Ok((kinds, types))
 }
 
-/// `[]T` and `map[T]`, the word of a scalar, or the name of a definition.
+/// Returns `[]T` and `map[T]`, the word of a scalar, or the name of a definition.
 fn parsed(text: &str) -> Result<Type> {
     if let Some(item) = text.strip_prefix("[]") {
         return Ok(Type::List(Box::new(parsed(item)?)));

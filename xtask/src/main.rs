@@ -52,7 +52,7 @@ image builds the image of opgate as an OCI layout, and prints its digest (docs/i
                    no compiler for the other
   --output FOLDER  where the layout goes; by default target/image
   --tag TAG        name of the image in the layout; by default the version
-  --check          builds a clone of the last commit in another folder, too, and fails if it has another digest";
+  --check          builds a clone of the last commit in another directory, too, and fails if it has another digest";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -100,7 +100,7 @@ fn new_rule(root: &Path, arguments: &[&str]) -> Result<String> {
     let written: Vec<_> = written.iter().map(shown).collect();
     let Wanted { policy, id, .. } = wanted;
     Ok(format!(
-        "wrote {}\n\nFill in every TODO, and write the function that judges {id} below its section.\n`cargo test -p opgate-{policy}` says what is missing.",
+        "wrote {}\n\nFill in every TODO, and write the function that evaluates {id} below its section.\n`cargo test -p opgate-{policy}` says what is missing.",
         written.join("\nwrote ")
     ))
 }
@@ -121,7 +121,7 @@ fn corpora<'a>(arguments: &[&'a str]) -> Result<corpus::Wanted<'a>> {
         }
     }
     if wanted.folders.is_empty() {
-        bail!("corpus needs a folder\n\n{USAGE}");
+        bail!("corpus needs a directory\n\n{USAGE}");
     }
     Ok(wanted)
 }

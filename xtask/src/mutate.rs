@@ -134,7 +134,7 @@ fn judge(copy: &Path, policy: &str) -> Result<Became> {
     Ok(if survives { Became::Survivor } else { Became::Killed })
 }
 
-/// Whether `cargo test` of the policy succeeds.
+/// Reports whether `cargo test` of the policy succeeds.
 fn test(copy: &Path, policy: &str, arguments: &[&str]) -> Result<bool> {
     let status = Command::new("timeout")
         .args(["--signal=KILL", PATIENCE, "cargo", "test", "--quiet", "--offline"])
@@ -177,7 +177,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The files that git knows, as they are now. Those that are the same stay as they are, so that little is
+/// Copies the files that git tracks, in their current state. Equal files are not rewritten, so that little is
 /// built again.
 fn copy_tree(root: &Path, copy: &Path) -> Result<()> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output()?;

@@ -24,7 +24,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) policy: &'a str,
     /// Id of the rule.
     pub(crate) id: &'a str,
-    /// Where it goes.
+    /// Module of the rule.
     pub(crate) module: Option<&'a str>,
 }
 
@@ -37,7 +37,7 @@ struct Found {
 /// Writes the section and the cases. Gives the files that it wrote.
 ///
 /// # Errors
-/// Where there is no such policy or module, or the id is wrong or taken.
+/// Fails if there is no such policy or module, or if the id is invalid or exists.
 pub(crate) fn start(root: &Path, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>> {
     let Wanted { policy, id, module } = *wanted;
     let policies = root.join("guest/policies");
@@ -132,7 +132,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Every rule that the sources declare.
+/// Returns every rule that the sources declare.
 fn rules(sources: &Path) -> Result<Vec<Found>> {
     let (mut rules, mut folders) = (Vec::new(), vec![sources.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -168,7 +168,7 @@ fn file_of(sources: &Path, module: &str) -> Result<PathBuf> {
     )
 }
 
-/// How `lib.rs` names the rules of a file: `rbac::subjects::RULES`.
+/// Returns the path of a file's rules in `lib.rs`: `rbac::subjects::RULES`.
 fn rules_of(sources: &Path, file: &Path) -> String {
     let path = file.strip_prefix(sources).unwrap_or(file).with_extension("");
     let parts = path.iter().map(|part| part.to_string_lossy());

@@ -14,7 +14,7 @@ pub(crate) struct Declared {
     pub(crate) on: String,
 }
 
-/// The rules that a source declares.
+/// Returns the rules that a source declares.
 pub(crate) fn declared(source: &str) -> Vec<Declared> {
     let mut rules: Vec<Declared> = Vec::new();
     let mut is_inside = false;
@@ -49,14 +49,14 @@ fn opens(line: &str) -> bool {
     line == "rule! {" || line == "opgate_sdk::rule! {"
 }
 
-/// The name in `pub(crate) RBF_12: Deny {`.
+/// Returns the name in `pub(crate) RBF_12: Deny {`.
 fn name(line: &str) -> Option<&str> {
     let (name, rest) = line.split_once(": ")?;
     let is_level = rest.starts_with("Deny {") || rest.starts_with("Warn {");
     name.split_whitespace().last().filter(|_| is_level)
 }
 
-/// The source with a section after all others, and before its tests.
+/// Returns the source with a section after all others, and before its tests.
 pub(crate) fn with_section(source: &str, section: &str) -> String {
     let macros = if source.lines().any(|line| line == "rule! {") { "" } else { "opgate_sdk::" };
     match source.find("\n#[cfg(test)]\nmod tests") {
@@ -68,7 +68,7 @@ pub(crate) fn with_section(source: &str, section: &str) -> String {
     }
 }
 
-/// The source with a name among the `rules![…]` of the module, and whether the list is new.
+/// Returns the source with a name among the `rules![…]` of the module, and whether the list is new.
 pub(crate) fn with_listed(source: &str, name: &str) -> (String, bool) {
     for opening in ["\nrules![", "\nopgate_sdk::rules!["] {
         if let Some((before, rest)) = source.split_once(opening)
@@ -92,7 +92,7 @@ fn number(name: &str) -> Option<(&str, u64)> {
     Some((prefix, number.parse().ok()?))
 }
 
-/// Names as rustfmt writes them, without the bracket at the end.
+/// Returns the names as rustfmt writes them, without the bracket at the end.
 fn list(opening: &str, names: &[&str]) -> String {
     let line = format!("{opening}{}", names.join(", "));
     // With the two characters that follow, and without the line break that it starts with.
@@ -119,7 +119,7 @@ fn list(opening: &str, names: &[&str]) -> String {
     text
 }
 
-/// Where the `use` declarations of a source end, or else its documentation.
+/// Returns the end of the `use` declarations of a source, or else of its documentation.
 fn after_uses(source: &str) -> usize {
     let (mut end, mut offset) = (0, 0);
     let mut is_use = false;
@@ -134,7 +134,8 @@ fn after_uses(source: &str) -> usize {
     end
 }
 
-/// `lib.rs` with the rules of a module (`rbac::RULES`) among those of the policy; none where it has no such list.
+/// Returns `lib.rs` with the rules of a module (`rbac::RULES`) among those of the policy; none if it has no
+/// such list.
 pub(crate) fn with_module(library: &str, new: &str) -> Option<String> {
     let (head, rest) = library.split_once("policy! {")?;
     let (before, rest) = rest.split_once("rules: [")?;
@@ -152,7 +153,7 @@ pub(crate) fn with_module(library: &str, new: &str) -> Option<String> {
     Some(format!("{head}policy! {{{before}rules: [{list}]{after}"))
 }
 
-/// The kind of the first route of a policy, as `lib.rs` names it.
+/// Returns the kind of the first route of a policy, as `lib.rs` names it.
 pub(crate) fn target(library: &str) -> Option<&str> {
     let (_, rest) = library.split_once("policy! {")?;
     let (_, rest) = rest.split_once("routes: [")?;

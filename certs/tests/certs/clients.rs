@@ -47,7 +47,7 @@ fn client(authority: &Authority, change: impl FnOnce(&mut CertificateParams)) ->
     (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
 }
 
-/// A server that asks for certificates.
+/// A server that requests certificates.
 struct Server {
     clients: Arc<Clients>,
     config: Arc<ServerConfig>,

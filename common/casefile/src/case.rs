@@ -37,7 +37,7 @@ pub enum Expects {
 }
 
 impl Expects {
-    /// The member of a file that has such cases.
+    /// Returns the member of a file that has such cases.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Expects {
     }
 }
 
-/// Where a case is written.
+/// Location of a case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// The name of the file.
@@ -68,7 +68,7 @@ pub struct Case {
     pub rule: String,
     /// Its name, unique in its file.
     pub name: String,
-    /// Where it is written.
+    /// Location of the case.
     pub place: Place,
     /// The expected outcome.
     pub expects: Expects,
@@ -84,7 +84,7 @@ pub struct Case {
     pub request: RequestParts,
     /// The settings.
     pub settings: Value,
-    /// The objects of the cluster; none where there is no cluster to ask.
+    /// The objects of the cluster; none without cluster state.
     pub cluster: Option<Vec<Value>>,
     /// All expected violations.
     pub findings: Vec<Finding>,
@@ -98,7 +98,7 @@ pub struct Case {
     pub reason: Option<String>,
 }
 
-/// All cases of a file.
+/// Returns all cases of a file.
 pub(crate) fn read_file(
     file: &File,
     objects: &Value,
@@ -162,14 +162,14 @@ pub(crate) fn read_file(
 fn with_repaired(entry: Value, expects: Expects, rejected: &[Value]) -> Result<Value, String> {
     let Some(name) = entry.get("repairs") else { return Ok(entry) };
     if expects != Expects::Accept {
-        return Err("`repairs` is for cases that are accepted".to_owned());
+        return Err("`repairs` is only for accepted cases".to_owned());
     }
     let broken = rejected.iter().find(|broken| broken.get("name") == Some(name));
     let broken = broken.ok_or_else(|| format!("no rejected case has the name {name}"))?;
     Ok(repaired(broken, &entry))
 }
 
-/// The place of the member that an error names first, or else of the whole.
+/// Returns the place of the member that an error names first, or else of the whole.
 fn blamed(node: &Node, error: &str) -> usize {
     let name = error.split('`').nth(1).filter(|_| error.starts_with("unknown"));
     name.and_then(|name| node.member(name)).unwrap_or(node).offset
@@ -322,7 +322,7 @@ impl Case {
         found.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The request as an API server sends it.
+    /// Returns the request as an API server sends it.
     #[must_use]
     pub fn review(&self) -> Value {
         let [group, version, resource, kind] = self.resource();
@@ -353,7 +353,7 @@ impl Case {
     }
 }
 
-/// The answer of `/version` that an element of a cluster is; none for any other object.
+/// Returns the response of `/version` that an element of a cluster represents; none for any other object.
 #[must_use]
 pub fn server_version(object: &Value) -> Option<Value> {
     let kind = object.get("kind").and_then(Value::as_str);

@@ -29,7 +29,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Whether there is no difference.
+    /// Reports whether there is no difference.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.others.is_empty()
@@ -45,7 +45,7 @@ pub(crate) struct Matched<'a> {
 }
 
 impl Finding {
-    /// Whether this is what is expected, of which `level` is the level unless it names one.
+    /// Reports whether this is what is expected, of which `level` is the level unless it names one.
     fn fits(&self, expected: &Self, level: Option<&str>) -> bool {
         let level = expected.level.as_deref().or(level);
         self.rule == expected.rule
@@ -57,8 +57,8 @@ impl Finding {
 }
 
 impl Case {
-    /// Compares an answer with what the case expects. `level` is the level of a rule (`deny` or
-    /// `warn`) where the case names none, or none if any is right.
+    /// Compares a result with the expected one of the case. `level` is the level of a rule (`deny` or `warn`)
+    /// if the case sets none, or none if any is right.
     #[must_use]
     pub fn compare(&self, answer: &Answer, level: impl Fn(&str) -> Option<&'static str>) -> Diff {
         let Matched { missing, found } = self.matched(answer, level);
@@ -88,7 +88,7 @@ impl Case {
         Diff { missing: missing.into_iter().cloned().collect(), unexpected, others }
     }
 
-    /// The rules that were skipped and count here.
+    /// Returns the rules that were skipped and count here.
     pub(crate) fn skipped_of(&self, answer: &Answer) -> BTreeSet<String> {
         answer.skipped.iter().filter(|rule| self.counts(rule)).cloned().collect()
     }

@@ -38,7 +38,7 @@ pub(crate) fn folder(
         }
     }
     let kind = kinds.iter().find(|kind| FOLDERS.contains(kind));
-    let kind = kind.ok_or("`folder`: the policy does not look at folders")?;
+    let kind = kind.ok_or("`folder`: the policy matches no kind of directory")?;
     let files: Vec<_> = files.iter().map(|(path, content)| file(path, content)).collect();
     let mut spec = Map::new();
     spec.insert("files".to_owned(), Value::Array(files));
@@ -80,7 +80,7 @@ fn file(path: &str, content: &Value) -> Value {
     }
 }
 
-/// A package of a catalog as a document, and what was published before.
+/// Returns a package of a catalog as a document, and what was published before.
 pub(crate) fn catalog(
     catalog: &Map<String, Value>,
     objects: &Value,
@@ -142,7 +142,7 @@ fn bundle(blob: Value) -> Result<Value, String> {
     Ok(Value::Object(bundle))
 }
 
-/// `manifests/a.yaml#documents[0].kind` as a field of the document.
+/// Returns `manifests/a.yaml#documents[0].kind` as a field of the document.
 pub(crate) fn field(at: &str, paths: &[String]) -> Result<String, String> {
     let split = at.split_once('#').filter(|_| !paths.is_empty());
     let Some((path, rest)) = split else { return Ok(at.to_owned()) };
@@ -152,7 +152,7 @@ pub(crate) fn field(at: &str, paths: &[String]) -> Result<String, String> {
     Ok(format!("spec.files[{index}]{dot}{rest}"))
 }
 
-/// The other way round: how a case names a field of the document.
+/// Returns the name of a document's field in a case.
 pub(crate) fn place(field: &str, paths: &[String]) -> String {
     let file = || {
         let (index, rest) = field.strip_prefix("spec.files[")?.split_once(']')?;

@@ -148,7 +148,7 @@ fn merge(into: &mut Value, from: &Value, depth: usize) {
     }
 }
 
-/// An object, or the one of this name.
+/// Returns an object, or the one of this name.
 pub(crate) fn named(value: Value, objects: &Value) -> Result<Value, String> {
     match value {
         Value::String(name) => {

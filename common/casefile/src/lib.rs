@@ -137,7 +137,7 @@ pub fn read(files: &[File], kinds: &[&str]) -> Result<Vec<Case>, Vec<Wrong>> {
     if wrong.is_empty() { Ok(cases) } else { Err(wrong) }
 }
 
-/// The line of an offset, from 1.
+/// Returns the line of an offset, from 1.
 fn line_of(text: &str, offset: usize) -> usize {
     text.get(..offset).unwrap_or(text).matches('\n').count() + 1
 }

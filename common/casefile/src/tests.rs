@@ -182,7 +182,7 @@ reject:
         ("accept:\n- {name: a, repairs: b}\n", "A-1.yaml:3: a: no rejected case has the name"),
         (
             "reject:\n- {name: a, repairs: a, create: pod, message: x}\n",
-            "A-1.yaml:3: a: `repairs` is for cases that are accepted",
+            "A-1.yaml:3: a: `repairs` is only for accepted cases",
         ),
     ] {
         let wrong = read(&format!("rule: A-1\n{text}")).unwrap_err();

@@ -1,4 +1,4 @@
-//! Where the values of a YAML text are.
+//! Positions of the values of a YAML text.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl Node {
     }
 }
 
-/// The one document of a file, and where its values are.
+/// Parses the only document of a file, with the positions of its values.
 pub(crate) fn parse(file: &File) -> Result<(Value, Node), Wrong> {
     let wrong = |line, why: String| Wrong { file: file.name.clone(), line, why };
     let parts = opgate_yaml::documents(&file.text, Words::All, ROOM);
@@ -61,7 +61,7 @@ impl Next<'_> {
     }
 }
 
-/// Reads a value whose place is known.
+/// Reads a value with a known position.
 struct Below<'n, 'p> {
     next: &'n mut Next<'p>,
     at: usize,

@@ -66,7 +66,7 @@ pub fn update(
     let node = tree.member(below).and_then(|list| list.elements.get(index));
     let (Some(old), Some(node)) = (old, node) else { return Err("it has moved".to_owned()) };
     let wanted = wanted(case, answer, old, level);
-    let by_hand = || "its text cannot be changed safely: change it by hand".to_owned();
+    let by_hand = || "its text cannot be changed safely: edit it manually".to_owned();
     let text = edited(&file.text, &tree, node, old, &wanted)?;
     // The written text must mean exactly that.
     let is_it = |one: &Case| {
@@ -98,7 +98,7 @@ pub fn update(
     if same { Ok(text) } else { Err(by_hand()) }
 }
 
-/// The members as the answer wants them.
+/// Returns the members for the given result.
 fn wanted(
     case: &Case,
     answer: &Answer,
@@ -161,7 +161,7 @@ fn wanted(
     all
 }
 
-/// The text with other members of one case.
+/// Returns the text with other members of one case.
 fn edited(
     text: &str,
     tree: &Node,
@@ -174,7 +174,7 @@ fn edited(
     };
     let before = |offset: usize| text.get(line_start(offset)..offset).unwrap_or_default();
     let column = before(node.offset).chars().count();
-    let flow = "it is written in braces, or with anchors: change it by hand";
+    let flow = "it is written in braces, or with anchors: edit it manually";
     let mut members: Vec<_> =
         node.members.iter().map(|(name, node)| (name.as_str(), node.offset)).collect();
     members.sort_by_key(|(_, offset)| *offset);
@@ -192,7 +192,7 @@ fn edited(
     if MEMBERS.contains(first) {
         return Err(format!("it begins with `{first}`: write its name first"));
     }
-    // It ends where the next one begins, or another member of the file.
+    // It ends at the next one, or at another member of the file.
     let lists = tree.members.iter().flat_map(|(_, list)| &list.elements);
     let borders = tree.members.iter().map(|(_, node)| node).chain(lists);
     let borders = borders.map(|node| line_start(node.offset));
@@ -232,7 +232,7 @@ fn edited(
     Ok(out)
 }
 
-/// Where the lines at the end begin that are empty or comments.
+/// Returns the start of the trailing lines that are empty or comments.
 fn content_end(span: &str) -> usize {
     let mut end = span.len();
     for line in span.split_inclusive('\n').rev() {
@@ -245,7 +245,7 @@ fn content_end(span: &str) -> usize {
     end
 }
 
-/// A member as lines.
+/// Returns a member as lines.
 fn rendered(name: &str, value: &Value, column: usize) -> String {
     let indent = " ".repeat(column);
     match value {

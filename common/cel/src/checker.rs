@@ -1,7 +1,7 @@
 //! The type of an expression, as far as it can be determined without values.
 //!
-//! It goes by cel-go's checker: every overload is tried, and where several fit and differ in their
-//! result, that is `dyn`. All errors of an expression are reported, not only the first.
+//! It follows cel-go's checker: every overload is tried, and if several match with different results, the
+//! type is `dyn`. All errors of an expression are reported, not only the first.
 
 use super::library::{self, Shape};
 use super::literal::Literal;
@@ -9,7 +9,7 @@ use super::syntax::{Comprehension, Expr, Macro, Node, Term};
 use super::types::{Bindings, TooLarge, Type};
 use super::{Error, MOST_ERRORS};
 
-/// The type of an expression over `properties`.
+/// Returns the type of an expression over `properties`.
 pub(super) fn check(expr: &Expr) -> Result<Type, Vec<Error>> {
     let mut checker = Checker::default();
     let found = checker.whole(expr);
@@ -95,7 +95,7 @@ impl Checker {
         }
     }
 
-    /// A chain of `&&` or `||`. All terms have their types before one is taken for a `bool`.
+    /// Checks a chain of `&&` or `||`. All terms are typed before one is checked to be a `bool`.
     fn logic(&mut self, terms: &[Term]) -> Found {
         let mut types = Vec::with_capacity(terms.len());
         for term in terms {
@@ -108,7 +108,7 @@ impl Checker {
         Ok(if sound { Type::Bool } else { Type::Error })
     }
 
-    /// Whether a type can be `bool`.
+    /// Reports whether a type can be `bool`.
     fn is_boolean(&mut self, place: usize, found: &Type) -> Result<bool, Stop> {
         let fits = at(place, self.bindings.fit(std::slice::from_ref(found), &[Type::Bool]))?;
         if !fits {
@@ -208,7 +208,7 @@ impl Checker {
         self.resolve(place, name, target.is_some(), &types)
     }
 
-    /// The result of a function for arguments of some types.
+    /// Returns the result of a function for arguments of some types.
     fn resolve(&mut self, place: usize, name: &str, method: bool, types: &[Type]) -> Found {
         let plain = name.strip_prefix('.').unwrap_or(name);
         let overloads = library::overloads(plain, self.mixed);
@@ -319,7 +319,7 @@ impl Checker {
     }
 }
 
-/// A name with dots in it, as of a type: `google.protobuf.Duration`.
+/// Returns a name with dots in it, as of a type: `google.protobuf.Duration`.
 pub(super) fn qualified(operand: &Expr, field: &str) -> Option<String> {
     const PACKAGE: [&str; 2] = ["google", "protobuf"];
     let [google, protobuf] = PACKAGE;

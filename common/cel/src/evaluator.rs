@@ -1,7 +1,7 @@
 //! The value of an expression.
 //!
-//! Errors are values of a kind: `&&`, `||` and the macros that stand for them pass over an error where
-//! another part decides, as the language says. What ends at a limit does not go on in any case.
+//! Errors are values of a kind: `&&`, `||` and the macros based on them ignore an error if another part
+//! decides, as in the language. An evaluation that reaches a limit always stops.
 //!
 //! Recursion is as deep as the expression, at most [`super::MAX_DEPTH`] levels. Every node, every element of
 //! a new list and every sixteen bytes of a text cost a step.
@@ -49,7 +49,7 @@ fn no_overload<T>() -> Result<T, Failure> {
     Err(Failure::Error("no such overload".to_owned()))
 }
 
-/// The value of an expression over properties.
+/// Returns the value of an expression over properties.
 pub(super) fn evaluate(expr: &Expr, properties: &Value, budget: &mut Budget) -> Found {
     let scope = vec![("properties", properties.clone())];
     let mut evaluator = Evaluator { scope, budget, patterns: Patterns::default() };
@@ -159,7 +159,7 @@ impl<'e> Evaluator<'e, '_> {
         Ok(Value::map(values)?)
     }
 
-    /// A chain of `&&` or `||`: one part can decide, whatever the others are.
+    /// Evaluates a chain of `&&` or `||`: one part can decide, for all values of the others.
     fn logic(&mut self, is_and: bool, terms: &'e [Term]) -> Found {
         let mut chain = Chain::new(is_and);
         for term in terms {
@@ -208,7 +208,7 @@ impl<'e> Evaluator<'e, '_> {
         }
     }
 
-    /// A macro, by what it goes through.
+    /// Evaluates a macro over its range.
     fn comprehension(&mut self, inner: &'e Comprehension) -> Found {
         let scope = self.scope.len();
         let found = match self.of(&inner.target)? {
@@ -277,7 +277,7 @@ impl Chain {
         Self { is_and, decided: false, error: None }
     }
 
-    /// Whether a part decides: `false` for `&&`, `true` for `||`.
+    /// Reports whether a part decides: `false` for `&&`, `true` for `||`.
     fn decides(&mut self, found: Found) -> Result<bool, Failure> {
         let error = match found {
             Ok(Value::Bool(value)) => {
@@ -312,7 +312,7 @@ fn literal(literal: &Literal) -> Value {
     }
 }
 
-/// Bytes of a text.
+/// Returns bytes of a text.
 fn length(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),

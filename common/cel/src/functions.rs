@@ -34,7 +34,7 @@ fn text(text: String) -> Value {
     Value::Text(text.into())
 }
 
-/// A value as Go prints it with `%v`.
+/// Returns a value as Go prints it with `%v`.
 pub(super) fn printed(value: &Value) -> String {
     let joined = |items: Vec<String>| items.join(" ");
     match value {
@@ -65,7 +65,7 @@ pub(super) fn printed(value: &Value) -> String {
     }
 }
 
-/// `+`, `-`, `*`, `/` and `%`.
+/// Evaluates `+`, `-`, `*`, `/` and `%`.
 pub(super) fn arithmetic(sign: &str, left: &Value, right: &Value) -> Found {
     let name = format!("_{sign}_");
     match left {
@@ -148,7 +148,7 @@ fn joined(left: &Value, right: &Value) -> Found {
     }
 }
 
-/// `<`, `<=`, `>` and `>=`.
+/// Evaluates `<`, `<=`, `>` and `>=`.
 pub(super) fn comparison(sign: &str, left: &Value, right: &Value) -> Found {
     let ordered = matches!(
         left,
@@ -178,7 +178,7 @@ pub(super) fn comparison(sign: &str, left: &Value, right: &Value) -> Found {
     }))
 }
 
-/// `-x`.
+/// Evaluates `-x`.
 pub(super) fn negated(value: &Value) -> Found {
     match value {
         Value::Int(value) => value.checked_neg().map(Value::Int).ok_or_else(|| INTEGERS.to_owned()),
@@ -192,7 +192,7 @@ pub(super) fn negated(value: &Value) -> Found {
     }
 }
 
-/// `x[y]` and `x.y`.
+/// Returns `x[y]` and `x.y`.
 pub(super) fn indexed(value: &Value, index: &Value) -> Found {
     let plain = matches!(
         index,
@@ -238,7 +238,7 @@ pub(super) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// `has(x.y)`.
+/// Evaluates `has(x.y)`.
 pub(super) fn has(value: &Value, field: &str) -> Found {
     match value {
         Value::Map(map) => Ok(Value::Bool(map.get(&Value::text(field)).is_some())),
@@ -247,7 +247,7 @@ pub(super) fn has(value: &Value, field: &str) -> Found {
     }
 }
 
-/// Every function but `matches`.
+/// Returns every function but `matches`.
 pub(super) fn called(name: &str, args: &[Value]) -> Found {
     match (name, args) {
         ("dyn", [value]) => Ok(value.clone()),
@@ -309,7 +309,7 @@ fn part(name: &str, value: &Value, zone: &[Value]) -> Found {
     }
 }
 
-/// `int(x)`, `string(x)` and the like.
+/// Evaluates conversions such as `int(x)` and `string(x)`.
 fn converted(name: &str, value: &Value) -> Found {
     let fails = |to: &str| Err(format!("type conversion error from '{}' to '{to}'", value.kind()));
     let overflow = |text: &str| Err(text.to_owned());

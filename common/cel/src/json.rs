@@ -1,7 +1,7 @@
 //! Properties as an expression sees them: a list of maps with `type` and `value`.
 //!
-//! Values are what Go makes of their JSON: every number is a double. A property whose value is no JSON
-//! leaves an empty map, as in OLM.
+//! Values are those that Go decodes from their JSON: every number is a double. A property whose value is no
+//! JSON leaves an empty map, as in OLM.
 
 use opgate_upstream::json::{Index, Kind, Reading, Tree};
 
@@ -10,7 +10,7 @@ use super::value::{LEVELS, TooDeep, Value};
 /// Levels of a property's value: it stands in a map, and that in the list of all.
 const WITHIN: usize = LEVELS - 2;
 
-/// The list of all properties, by their types and the texts of their values.
+/// Returns the list of all properties, by their types and the texts of their values.
 pub(super) fn properties<'p>(
     all: impl Iterator<Item = (&'p str, &'p [u8])>,
 ) -> Result<Value, TooDeep> {
@@ -27,7 +27,7 @@ pub(super) fn properties<'p>(
     Value::list(list)
 }
 
-/// A value, if the text is one.
+/// Returns a value, if the text is one.
 fn decoded(text: &[u8]) -> Result<Option<Value>, TooDeep> {
     match Tree::parse(text, Reading { max_depth: WITHIN, trailing: false }) {
         Ok(tree) => value(&tree, 0),
@@ -36,7 +36,7 @@ fn decoded(text: &[u8]) -> Result<Option<Value>, TooDeep> {
     }
 }
 
-/// A value and everything in it; `None` where a number is larger than a double can be.
+/// Converts a value with all nested values; `None` if a number is too large for a double.
 fn value(tree: &Tree<'_>, index: Index) -> Result<Option<Value>, TooDeep> {
     Ok(Some(match tree.kind(index) {
         Kind::Null => Value::Null,

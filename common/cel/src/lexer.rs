@@ -57,7 +57,7 @@ impl<'t> Lexer<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The next token. What is none goes to `wrong`.
+    /// Returns the next token. Invalid text is added to `wrong`.
     pub(super) fn next(&mut self, wrong: &mut Vec<Error>) -> Token {
         loop {
             self.skip();
@@ -123,7 +123,7 @@ fn token(rest: &str) -> Found {
     Err(first.len_utf8() + and_next)
 }
 
-/// A string with `r`, `b` or both before it.
+/// Returns a string with `r`, `b` or both before it.
 fn prefixed(rest: &str) -> Option<(Kind, usize)> {
     let (kind, after) = match rest.strip_prefix(['b', 'B']) {
         Some(after) => (Kind::Bytes, after),
@@ -138,7 +138,7 @@ fn prefixed(rest: &str) -> Option<(Kind, usize)> {
     string(quoted, raw.is_some()).ok().map(|length| (kind, prefix + length))
 }
 
-/// The length of a string with its quotes, or that of what cannot be one.
+/// Returns the length of a string with its quotes, or that of what cannot be one.
 fn string(rest: &str, raw: bool) -> Result<usize, usize> {
     let single = if rest.starts_with('"') { "\"" } else { "'" };
     let triple = if single == "\"" { "\"\"\"" } else { "'''" };

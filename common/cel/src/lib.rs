@@ -137,7 +137,7 @@ impl Program {
     /// Reads an expression and checks its types.
     ///
     /// # Errors
-    /// Where it does not compile or is no `bool`.
+    /// Fails if it does not compile or is no `bool`.
     pub fn compile(rule: &str) -> Result<Self, Fault> {
         let size = rule.chars().count();
         if size > MAX_CHARACTERS {
@@ -153,10 +153,10 @@ impl Program {
         }
     }
 
-    /// Whether it is true of properties.
+    /// Reports whether it is true of properties.
     ///
     /// # Errors
-    /// Where it has no value.
+    /// Fails if it has no value.
     pub fn run(&self, properties: &Properties, budget: &mut Budget) -> Result<bool, Failure> {
         value_of(&self.expr, properties, budget)
     }
@@ -186,12 +186,12 @@ fn value_of(expr: &Expr, properties: &Properties, budget: &mut Budget) -> Result
 /// Checks an expression.
 ///
 /// # Errors
-/// Where it does not compile or is no `bool`.
+/// Fails if it does not compile or is no `bool`.
 pub fn check(rule: &str) -> Result<(), Fault> {
     Program::compile(rule).map(drop)
 }
 
-/// As cel-go shows errors: line and column, and the line with a mark below it.
+/// Formats errors as cel-go does: line and column, and the line with a mark below it.
 fn displayed(rule: &str, mut errors: Vec<Error>) -> String {
     errors.sort_by_key(|error| error.at);
     let more = errors.len() > MOST_ERRORS;

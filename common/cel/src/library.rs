@@ -24,12 +24,12 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Whether it has variables.
+    /// Reports whether it has variables.
     pub(super) fn is_open(self) -> bool {
         matches!(self, Self::A | Self::B | Self::ListOfA | Self::MapOfAToB | Self::TypeOfA)
     }
 
-    /// Whether a type is plainly another one. Most overloads of most operators end here, before
+    /// Reports whether a type is plainly another one. Most overloads of most operators end here, before
     /// anything is made for them.
     pub(super) fn excludes(self, of: &Type) -> bool {
         let is_plain =
@@ -50,7 +50,7 @@ impl Shape {
             }
     }
 
-    /// The type, with variables from a number on.
+    /// Returns the type, with variables from a number on.
     pub(super) fn made(self, first: usize) -> Result<Type, TooLarge> {
         let (a, b) = (Type::Variable(first), Type::Variable(first + 1));
         Ok(match self {
@@ -101,12 +101,12 @@ const COMPARISON: &[Way] = &[
     (false, &[Double, Int], Bool),
     (false, &[Double, Uint], Bool),
 ];
-/// How many of them are for values of one type.
+/// Number of them for values of one type.
 const UNMIXED: usize = 8;
 /// A part of a point in time, with or without a time zone, or of a span of time.
 const PART: &[Way] =
     &[(true, &[Timestamp], Int), (true, &[Timestamp, Text], Int), (true, &[Duration], Int)];
-/// How many of them are for points in time.
+/// Number of them for points in time.
 const POINT: usize = 2;
 
 const FUNCTIONS: &[(&str, &[Way])] = &[
@@ -237,8 +237,8 @@ const NAMES: [(&str, Option<Shape>); 10] = [
     ("google.protobuf.Duration", Some(Duration)),
 ];
 
-/// Every way to call a function; none where there is no such function. `mixed` is whether numbers of
-/// different types may be compared.
+/// Returns every overload of a function; none if it does not exist. `mixed` allows comparisons of numbers of
+/// different types.
 pub(super) fn overloads(name: &str, mixed: bool) -> &'static [Way] {
     let ways = match name {
         "_<_" | "_<=_" | "_>_" | "_>=_" if mixed => Some(COMPARISON),
@@ -251,7 +251,7 @@ pub(super) fn overloads(name: &str, mixed: bool) -> &'static [Way] {
     ways.unwrap_or_default()
 }
 
-/// The name of an operator's function.
+/// Returns the name of an operator's function.
 pub(super) fn operator(sign: &str) -> &'static str {
     match sign {
         "in" => "@in",
@@ -269,7 +269,7 @@ pub(super) fn operator(sign: &str) -> &'static str {
     }
 }
 
-/// The type of a type's name.
+/// Returns the type of a type's name.
 pub(super) fn named(name: &str, bindings: &mut Bindings) -> Option<Result<Type, TooLarge>> {
     let name = name.strip_prefix('.').unwrap_or(name);
     match name {

@@ -22,7 +22,7 @@ fn digits(text: &str) -> (&str, u32) {
     text.strip_prefix("0x").map_or((text, 10), |hex| (hex, 16))
 }
 
-/// A whole number, with the sign before it if there is one.
+/// Returns a whole number, with the sign before it if there is one.
 pub(super) fn int(text: &str, negative: bool) -> Result<Literal, &'static str> {
     let (digits, radix) = digits(text);
     // With its sign, because the smallest number has no positive counterpart.
@@ -31,13 +31,13 @@ pub(super) fn int(text: &str, negative: bool) -> Result<Literal, &'static str> {
     value.and_then(|v| i64::try_from(v).ok()).map(Literal::Int).ok_or("invalid int literal")
 }
 
-/// A whole number that ends in `u`.
+/// Returns a whole number that ends in `u`.
 pub(super) fn uint(text: &str) -> Result<Literal, &'static str> {
     let (digits, radix) = digits(text.trim_end_matches(['u', 'U']));
     u64::from_str_radix(digits, radix).map(Literal::Uint).map_err(|_| "invalid uint literal")
 }
 
-/// Any other number.
+/// Parses any other number.
 pub(super) fn double(text: &str, negative: bool) -> Result<Literal, &'static str> {
     let value = text.parse().ok().filter(|value: &f64| value.is_finite());
     let value = value.map(|value| if negative { -value } else { value });

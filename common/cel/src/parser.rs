@@ -47,7 +47,8 @@ const RESERVED: [&str; 18] = [
     "while",
     "in",
 ];
-/// How messages name what may begin an expression; the order of all tokens is that of the grammar.
+/// Names in messages of the tokens that can begin an expression; the order of all tokens is that of the
+/// grammar.
 const STARTS: [&str; 15] = [
     "'['",
     "'{'",
@@ -113,7 +114,7 @@ struct Parser<'t> {
     token: Token,
     /// The one after it.
     ahead: Token,
-    /// Where the token before ended.
+    /// End of the previous token.
     end: usize,
     errors: Vec<Error>,
     depth: usize,
@@ -220,7 +221,7 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    /// Whether a token may stand where an expression has just ended.
+    /// Reports whether a token may follow a complete expression.
     fn may_follow(&self, token: Token) -> bool {
         let closers: &[&str] = self.closers.last().copied().unwrap_or_default();
         match token.kind {
@@ -231,8 +232,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A sign that must be there. One token too many before it is passed over, and if what is there
-    /// may come next the sign itself is taken for granted.
+    /// Parses a required sign. One superfluous token before it is skipped, and if the next token may follow
+    /// the sign, a missing sign is only reported.
     fn expect(&mut self, sign: &str) -> Result<(), Halt> {
         if self.take(sign)? {
             return Ok(());
@@ -313,7 +314,7 @@ impl Parser<'_> {
         self.node(at, inner, Node::Ternary(Box::new(condition), Box::new(yes), Box::new(no)))
     }
 
-    /// An expression within signs that may follow it.
+    /// Returns an expression within signs that may follow it.
     fn within(&mut self, closers: &'static [&'static str]) -> Parsed {
         self.closers.push(closers);
         let expr = self.expr()?;
@@ -343,7 +344,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The terms of a chain, or the only one.
+    /// Returns the terms of a chain, or the only one.
     fn chain(&mut self, is_and: bool, chain: Chain) -> Result<Term, Halt> {
         let Chain { mut terms, signs } = chain;
         let Some(last) = terms.pop() else { return Err(Halt) };
@@ -456,7 +457,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A field, or a call on a value.
+    /// Returns a field, or a call on a value.
     fn dotted(&mut self, at: usize, expr: Expr, path: &mut bool) -> Parsed {
         let optional = self.take("?")?;
         if optional {
@@ -507,7 +508,7 @@ impl Parser<'_> {
         args.iter().map(|arg| arg.depth).max().unwrap_or_default()
     }
 
-    /// A call on a value, which may be a macro.
+    /// Returns a call on a value, which may be a macro.
     fn method(&mut self, at: usize, target: Expr, name: String, args: Vec<Expr>) -> Parsed {
         let inner = target.depth.max(Self::deepest(&args));
         let kind = match (name.as_str(), args.len()) {
@@ -689,7 +690,7 @@ impl Parser<'_> {
         self.node(at, inner, Node::Message(name))
     }
 
-    /// A name, or a call of a function. `dot` is where a dot before it is.
+    /// Parses a name, or a call of a function. `dot` is the position of a preceding dot.
     fn name(&mut self, dot: Option<usize>) -> Parsed {
         let at = self.token.start;
         let text = self.text;
@@ -735,7 +736,7 @@ fn operator(sign: &str) -> Option<u8> {
     OPERATORS.into_iter().find(|(known, _)| *known == sign).map(|(_, binding)| binding)
 }
 
-/// Whether an expression may begin so.
+/// Reports whether an expression may begin so.
 fn begins(kind: Kind) -> bool {
     match kind {
         Kind::End => false,

@@ -24,7 +24,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Whether a pattern occurs in a text.
+    /// Reports whether a pattern occurs in a text.
     pub(super) fn matches(
         &mut self,
         text: &str,

@@ -45,12 +45,12 @@ const FIELDS: [&str; 10] = [
     "getMilliseconds",
 ];
 
-/// Whether a function is one of those that ask for a part of a time.
+/// Reports whether a function returns a part of a time.
 pub(super) fn is_part(name: &str) -> bool {
     FIELDS.contains(&name)
 }
 
-/// The digits at the beginning of a text, and what follows.
+/// Returns the digits at the beginning of a text, and what follows.
 fn digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, ""))
@@ -77,7 +77,7 @@ fn fraction(digits: &str, unit: i128) -> Option<i128> {
 }
 
 impl Span {
-    /// `time.ParseDuration`: numbers with units, such as `1h30m` or `1.5s`.
+    /// Parses as `time.ParseDuration`: numbers with units, such as `1h30m` or `1.5s`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (negative, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -107,7 +107,7 @@ impl Span {
         i64::try_from(if negative { -total } else { total }).ok().map(Self)
     }
 
-    /// In seconds, as `string(duration)` has it.
+    /// Formats it in seconds, as `string(duration)` does.
     pub(super) fn shown(self) -> String {
         let (seconds, nanos) = (self.0 / NANOS, (self.0 % NANOS).unsigned_abs());
         let sign = if self.0 < 0 && seconds == 0 { "-" } else { "" };
@@ -117,7 +117,7 @@ impl Span {
         text
     }
 
-    /// A part of it; `None` where it has none of that name.
+    /// Returns a part of it; `None` for an unknown name.
     pub(super) fn part(self, name: &str) -> Option<i64> {
         Some(match name {
             "getHours" => self.0 / (3_600 * NANOS),
@@ -183,7 +183,7 @@ impl Stamp {
         (self.seconds, self.nanos)
     }
 
-    /// A text as in RFC 3339; `None` where it is not one.
+    /// Parses a text of RFC 3339; `None` for other texts.
     pub(super) fn parse(text: &str) -> Option<Result<Self, &'static str>> {
         let (year, rest) = fixed(text, 4)?;
         let (month, rest) = fixed(rest.strip_prefix('-')?, 2)?;
@@ -215,7 +215,7 @@ impl Stamp {
         Some(Self::new(seconds, nanos, offset))
     }
 
-    /// As in RFC 3339, with the offset that it was written with.
+    /// Formats it as in RFC 3339, with its original offset.
     pub(super) fn shown(self) -> String {
         let local = self.seconds + self.offset;
         let (year, month, day) = date_of(local.div_euclid(DAY));
@@ -234,7 +234,7 @@ impl Stamp {
         text
     }
 
-    /// So much later, or earlier.
+    /// Returns the point in time after a positive or negative span.
     pub(super) fn plus(self, span: Span) -> Result<Self, &'static str> {
         let nanos = self.nanos + span.0 % NANOS;
         let seconds = self.seconds.checked_add(span.0 / NANOS).ok_or(INTEGERS)?;
@@ -242,7 +242,7 @@ impl Stamp {
         Self::new(seconds, nanos.rem_euclid(NANOS), self.offset)
     }
 
-    /// The span since another point in time.
+    /// Returns the span since another point in time.
     pub(super) fn minus(self, other: Self) -> Result<Span, &'static str> {
         let seconds = self.seconds - other.seconds;
         let nanos = seconds.checked_mul(NANOS);
@@ -250,7 +250,7 @@ impl Stamp {
         nanos.map(Span).ok_or(INTEGERS)
     }
 
-    /// A part of it in some time zone, or in the one that it was written with. Months and days of the
+    /// Returns a part of it in some time zone, or in the one that it was written with. Months and days of the
     /// year, and of the month unless it is `getDate`, count from 0.
     pub(super) fn part(self, name: &str, zone: Option<&str>) -> Result<i64, String> {
         let offset = zone.map_or(Ok(self.offset), offset)?;

@@ -1,12 +1,11 @@
 //! Types of expressions, and which of them fit each other.
 //!
-//! A type may hold variables, which stand for what is not known yet: the elements of an empty list, or
-//! what a function takes and gives back. They are bound as types are compared, by cel-go's rules; where
-//! a comparison fails, what it bound is undone. What comes out of `properties` can be anything (`any`),
-//! as can what is `dyn`; both fit everywhere.
+//! A type may contain variables for unknown types: the elements of an empty list, or parameters and results
+//! of a function. They are bound when types are compared, by cel-go's rules; a failed comparison undoes its
+//! bindings. Values of `properties` can have any type (`any`), as can `dyn`; both match everywhere.
 //!
-//! Types have bounds, because an expression of a few lines can have one of exponential size: every
-//! `map(x, {x: x})` in a chain doubles it. With them, whatever goes through a type ends.
+//! Types have bounds, because an expression of a few lines can have one of exponential size: every `map(x,
+//! {x: x})` in a chain doubles it. With bounds, every traversal of a type ends.
 
 use std::fmt;
 use std::rc::Rc;
@@ -96,7 +95,7 @@ impl Type {
         matches!(self, Self::Null | Self::Duration | Self::Timestamp)
     }
 
-    /// Whether this is the other one, or leaves open what the other one says.
+    /// Reports whether this type equals the other one, or is more general.
     fn is_more_general(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Dyn | Self::Any | Self::Variable(_), _) | (Self::Named(_), Self::Named(_)) => {
@@ -145,7 +144,7 @@ pub(super) struct Bindings {
 }
 
 impl Bindings {
-    /// So many variables that stand for nothing; the first of them.
+    /// Creates this number of unbound variables; returns the first of them.
     pub(super) fn fresh(&mut self, count: usize) -> usize {
         let first = self.bound.len();
         self.bound.resize(first + count, None);
@@ -166,10 +165,10 @@ impl Bindings {
         }
     }
 
-    /// Whether every type of one list fits that of the other; binds variables if so.
+    /// Reports whether every type of one list fits that of the other; binds variables if so.
     ///
     /// # Errors
-    /// Where a type passes its bounds.
+    /// Fails if a type exceeds its bounds.
     pub(super) fn fit(&mut self, left: &[Type], right: &[Type]) -> Result<bool, TooLarge> {
         self.trail.clear();
         let mut fits = left.len() == right.len();
@@ -214,7 +213,7 @@ impl Bindings {
         })
     }
 
-    /// Whether a variable can stand for a type, and whether it stands for one already.
+    /// Reports whether a variable can be bound to a type, and whether it already is.
     fn substitutes(
         &mut self,
         of: &Type,
@@ -244,7 +243,7 @@ impl Bindings {
         Ok((true, true))
     }
 
-    /// Whether a variable does not occur in a type, and in none that its variables stand for.
+    /// Reports whether a variable occurs neither in a type nor in the bindings of its variables.
     fn is_free_of(&self, of: &Type, variable: &Type, levels: usize) -> Result<bool, TooLarge> {
         let Some(levels) = levels.checked_sub(1) else { return Err(TooLarge) };
         if of == variable {
@@ -263,10 +262,10 @@ impl Bindings {
         }
     }
 
-    /// A type with everything that its variables stand for.
+    /// Returns a type with all bindings of its variables applied.
     ///
     /// # Errors
-    /// Where it passes its bounds.
+    /// Fails if it exceeds its bounds.
     pub(super) fn resolved(&self, of: &Type) -> Made {
         self.substituted(of, 2 * LEVELS)
     }
@@ -287,10 +286,10 @@ impl Bindings {
         }
     }
 
-    /// The more general of two types, if one fits the other.
+    /// Returns the more general of two types, if one fits the other.
     ///
     /// # Errors
-    /// Where a type passes its bounds.
+    /// Fails if a type exceeds its bounds.
     pub(super) fn joined(&mut self, left: Type, right: Type) -> Result<Type, TooLarge> {
         if !self.fit(std::slice::from_ref(&left), std::slice::from_ref(&right))? {
             return Ok(Type::Dyn);

@@ -1,7 +1,7 @@
 //! Values of expressions: what they are, when two are the same, and which comes first.
 //!
-//! A value is cheap to copy: what can be long is shared. Lists and maps know how deep they are, so that
-//! whatever goes through a value ends within [`LEVELS`].
+//! A value is cheap to copy: long content is shared. Lists and maps store their depth, so that every
+//! traversal of a value ends within [`LEVELS`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl Value {
         }
     }
 
-    /// The name of its type.
+    /// Returns the name of its type.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -132,7 +132,7 @@ impl Value {
         })
     }
 
-    /// The order of two values of one type, or of two numbers; `None` where there is none.
+    /// Returns the order of two values of one type, or of two numbers; `None` for other values.
     pub(super) fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Bool(left), Self::Bool(right)) => Some(left.cmp(right)),
@@ -160,7 +160,7 @@ impl Value {
         }
     }
 
-    /// A number as a double, to the nearest one.
+    /// Returns a number as a double, to the nearest one.
     pub(super) fn as_double(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(nearest(value.unsigned_abs(), *value < 0)),
@@ -218,13 +218,13 @@ impl Value {
 }
 
 impl Map {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn get(&self, key: &Value) -> Option<&Value> {
         let exact = |key: &Value| {
             let place = self.index.get(&key.key()?)?;
             self.entries.get(*place).map(|(_, value)| value)
         };
-        // As in cel-go: a number is found by whole numbers of the same size.
+        // As in cel-go, an integer of equal value finds a number.
         exact(key).or_else(|| {
             let signed = || exact(&Value::Int(key.as_int()?));
             let unsigned = || exact(&Value::Uint(u64::try_from(key.as_whole()?).ok()?));
@@ -239,7 +239,7 @@ impl Map {
 }
 
 impl Value {
-    /// A number that is whole.
+    /// Returns a number that is whole.
     fn as_whole(&self) -> Option<i128> {
         match self {
             Self::Int(value) => Some(i128::from(*value)),
@@ -249,7 +249,7 @@ impl Value {
         }
     }
 
-    /// A whole number of 64 bits with a sign.
+    /// Returns a whole number of 64 bits with a sign.
     pub(super) fn as_int(&self) -> Option<i64> {
         i64::try_from(self.as_whole()?).ok()
     }

@@ -1,20 +1,20 @@
 //! Whether a declaration keeps what a policy reads of an object.
 //!
-//! A field that is not kept looks like one that is not there. So a read of it is an error of the
-//! policy, whatever the object holds: the answer depends on the declaration and the pointer alone,
-//! and a test finds the error without an object that has the field.
+//! A field that is not stored looks like a missing one. A read of it is therefore an error of the policy, for
+//! every object: the result depends only on the declaration and the pointer, and a test finds the error
+//! without an object that has the field.
 //!
 //! ```text
 //! fields, keys (patterns) ─┐
 //! pointer, Access ─────────┴─▶ check ─▶ nothing, or NotDeclared ─▶ what to add to the declaration
 //! ```
 //!
-//! A field below a declared one is read like any other. Above a declared field an object is there in
-//! part: a policy may go through it, and ask for its kind, but not for all of it.
+//! A field below a declared one is read like any other. Above a declared field an object is partially stored:
+//! a policy may read through it, and read its type, but not the whole object.
 
 use crate::{ALWAYS, Resource};
 
-/// How a policy reads a value.
+/// Type of a policy's access to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Its kind, the size of what is kept of it, or a handle to go on from.
@@ -50,7 +50,7 @@ enum Kept {
 const MAX_POINTER: usize = 256;
 
 impl NotDeclared {
-    /// The error in words, with the declaration that is needed.
+    /// Returns the error in words, with the declaration that is needed.
     #[must_use]
     pub fn of(&self, resource: &Resource) -> String {
         let add = format!("add {:?} to `fields`", shortened(&any_element(&self.pointer)));
@@ -80,14 +80,14 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The pointer with `*` for the places of elements.
+/// Returns the pointer with `*` for the places of elements.
 fn any_element(pointer: &str) -> String {
     let is_place = |token: &str| !token.is_empty() && token.bytes().all(|b| b.is_ascii_digit());
     let token = |token| if is_place(token) { "*" } else { token };
     pointer.split('/').map(token).collect::<Vec<_>>().join("/")
 }
 
-/// Where a pointer is, as a pattern sees it.
+/// Position of a pointer relative to a pattern.
 enum Place {
     Apart,
     /// The pattern continues below, with every member if `each`.
@@ -105,8 +105,8 @@ fn tokens(pointer: &str) -> impl Iterator<Item = &str> {
     pointer.strip_prefix('/').into_iter().flat_map(|rest| rest.split('/'))
 }
 
-/// A token of the pattern that is no `*` stands for itself, also where the pointer has a `*`: a question
-/// about every member is not answered by a pattern for one.
+/// Compares a pointer with a pattern. A token of the pattern other than `*` matches only itself, also if the
+/// pointer has a `*`: a pattern for one member does not cover a read of every member.
 fn place(pattern: &str, pointer: &str) -> Place {
     let (mut wanted, mut found) = (tokens(pattern), tokens(pointer));
     loop {
@@ -125,7 +125,7 @@ fn place(pattern: &str, pointer: &str) -> Place {
 /// addition to the fixed fields.
 ///
 /// # Errors
-/// If the answer could be wrong, because not all that it needs is kept.
+/// Fails if the result could be wrong, because not all needed parts are stored.
 pub fn check(
     fields: &[impl AsRef<str>],
     keys: &[impl AsRef<str>],
@@ -181,7 +181,7 @@ pub fn check(
 /// Checks a read of the value at `column`, a pointer relative to each element of the list at `pointer`.
 ///
 /// # Errors
-/// As for [`check`].
+/// Fails as [`check`].
 pub fn check_column(
     fields: &[impl AsRef<str>],
     keys: &[impl AsRef<str>],
@@ -197,7 +197,7 @@ pub fn check_column(
 /// Checks a read of the value at a pointer as a cell: its kind, and its text, its boolean or its length.
 ///
 /// # Errors
-/// As for [`check`].
+/// Fails as [`check`].
 pub fn check_cell(
     fields: &[impl AsRef<str>],
     keys: &[impl AsRef<str>],

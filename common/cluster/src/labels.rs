@@ -5,9 +5,9 @@
 //!                       └── Within ─────┘
 //! ```
 //!
-//! A policy may read the labels of any object that it gets, and ask for objects by any label, so nothing of them
-//! is left out. An API server limits neither their number nor their bytes. Looking for one in the text costs the
-//! time in which memory is read, for labels of 1 MiB some 100 µs, which the caller pays for.
+//! A policy may read the labels of any object that it gets, and query objects by any label, so all labels are
+//! stored. An API server limits neither their number nor their bytes. A search in the text costs the time of
+//! reading its memory, some 100 µs for labels of 1 MiB, which the caller is charged for.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ enum Place {
 }
 
 impl Labels {
-    /// The labels of an object, of which `text` is kept.
+    /// Creates the labels of an object, of which `text` is kept.
     pub(crate) fn of(object: Value<'_>, text: &Text) -> Self {
         let labels = object.get("/metadata/labels").into_iter().flat_map(|l| l.members());
         let labels = labels.filter_map(|(name, value)| Some((name, value.text()?)));
@@ -60,7 +60,7 @@ impl Labels {
         if count == 0 {
             return Self { place: Place::Nowhere, filed: Some(Box::default()) };
         }
-        // Wherever this text stands, it says the same.
+        // This text has the same meaning at every position.
         let range = memmem::find(text.as_bytes(), json.as_bytes()).and_then(|start| {
             let end = start.checked_add(json.len())?;
             Some(u32::try_from(start).ok()?..u32::try_from(end).ok()?)
@@ -80,7 +80,7 @@ impl Labels {
         }
     }
 
-    /// The value of a label, as it stands in JSON: with escapes, which no valid value needs.
+    /// Returns the value of a label as JSON: with escapes, which no valid value needs.
     pub(crate) fn get<'t>(&'t self, text: &'t str, key: &str) -> Option<&'t str> {
         let json = self.json(text);
         // Keys of selectors are valid, and have neither.
@@ -105,12 +105,12 @@ impl Labels {
         self.filed.as_ref().map_or(Words::Many, |filed| Words::Filed(filed.iter().copied()))
     }
 
-    /// Number of labels in an index.
+    /// Returns the number of labels in an index.
     pub(crate) fn filed(&self) -> usize {
         self.filed.as_ref().map_or(1, |filed| filed.len())
     }
 
-    /// Bytes to read for one of them.
+    /// Returns bytes to read for one of them.
     pub(crate) fn length(&self) -> usize {
         match &self.place {
             Place::Nowhere => 0,
@@ -129,7 +129,7 @@ impl Labels {
     }
 }
 
-/// Where a text of JSON ends whose opening quote stands before these bytes.
+/// Returns the end of a JSON text whose opening quote precedes these bytes.
 fn end(bytes: &[u8]) -> Option<usize> {
     let mut at = 0_usize;
     loop {

@@ -5,9 +5,8 @@
 //! JSON of an object ─▶ Declaration::project ─▶ Object ─▶ Store ─ get / select(Query) ─▶ Object
 //! ```
 //!
-//! This crate is used by the host, which fills stores from watches or files, and by the guest SDK in
-//! native unit tests, so that a policy gets the same answers in both. It waits for nothing and
-//! knows no network.
+//! This crate is used by the host, which fills stores from watches or files, and by the guest SDK in native
+//! unit tests, so that a policy gets the same results in both. It never blocks and has no network access.
 
 pub mod access;
 mod index;
@@ -70,13 +69,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key.
+    /// Creates a key.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into(), twin: 0 }
     }
 
-    /// Whether both have the same namespace and name.
+    /// Reports whether both have the same namespace and name.
     #[must_use]
     pub fn is_named_like(&self, other: &Self) -> bool {
         self.namespace == other.namespace && self.name == other.name
@@ -91,8 +90,8 @@ pub struct Index {
     /// JSON pointer of a text; a token `*` stands for every element of a list or member of an
     /// object, and `#` at the end for the names of its members.
     pub field: String,
-    /// Where it is not empty, the text is a list separated by this; spaces in it do not count, and
-    /// empty elements are left out.
+    /// If not empty, the text is a list with this separator; spaces in it do not count, and empty elements
+    /// are skipped.
     pub separator: String,
 }
 
@@ -160,7 +159,7 @@ impl Declaration {
         union
     }
 
-    /// Whether objects that were projected with `self` hold nothing beyond what `other` declares.
+    /// Reports whether objects that were projected with `self` contain only data that `other` declares.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         self.fields.iter().all(|field| other.fields.contains(field))
@@ -170,7 +169,7 @@ impl Declaration {
     /// Checks a read of an object of which this is kept.
     ///
     /// # Errors
-    /// If the answer could be wrong, because not all that it needs is kept.
+    /// Fails if the result could be wrong, because not all needed parts are stored.
     pub fn check(&self, pointer: &str, access: access::Access) -> Result<(), access::NotDeclared> {
         access::check(&self.fields, &self.keys, pointer, access)
     }
@@ -178,7 +177,7 @@ impl Declaration {
     /// Checks a read of the values at a column, a pointer relative to each element of a list.
     ///
     /// # Errors
-    /// As for [`Declaration::check`].
+    /// Fails as [`Declaration::check`].
     pub fn check_column(&self, pointer: &str, column: &str) -> Result<(), access::NotDeclared> {
         access::check_column(&self.fields, &self.keys, (pointer, column))
     }
@@ -186,18 +185,18 @@ impl Declaration {
     /// Checks a read of the value at a pointer as a cell of a table.
     ///
     /// # Errors
-    /// As for [`Declaration::check`].
+    /// Fails as [`Declaration::check`].
     pub fn check_cell(&self, pointer: &str) -> Result<(), access::NotDeclared> {
         access::check_cell(&self.fields, &self.keys, pointer)
     }
 
-    /// An index of this declaration, by its name.
+    /// Returns an index of this declaration, by its name.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().map(|(index, _)| index).find(|index| index.name == name)
     }
 
-    /// Position of the index over the same values, whatever its name.
+    /// Returns the position of the index over the same values, with any name.
     #[must_use]
     pub fn index_like(&self, wanted: &Index) -> Option<usize> {
         let same =
@@ -205,7 +204,7 @@ impl Declaration {
         self.indexes.iter().position(|(index, _)| same(index))
     }
 
-    /// Number of indexes.
+    /// Returns the number of indexes.
     #[must_use]
     pub fn index_count(&self) -> usize {
         self.indexes.len()
@@ -214,7 +213,7 @@ impl Declaration {
     /// Returns the stored parts of an object. Other parts are skipped, at any depth of nesting.
     ///
     /// # Errors
-    /// Where it has no name, or what would be kept nests too deep for a document.
+    /// Fails if it has no name, or if the stored parts nest too deep for a document.
     pub fn project(&self, object: Value<'_>) -> Result<Object, Unreadable> {
         let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
         let name = text("/metadata/name").ok_or(Unreadable::NoName)?;
@@ -234,10 +233,10 @@ impl Declaration {
 }
 
 impl Declaration {
-    /// The fields of an object that are kept, and nothing to find it by.
+    /// Returns the fields of an object that are kept, and nothing to find it by.
     ///
     /// # Errors
-    /// Where they nest too deep for a document.
+    /// Fails if they nest too deep for a document.
     pub fn keep(&self, object: Value<'_>) -> Result<Text, Unreadable> {
         let mut json = String::new();
         self.keep.write(object, &mut json);
@@ -300,7 +299,7 @@ pub fn selector(value: Value<'_>) -> Result<Selector, String> {
 /// Bytes that a requirement or a value of a selector takes in addition to its text.
 const EACH: usize = 128;
 
-/// Whether a value stands for something.
+/// Reports whether a value is set.
 fn is_something(value: Value<'_>) -> bool {
     value.kind() != Kind::Null
 }

@@ -28,7 +28,7 @@ pub struct Object {
 pub type Held = Box<dyn fmt::Debug + Send + Sync>;
 
 impl Object {
-    /// Namespace and name.
+    /// Returns the namespace and name.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
@@ -38,13 +38,13 @@ impl Object {
         self.key.clone()
     }
 
-    /// The object, which holds something from now on.
+    /// Returns the object with held data.
     #[must_use]
     pub fn holding(self, held: Held) -> Self {
         Self { _held: Some(held), ..self }
     }
 
-    /// The object in a namespace, where it does not say itself in which one it is.
+    /// Returns the object with a namespace, unless it has one.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         if self.key.namespace.is_empty() && !namespace.is_empty() {
@@ -53,26 +53,27 @@ impl Object {
         self
     }
 
-    /// `metadata.resourceVersion`, empty where there is none.
+    /// Returns `metadata.resourceVersion`, empty if missing.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.resource_version
     }
 
-    /// `metadata.uid`, empty where there is none.
+    /// Returns `metadata.uid`, empty if missing.
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Whether the same is kept of both. What is kept of an object has its uid, its version and its
+    /// Reports whether the same is kept of both. What is kept of an object has its uid, its version and its
     /// labels in it.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         *self.key == *other.key && **self.text == **other.text && self.tokens == other.tokens
     }
 
-    /// Whether the same is kept of both but for their versions: a policy would say the same of them.
+    /// Reports whether the stored parts of both are equal except for their versions: a policy evaluates both
+    /// alike.
     #[must_use]
     pub fn is_alike(&self, other: &Self) -> bool {
         if self.is_same(other) {
@@ -84,15 +85,15 @@ impl Object {
         self.agrees_with(other, &["resourceVersion"])
     }
 
-    /// Whether the same is kept of both but for what an API server chooses for each new object: two requests
-    /// to create the same object.
+    /// Reports whether the same is kept of both but for what an API server chooses for each new object: two
+    /// requests to create the same object.
     #[must_use]
     pub fn is_copy_of(&self, other: &Self) -> bool {
         const CHOSEN: [&str; 4] = ["resourceVersion", "uid", "creationTimestamp", "managedFields"];
         *self.key == *other.key && self.tokens == other.tokens && self.agrees_with(other, &CHOSEN)
     }
 
-    /// Whether the kept fields are equal, besides some members of the metadata.
+    /// Reports whether the kept fields are equal, besides some members of the metadata.
     fn agrees_with(&self, other: &Self, besides: &[&str]) -> bool {
         let (left, right) = (self.document(), other.document());
         let (left, right) = (left.root(), right.root());
@@ -104,13 +105,13 @@ impl Object {
         }
     }
 
-    /// The fields that are kept, as a document.
+    /// Returns the fields that are kept, as a document.
     #[must_use]
     pub fn document(&self) -> Document {
         Document::part(self.text.clone(), 0..self.text.len())
     }
 
-    /// A label's value, as it stands in JSON: with escapes, which no valid value needs.
+    /// Returns a label's value as JSON: with escapes, which no valid value needs.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(&self.text, key)
@@ -145,7 +146,7 @@ impl Object {
 /// Bytes of an object without content: its parts, what the allocator adds for each, and its place in a store.
 const EACH: usize = size_of::<Object>() + size_of::<Key>() + size_of::<Text>() + 192;
 
-/// Whether two objects have the same members, besides some.
+/// Reports whether two objects have the same members, besides some.
 fn alike(left: Value<'_>, right: Value<'_>, besides: &[&str]) -> bool {
     let names = |value: Value<'_>| {
         let names = value.members().map(|(name, _)| name.to_owned());

@@ -16,15 +16,15 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// The outline of an object.
+    /// Creates the outline of an object.
     #[must_use]
     pub fn of(object: &Object) -> Self {
         let sketch = Some(object.sketch()).filter(|sketch| sketch.size() <= MAX_SKETCH_BYTES);
         Self { key: object.shared_key(), sketch }
     }
 
-    /// The outline of one of two objects with the same key, where it is unknown which of them; `None` if it would
-    /// have too many values.
+    /// Returns the outline of one of two objects with the same key, if it is unknown which one is stored;
+    /// `None` if it would have too many values.
     #[must_use]
     pub fn either(&self, other: &Self) -> Option<Self> {
         let sketch = self.sketch.as_ref()?.either(other.sketch.as_ref()?);
@@ -32,19 +32,19 @@ impl Outline {
         is_small.then(|| Self { key: self.key.clone(), sketch: Some(sketch) })
     }
 
-    /// Namespace and name.
+    /// Returns the namespace and name.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// Whether the conditions of a query may hold for the object. Its labels are unknown.
+    /// Reports whether the conditions of a query may hold for the object. Its labels are unknown.
     #[must_use]
     pub fn may_match(&self, query: &Query) -> bool {
         query.may_hold(&self.key, self.sketch.as_ref(), None)
     }
 
-    /// Bytes in use.
+    /// Returns bytes in use.
     #[must_use]
     pub fn size(&self) -> usize {
         let sketch = self.sketch.as_ref().map_or(0, Sketch::size);

@@ -23,7 +23,7 @@ enum Piece<'t> {
     Member(&'t str),
 }
 
-/// The pieces of `{group}/{version}`; none of a token without braces.
+/// Returns the pieces of `{group}/{version}`; none of a token without braces.
 fn pieces(token: &str) -> Option<Vec<Piece<'_>>> {
     let mut pieces = Vec::new();
     let mut rest = token;
@@ -37,7 +37,7 @@ fn pieces(token: &str) -> Option<Vec<Piece<'_>>> {
     (pieces.len() > 1).then_some(pieces)
 }
 
-/// The text that the pieces make of an object.
+/// Returns the text that the pieces build from an object.
 fn composed(object: Value<'_>, pieces: &[Piece<'_>]) -> Option<String> {
     if object.kind() != Kind::Object {
         return None;
@@ -64,7 +64,7 @@ impl Pattern {
         Ok(Self(tokens))
     }
 
-    /// The values of an index.
+    /// Returns the values of an index.
     pub(crate) fn tokens(&self, object: Value<'_>, index: &Index) -> Tokens {
         let composite = self.0.last().and_then(|last| pieces(last));
         let of_names = self.0.last().is_some_and(|last| last == NAMES);

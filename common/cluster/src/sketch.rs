@@ -19,20 +19,20 @@ struct Words {
     may_be_absent: bool,
 }
 
-/// The half of a hash that is kept: of a hundred thousand values, one in forty thousand others looks like one.
+/// Returns the stored half of a hash: with a hundred thousand values, one in forty thousand others collides.
 fn half(word: &str) -> u32 {
     u32::try_from(hash(word) >> 32).unwrap_or_default()
 }
 
 impl Sketch {
-    /// Bytes that it takes.
+    /// Returns bytes that it takes.
     #[must_use]
     pub fn size(&self) -> usize {
         let each = self.0.iter().map(|words| size_of_val(&*words.hashes).saturating_add(32));
         each.fold(0, usize::saturating_add)
     }
 
-    /// The sketch of one of two objects, where it is unknown which of them.
+    /// Returns the sketch of one of two objects, if it is unknown which one is stored.
     pub(crate) fn either(&self, other: &Self) -> Self {
         let both = self.0.iter().zip(&other.0).map(|(left, right)| {
             let mut hashes: Vec<_> = left.hashes.iter().chain(&right.hashes).copied().collect();
@@ -61,7 +61,7 @@ impl Object {
 }
 
 impl Query {
-    /// Whether an object may be an answer, of which nothing is known but its key and, maybe, its sketch.
+    /// Reports whether an object may match, of which only the key and possibly the sketch are known.
     #[must_use]
     pub fn may_hold(&self, key: &Key, sketch: Option<&Sketch>, meter: Option<&Meter>) -> bool {
         let has = |wanted: &Match| {

@@ -32,14 +32,14 @@ pub struct Query {
 pub struct Match {
     /// Position of the index in the store's declaration.
     pub index: usize,
-    /// One of these. Shared, because who remembers what was asked has the same thousands of them.
+    /// One of these values. Shared, because recorded queries contain the same thousands of them.
     pub values: Arc<HashSet<String>>,
     /// Or none at all.
     pub absent: bool,
 }
 
 impl Query {
-    /// Whether the conditions hold for an object; order and number of the answer do not count.
+    /// Reports whether the conditions hold for an object; order and limit do not count.
     #[must_use]
     pub fn holds(&self, object: &Object) -> bool {
         self.holds_for(object, None)
@@ -171,31 +171,31 @@ impl Store {
         Some(object)
     }
 
-    /// Number of objects.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// Bytes of all objects, see [`Object::size`].
+    /// Returns bytes of all objects, see [`Object::size`].
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// One object.
+    /// Returns one object.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Arc<Object>> {
         self.objects.get(key)
     }
 
-    /// The objects that a query asks for, in the order of their keys. The cost is that of the rarest
+    /// Returns the objects that a query selects, in the order of their keys. The cost is that of the rarest
     /// condition on an index or on a label's value, otherwise that of the namespace.
     #[must_use]
     pub fn select(&self, query: &Query) -> Vec<Arc<Object>> {

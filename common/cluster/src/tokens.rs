@@ -7,12 +7,12 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Tokens {
     text: Box<str>,
-    /// Where each of them ends.
+    /// End of each token.
     ends: Box<[u32]>,
 }
 
 impl Tokens {
-    /// These, in any order. Each is a part of one text, which has less than 4 GiB.
+    /// Creates a set of these tokens, in any order. Each is a part of one text, which has less than 4 GiB.
     pub(crate) fn new(mut texts: Vec<Cow<'_, str>>) -> Self {
         texts.sort_unstable();
         texts.dedup();

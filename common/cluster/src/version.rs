@@ -19,14 +19,14 @@ const PLURAL: &str = "serverversions";
 const MEMBERS: [&str; 4] = ["gitVersion", "major", "minor", "platform"];
 
 impl Resource {
-    /// Whether this is the version of the API server, `opgate.dev/v1alpha1/serverversions`.
+    /// Reports whether this is the version of the API server, `opgate.dev/v1alpha1/serverversions`.
     #[must_use]
     pub fn is_server_version(&self) -> bool {
         self.group == GROUP && self.version == VERSION && self.resource == PLURAL
     }
 }
 
-/// The object for an answer of `/version`; `None` for any other document. The answer names neither
+/// Returns the object for a response of `/version`; `None` for any other document. The response names neither
 /// kind nor API version, unlike every object.
 #[must_use]
 pub fn server_version(answer: Value<'_>) -> Option<Document> {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 /// It is unknown outside this process, so no client can store words with equal hashes.
 static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The hash of a word.
+/// Returns the hash of a word.
 pub(crate) fn hash(word: impl Hash) -> u64 {
     SEED.hash_one(word)
 }
@@ -17,7 +17,7 @@ pub(crate) const FILED_BYTES: usize = 96;
 /// Values of an object that one index files: 50 µs, under a lock for which queries wait.
 pub(crate) const MAX_FILED: usize = 512;
 
-/// The words of an object, as far as an index wants to know them.
+/// The words of an object that an index needs.
 pub(crate) enum Words<H> {
     /// These hashes.
     Filed(H),

@@ -15,7 +15,8 @@ fn resident() -> usize {
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// As a tenant may store it: an API server limits neither the number of labels nor their bytes.
+/// Builds an object that a tenant may store: an API server limits neither the number of labels nor their
+/// bytes.
 fn account(number: usize) -> String {
     let mut labels = String::new();
     for label in 0..17_500 {

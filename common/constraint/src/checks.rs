@@ -1,8 +1,8 @@
 //! Checks of a constraint, and their results.
 //!
-//! Each check stands for a rule of the policy `constraint-limits`, which declares and documents it. The
-//! ids and levels here are for those who check a constraint without a policy; the tests of the policy
-//! compare them with its rules.
+//! Each check corresponds to a rule of the policy `constraint-limits`, which declares and documents it. The
+//! ids and levels here are for checks of a constraint without a policy; the tests of the policy compare them
+//! with its rules.
 
 /// One thing that a constraint, or the value of another property, is checked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,7 +13,7 @@ pub enum Check {
     Object,
     /// It has no unknown or repeated fields.
     Fields,
-    /// It asks for something.
+    /// It has a requirement.
     Something,
     /// It is of one type.
     OneType,
@@ -74,7 +74,7 @@ impl Check {
         Self::UpperBound,
     ];
 
-    /// The id of its rule.
+    /// Returns the id of its rule.
     #[must_use]
     pub const fn id(self) -> &'static str {
         match self {

@@ -27,7 +27,7 @@ const SHOWN: usize = 256;
 const PARSE: &str = "parse olm.constraint: ";
 const CONVERT: &str = "convert olm.constraint to resolver predicate: ";
 
-/// How strictly a constraint is read.
+/// Strictness of reading a constraint.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Largest value, in bytes.
@@ -76,7 +76,7 @@ pub struct Package {
 /// Requirement of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing.
+    /// No requirement.
     Empty,
     /// An API is provided.
     Gvk(Gvk),
@@ -109,7 +109,7 @@ pub struct Constraint {
 }
 
 impl Constraint {
-    /// Every API that is named.
+    /// Returns every API that is named.
     pub fn gvks(&self) -> impl Iterator<Item = &Gvk> {
         self.nodes.iter().filter_map(|node| match &node.body {
             Body::Gvk(gvk) => Some(gvk),
@@ -117,7 +117,7 @@ impl Constraint {
         })
     }
 
-    /// Every package that is named.
+    /// Returns every package that is named.
     pub fn packages(&self) -> impl Iterator<Item = &Package> {
         self.nodes.iter().filter_map(|node| match &node.body {
             Body::Package(package) => Some(package),
@@ -138,13 +138,13 @@ pub struct Report {
 }
 
 impl From<Vec<Finding>> for Report {
-    /// About a value that is not a constraint.
+    /// Creates a report for a value that is not a constraint.
     fn from(findings: Vec<Finding>) -> Self {
         Self { findings, left_out: Vec::new(), constraint: None }
     }
 }
 
-/// Where a constraint stands.
+/// Position of a constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Within {
     Nothing,
@@ -189,7 +189,7 @@ pub fn check(raw: &[u8], options: &Options) -> Report {
     Checker { tree: &tree, options, findings, counts, texts: 0, nodes, deepest: (0, 0) }.run()
 }
 
-/// The text about a value of more bytes than are allowed.
+/// Returns the text about a value of more bytes than are allowed.
 #[must_use]
 pub fn too_large(max_bytes: usize) -> String {
     format!("{PARSE}olm.constraint value is greater than max constraint size {max_bytes} bytes")
@@ -214,7 +214,7 @@ struct Checker<'t, 'j> {
     tree: &'t Tree<'j>,
     options: &'t Options,
     findings: Vec<(Index, Finding)>,
-    /// How many there are of each check, and how many of them are left out.
+    /// Number of violations of each check, and number of omitted ones.
     counts: Vec<Count>,
     /// Bytes of all violations.
     texts: usize,
@@ -303,7 +303,7 @@ impl Checker<'_, '_> {
         self.findings.push((at, Finding { check, pointer, message }));
     }
 
-    /// The fields of an object; `None` where it is none. `of` is its type in Go.
+    /// Returns the fields of an object; `None` for other values. `of` is its type in Go.
     fn fields<const N: usize>(
         &mut self,
         at: Index,
@@ -349,7 +349,7 @@ impl Checker<'_, '_> {
         Some(fields)
     }
 
-    /// A leaf; empty where it is not set, `None` where it is no text.
+    /// Returns a text; empty if it is not set, `None` for other values.
     fn leaf(&mut self, at: Option<Index>, of: &str) -> Option<String> {
         let Some(at) = at else { return Some(String::new()) };
         let text = self.tree.text(at);
@@ -448,7 +448,7 @@ impl Checker<'_, '_> {
             });
         }
         let mut parsed = None;
-        // Where a field is misspelt, that is what to say, and not that its place is empty.
+        // A misspelled field is reported instead of the missing one.
         let judged = fields.get(1).is_some() || !fields.strange;
         if let Some(range) = range.as_ref().filter(|_| counts && judged) {
             let place = fields.get(1).unwrap_or(at);
@@ -546,13 +546,13 @@ impl Checker<'_, '_> {
     }
 }
 
-/// The names that Go gives to the fields from the outermost value to the one at the pointer.
+/// Returns Go's names of the fields from the outermost value to the one at the pointer.
 fn path(pointer: &str) -> String {
     let is_name = |token: &&str| !token.is_empty() && !token.bytes().all(|b| b.is_ascii_digit());
     pointer.split('/').filter(is_name).collect::<Vec<_>>().join(".")
 }
 
-/// The warning about a range that does not mean what it says.
+/// Returns the warning for a range with an unexpected meaning.
 #[must_use]
 pub fn surprise(text: &str, range: &Range) -> Option<String> {
     if range.surprises.is_empty() {

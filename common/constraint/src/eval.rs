@@ -4,9 +4,9 @@
 //! Constraint + properties ─▶ one Outcome for each node: holds or not, and why
 //! ```
 //!
-//! Nodes come parents before children, so outcomes are made from the last to the first. All expressions
-//! in CEL together have [`opgate_cel::MAX_STEPS`] steps. The value of one that needs more is not
-//! known, and what depends on it alone is not either.
+//! Nodes are in the order parents before children, so outcomes are computed from the last to the first. All
+//! expressions in CEL together have [`opgate_cel::MAX_STEPS`] steps. An expression that needs more has an
+//! unknown value, and so do nodes that depend on it.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ pub struct Property {
 /// Result of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether it holds; `None` where an evaluation ended at a limit.
+    /// Whether it holds; `None` if an evaluation reached a limit.
     pub holds: Option<bool>,
     /// The requirement, and the properties found.
     pub why: String,
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub children: Vec<usize>,
 }
 
-/// The outcomes of a constraint's nodes, in their order; the first is that of the whole.
+/// Returns the outcomes of a constraint's nodes, in their order; the first is that of the whole.
 #[must_use]
 pub fn evaluate(constraint: &Constraint, properties: &[Property]) -> Vec<Outcome> {
     let offers = Offers::of(properties);
@@ -97,7 +97,7 @@ pub fn evaluate(constraint: &Constraint, properties: &[Property]) -> Vec<Outcome
     outcomes
 }
 
-/// The outcomes as a tree for people, one line each.
+/// Formats the outcomes as a tree, one line each.
 #[must_use]
 pub fn rendered(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
@@ -130,7 +130,7 @@ impl<'p> Expressions<'p> {
         Self { properties, seen: None, budget: Budget::default() }
     }
 
-    /// Whether an expression is true, and what there is to say about it.
+    /// Evaluates an expression; returns its value and an explanation.
     fn evaluate(&mut self, rule: &str) -> (Option<bool>, String) {
         let program = match Program::compile(rule) {
             Ok(program) => program,

@@ -8,7 +8,7 @@
 //!                           └─▶ eval     whether properties fulfil a constraint, part by part
 //! ```
 //!
-//! Nothing here knows of requests, policies or a cluster. Texts are upstream's, byte for byte.
+//! This crate has no dependency on requests, policies or a cluster. Texts are upstream's, byte for byte.
 
 pub mod checks;
 pub mod constraint;

@@ -11,7 +11,7 @@ use opgate_upstream::go::{folds_to, quote, shortened};
 use opgate_upstream::json::{self, Child, Kind};
 use opgate_upstream::range;
 
-/// How a list is written.
+/// Encoding of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `{"properties": […]}`.
@@ -73,7 +73,7 @@ pub fn each(json: &[u8], form: Form, mut visit: impl FnMut(Property<'_>)) -> Res
     }
 }
 
-/// Where the parts of a property stand in the text; empty where there are none.
+/// Positions of the parts of a property in the text; empty for missing ones.
 #[derive(Debug, Default)]
 struct Item {
     index: usize,
@@ -140,7 +140,7 @@ impl<'j> Listing<'j> {
         }
     }
 
-    /// A value begins.
+    /// Handles the start of a value.
     fn begin(&mut self, kind: Kind, at: usize) {
         match self.depth.checked_sub(self.level) {
             Some(0) if self.listed => {
@@ -166,7 +166,7 @@ impl<'j> Listing<'j> {
         }
     }
 
-    /// A value ends.
+    /// Handles the end of a value.
     fn end(&mut self, kind: Kind, end: usize) {
         match self.depth.checked_sub(self.level) {
             Some(0) => self.listed = self.level == 0,
@@ -226,7 +226,7 @@ fn named(child: &Child<'_>, field: &str) -> bool {
     child.key.is_some_and(|key| folds_to(&json::decoded(key), field))
 }
 
-/// The last member that is wanted, which is the one that counts.
+/// Returns the last member of this name, which is the one that counts.
 fn last_child<'j>(
     json: &'j [u8],
     wanted: impl Fn(Child<'j>) -> bool,
@@ -262,7 +262,7 @@ pub fn check(property: Property<'_>, options: &Options) -> Report {
     findings.into()
 }
 
-/// The texts of an object, as `json.Unmarshal` reads them; empty ones where there are none.
+/// Returns the texts of an object, as `json.Unmarshal` reads them; empty ones if missing.
 fn fields<const N: usize>(
     value: &[u8],
     of: &str,
@@ -323,7 +323,7 @@ pub fn ranged(
     }
 }
 
-/// The name of a property's type, for messages.
+/// Returns the name of a property's type, for messages.
 #[must_use]
 pub fn shown(kind: &str) -> String {
     quote(&shortened(kind, 64))

@@ -260,7 +260,7 @@ fn hostile_breadth_is_read_once() {
     }
 }
 
-/// Where a place takes kilobytes, few are written out, and the rest is counted.
+/// Checks that few violations are written out if a path takes kilobytes, and that the rest is counted.
 #[test]
 fn violations_of_deep_constraints_use_little_memory() {
     let levels = 2_000;

@@ -53,7 +53,7 @@ impl Account {
         Self::of(limit, None)
     }
 
-    /// An account whose bytes count against `parent` as well.
+    /// Creates an account whose bytes also count against `parent`.
     #[must_use]
     pub fn below(parent: &Arc<Account>, limit: usize) -> Arc<Self> {
         Self::of(limit, Some(parent.clone()))
@@ -66,8 +66,7 @@ impl Account {
         Arc::new(Self { state, limit, parent, exhausted, starved })
     }
 
-    /// Takes bytes; says whether they are there. Where they are not, the account is exhausted from
-    /// now on.
+    /// Charges bytes; reports whether they are available. Otherwise the account is exhausted from now on.
     ///
     /// Prefer a [`Charge`], which gives back what it took.
     #[must_use]
@@ -138,13 +137,13 @@ impl Account {
         }
     }
 
-    /// Bytes that are taken now.
+    /// Returns bytes that are taken now.
     #[must_use]
     pub fn used(&self) -> usize {
         size(split(self.state.load(Ordering::Relaxed)).0)
     }
 
-    /// Bytes that can be taken in all.
+    /// Returns bytes that can be taken in all.
     #[must_use]
     pub fn limit(&self) -> usize {
         size(self.limit)
@@ -156,8 +155,8 @@ impl Account {
         self.exhausted.load(Ordering::Relaxed)
     }
 
-    /// Whether something was refused for want of room in a parent, within the limit of this account:
-    /// others are to blame for it.
+    /// Reports whether a charge was refused because a parent was exhausted, within the limit of this account:
+    /// other accounts caused it.
     #[must_use]
     pub fn is_starved(&self) -> bool {
         self.starved.load(Ordering::Relaxed)
@@ -179,19 +178,19 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Nothing yet, of an account.
+    /// Creates an empty charge to an account.
     #[must_use]
     pub fn on(account: &Arc<Account>) -> Self {
         Self { account: Some(account.clone()), bytes: AtomicUsize::new(0) }
     }
 
-    /// Nothing yet, of the same account as another charge.
+    /// Creates an empty charge to the account of another charge.
     #[must_use]
     pub(crate) fn beside(other: &Self) -> Self {
         Self { account: other.account.clone(), bytes: AtomicUsize::new(0) }
     }
 
-    /// Takes more; says whether it is there, as [`Account::take`] does.
+    /// Charges more bytes; reports whether they are available, as [`Account::take`] does.
     #[must_use]
     pub fn grow(&self, bytes: usize) -> bool {
         let Some(account) = &self.account else { return true };

@@ -99,7 +99,7 @@ impl<'c, T> Counted<'c, T> {
         &mut self,
         other: impl FnOnce(&mut Vec<T>) -> Option<Vec<T>>,
     ) -> Option<()> {
-        // As many items, and what sorting takes for each.
+        // Capacity for this number of items, and for sorting each of them.
         let each = size_of::<T>().saturating_add(SCRATCH).saturating_add(1);
         let scratch = self.items.len().saturating_mul(each);
         let scratch = if scratch > FREE { scratch } else { 0 };
@@ -112,7 +112,7 @@ impl<'c, T> Counted<'c, T> {
         Some(())
     }
 
-    /// The list, with nothing to spare, and what it is charged: that exactly, and `more` bytes.
+    /// Returns the list, with nothing to spare, and what it is charged: that exactly, and `more` bytes.
     pub(crate) fn finish(mut self, more: usize) -> Option<(Vec<T>, usize)> {
         self.items.shrink_to_fit();
         let size = self.size().saturating_add(more);

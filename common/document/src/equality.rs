@@ -9,8 +9,8 @@ use crate::{Kind, Value};
 /// Bytes that are compared in the time of a unit of work.
 const AT_ONCE: usize = 128;
 
-/// How often all bytes are compared as they are, before lists and objects are only compared by their
-/// parts. Bytes that are nested deeply would be compared as often as they are nested.
+/// Number of comparisons of all bytes, before lists and objects are only compared by their parts. Otherwise
+/// deeply nested bytes would be compared once for each level.
 const ROUNDS: usize = 8;
 
 pub(crate) fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
@@ -24,7 +24,7 @@ pub(crate) fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
     }
 }
 
-/// Whether a value is decoded like one that is not there, whatever the type.
+/// Reports whether a value is decoded like a missing one, for every type.
 fn is_nothing(value: Value<'_>) -> bool {
     match value.content() {
         Content::Null => true,
@@ -33,8 +33,8 @@ fn is_nothing(value: Value<'_>) -> bool {
     }
 }
 
-/// Whether the bytes are equal. Most comparisons are between two copies of one text, as in an UPDATE of
-/// something else, and most parts of two texts that differ are copies.
+/// Reports whether the bytes are equal. Most comparisons are between two copies of one text, as in an UPDATE
+/// of something else, and most parts of two texts that differ are copies.
 fn is_copy(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
     let size = left.size();
     if size != right.size() {
@@ -80,7 +80,7 @@ fn same_numbers(left: Value<'_>, right: Value<'_>) -> bool {
     }
 }
 
-/// Both lists of members are sorted: one walk over the two.
+/// Compares two sorted lists of members in one pass.
 fn same_members(left: Value<'_>, right: Value<'_>, bytes: &mut usize) -> bool {
     let mut lefts = left.members().peekable();
     let mut rights = right.members().peekable();

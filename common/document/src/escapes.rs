@@ -1,10 +1,10 @@
 //! Strings of JSON without their escapes.
 //!
-//! As Go's decoder reads them, and so an API server: a surrogate without its partner is U+FFFD.
+//! Escapes are decoded as in Go, and therefore in an API server: a surrogate without its partner is U+FFFD.
 
 use crate::meter::Cost;
 
-/// The text of a string that stands in quotes. What is no string of JSON reads as empty.
+/// Decodes a quoted string. An invalid JSON string reads as empty.
 pub(crate) fn unescape(quoted: &str) -> Box<str> {
     read(quoted, |_| Some(())).unwrap_or_default()
 }
@@ -16,9 +16,9 @@ pub(crate) fn unescape_for(quoted: &str, cost: Cost<'_>) -> Option<Box<str>> {
 
 fn read(quoted: &str, mut step: impl FnMut(usize) -> Option<()>) -> Option<Box<str>> {
     let mut rest = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))?;
-    // No escape is shorter than what it stands for.
+    // No escape is shorter than its character.
     let mut text = String::with_capacity(rest.len());
-    // Escapes often stand side by side.
+    // Escapes are often adjacent.
     let next = |rest: &str| match rest.as_bytes().first() {
         Some(b'\\') => Some(0),
         _ => memchr::memchr(b'\\', rest.as_bytes()),

@@ -14,7 +14,7 @@
 //! This crate is used by the host, behind the WIT interface `document`, and by the guest SDK in
 //! native unit tests, so that a rule gets the same answers in both.
 //!
-//! Semantics follow the API server's decoder where JSON leaves room: the last of several members of
+//! Semantics follow the API server's decoder in cases that JSON leaves open: the last of several members of
 //! one name counts, and a lone surrogate in a string reads as U+FFFD.
 
 mod account;
@@ -93,7 +93,7 @@ impl fmt::Debug for Document {
 }
 
 impl Default for Document {
-    /// `null`
+    /// Returns `null`.
     fn default() -> Self {
         Self::part(Arc::new(Text::default()), 0..0)
     }
@@ -103,7 +103,7 @@ impl Document {
     /// Parses an unchecked JSON text.
     ///
     /// # Errors
-    /// Where the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
+    /// Fails if the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
     pub fn parse(json: &str) -> Result<Self, Error> {
         Self::of(json.to_owned())
     }
@@ -111,7 +111,7 @@ impl Document {
     /// [`Document::parse`] of an owned text.
     ///
     /// # Errors
-    /// As for [`Document::parse`].
+    /// Fails as [`Document::parse`].
     pub fn of(json: String) -> Result<Self, Error> {
         Self::charged(json, Charge::default())
     }
@@ -119,7 +119,7 @@ impl Document {
     /// [`Document::of`] with a memory account, see [`Text::charged`].
     ///
     /// # Errors
-    /// As for [`Document::parse`], and where the account has no room, which its mark says.
+    /// Fails as [`Document::parse`], and if the account refuses the charge, which its mark reports.
     pub fn charged(json: String, charge: Charge) -> Result<Self, Error> {
         Self::read(json, charge, None)
     }
@@ -127,7 +127,7 @@ impl Document {
     /// [`Document::charged`] with limited work.
     ///
     /// # Errors
-    /// As for [`Document::charged`], and where the meter stops, which it says.
+    /// Fails as [`Document::charged`], and if the meter stops, which it reports.
     pub fn metered(json: String, charge: Charge, meter: &Meter) -> Result<Self, Error> {
         Self::read(json, charge, Some(meter))
     }
@@ -150,7 +150,7 @@ impl Document {
     /// Code that visits all of it must not recurse; [`equal`] does.
     ///
     /// # Errors
-    /// Where the text is not one JSON value.
+    /// Fails if the text is not one JSON value.
     pub fn deep(json: String) -> Result<Self, Error> {
         Self::deep_charged(json, Charge::default())
     }
@@ -158,7 +158,7 @@ impl Document {
     /// [`Document::deep`] with a memory account, see [`Text::charged`].
     ///
     /// # Errors
-    /// As for [`Document::deep`], and where the account has no room, which its mark says.
+    /// Fails as [`Document::deep`], and if the account refuses the charge, which its mark reports.
     pub fn deep_charged(json: String, charge: Charge) -> Result<Self, Error> {
         let bytes = json.len();
         let wanted = Wanted { deepest: usize::MAX, twice: false };
@@ -171,10 +171,9 @@ impl Document {
         }
     }
 
-    /// A document that is one part of a text whose syntax was checked.
+    /// Creates a document from one part of a text whose syntax was checked.
     ///
-    /// A range outside the text, or one that does not hold a JSON value, gives a document that
-    /// reads as `null`.
+    /// A range outside the text, or one without a JSON value, gives a document that reads as `null`.
     #[must_use]
     pub fn part(text: Arc<Text>, range: Range<usize>) -> Self {
         let root = Node::trimmed(&text, range);
@@ -195,7 +194,7 @@ impl Document {
         self.account().is_some_and(|account| account.is_exhausted())
     }
 
-    /// The value of the whole document.
+    /// Returns the value of the whole document.
     #[must_use]
     pub fn root(&self) -> Value<'_> {
         Value::of(self, &self.root, None)
@@ -213,26 +212,26 @@ impl Document {
         Self { text: self.text.clone(), root: self.root.again(), charge: Charge::on(account) }
     }
 
-    /// Charges the document's account with bytes that go with the document; says whether they are
-    /// there.
+    /// Charges the document's account for bytes that are released with the document; reports whether they are
+    /// available.
     #[must_use]
     pub fn pay(&self, bytes: usize) -> bool {
         self.charge.grow(bytes)
     }
 
-    /// Bytes of its text.
+    /// Returns bytes of its text.
     #[must_use]
     pub fn size(&self) -> usize {
         self.root.range().len()
     }
 
-    /// The value at a JSON pointer (RFC 6901), if there is one.
+    /// Returns the value at a JSON pointer (RFC 6901), if there is one.
     #[must_use]
     pub fn get(&self, pointer: &str) -> Option<Value<'_>> {
         self.root().get(pointer)
     }
 
-    /// The value at the end of a path that [`Value::resolve`] gave.
+    /// Returns the value at the end of a path that [`Value::resolve`] gave.
     #[must_use]
     pub fn follow(&self, path: &[u32]) -> Option<Value<'_>> {
         self.root().follow(path)
@@ -242,7 +241,7 @@ impl Document {
 /// Maximum bytes of a refused text that an uninterruptible parser reads to find the position of the error.
 const EXPLAINED: usize = 64 << 10;
 
-/// A text that the parser takes for one value.
+/// Returns a text that the parser takes for one value.
 fn checked(text: Text, meter: Option<&Meter>) -> Result<Text, Error> {
     if meter.is_some() && text.len() > EXPLAINED {
         return Err(Error(format!("not one JSON value in {} bytes", text.len())));
@@ -266,7 +265,7 @@ impl fmt::Debug for Value<'_> {
 }
 
 impl<'d> Value<'d> {
-    /// The value of a node, or the document that stands for it.
+    /// Returns the value of a node, or the document that represents it.
     // Without a call in between, a value stays in registers: through memory each step takes as long again.
     #[inline]
     fn of(document: &'d Document, node: &'d Node, meter: Option<&'d Meter>) -> Self {
@@ -306,7 +305,7 @@ impl<'d> Value<'d> {
         self.document.pay(bytes)
     }
 
-    /// The value at the end of a path that [`Value::resolve`] gave.
+    /// Returns the value at the end of a path that [`Value::resolve`] gave.
     #[must_use]
     pub fn follow(&self, path: &[u32]) -> Option<Self> {
         let mut at = *self;
@@ -327,7 +326,7 @@ impl<'d> Value<'d> {
         Some(Self::of(self.document, node, self.meter))
     }
 
-    /// The element or member that a token of a pointer names.
+    /// Returns the element or member that a token of a pointer names.
     #[inline]
     fn step(&self, token: &str) -> Option<Self> {
         self.spend_on(token).then_some(())?;
@@ -335,7 +334,7 @@ impl<'d> Value<'d> {
         Some(Self::of(self.document, node, self.meter))
     }
 
-    /// The element or member that a token names, and its position.
+    /// Returns the element or member that a token names, and its position.
     #[inline]
     fn entry(&self, token: &str) -> Option<(usize, &'d Node)> {
         match self.content() {
@@ -364,7 +363,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The value at a JSON pointer relative to this one.
+    /// Returns the value at a JSON pointer relative to this one.
     #[must_use]
     pub fn get(&self, pointer: &str) -> Option<Self> {
         let mut at = *self;
@@ -375,7 +374,7 @@ impl<'d> Value<'d> {
     }
 
     /// Appends to `path` the positions that lead from here to the value at `pointer`, for
-    /// [`Document::follow`]. Leaves `path` as it was and gives `None` where there is no value.
+    /// [`Document::follow`]. Returns `None` and keeps `path` unchanged if there is no value.
     #[must_use]
     pub fn resolve(&self, pointer: &str, path: &mut Vec<u32>) -> Option<Self> {
         let before = path.len();
@@ -397,7 +396,7 @@ impl<'d> Value<'d> {
         Some(at)
     }
 
-    /// The text, where this is one.
+    /// Returns the text, if this is one.
     #[must_use]
     pub fn text(&self) -> Option<&'d str> {
         match self.content() {
@@ -406,7 +405,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The truth value, where this is one.
+    /// Returns the truth value, if this is one.
     #[must_use]
     pub fn boolean(&self) -> Option<bool> {
         match self.content() {
@@ -415,7 +414,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The number, where this is a whole one between -2⁶³ and 2⁶³-1. `1.0` and `1e3` are whole.
+    /// Returns the number, if this is an integer between -2⁶³ and 2⁶³-1. `1.0` and `1e3` are integers.
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self.content() {
@@ -424,7 +423,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The number, where this is one, as near as a double comes to it.
+    /// Returns the number, if this is one, as the nearest double.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self.content() {
@@ -433,7 +432,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// Number of elements or members, where this is a list or an object.
+    /// Returns the number of elements or members, if this is a list or an object.
     #[must_use]
     pub fn length(&self) -> Option<usize> {
         match self.content() {
@@ -443,7 +442,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// Names and values of an object, in byte order of the names; nothing for other kinds.
+    /// Returns the names and values of an object, in byte order of the names; nothing for other kinds.
     pub fn members(&self) -> impl Iterator<Item = (&'d str, Value<'d>)> + use<'d> {
         let (document, meter) = (self.document, self.meter);
         let members = match self.content() {
@@ -463,33 +462,32 @@ impl<'d> Value<'d> {
         items.iter().map(move |node| Value::of(document, node, meter))
     }
 
-    /// The JSON text as it was received.
+    /// Returns the JSON text as it was received.
     #[must_use]
     pub fn raw(&self) -> Cow<'d, str> {
         self.document.text.whole(self.node.range())
     }
 
-    /// Bytes of [`Value::raw`].
+    /// Returns bytes of [`Value::raw`].
     #[must_use]
     pub fn size(&self) -> usize {
         self.document.text.size(self.node.range())
     }
 
-    /// Where the value stands in the text of its document.
+    /// Returns the range of the value in the text of its document.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.node.range()
     }
 
-    /// The text of a value that has no values in it.
+    /// Returns the text of a value that has no values in it.
     fn word(&self) -> &'d str {
         self.node.text(&self.document.text)
     }
 }
 
-/// Equality that holds whatever Go type stands behind the JSON: order of members and spelling of
-/// numbers do not matter, `null` and `[]` are the same as nothing, lists are ordered. `None` is a
-/// value that is not there.
+/// Compares two values independently of their Go types: order of members and notation of numbers do not
+/// matter, `null` and `[]` equal a missing value, lists are ordered. `None` is a missing value.
 #[must_use]
 pub fn equal(left: Option<Value<'_>>, right: Option<Value<'_>>) -> bool {
     equality::equal(left, right)

@@ -1,4 +1,4 @@
-//! How much work looks have been, and whether to go on.
+//! Work of reads, and their interruption.
 //!
 //! A read can take more work than its caller expects: the first read of a list splits millions of elements,
 //! sorts names and unescapes texts. For callers with limited time, values carry a [`Meter`]. Every loop
@@ -77,7 +77,7 @@ impl Meter {
         self.spent.load(Ordering::Relaxed)
     }
 
-    /// Whether something was left undone.
+    /// Reports whether something was left undone.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)

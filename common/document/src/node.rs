@@ -10,17 +10,17 @@ use crate::meter::Cost;
 use crate::order;
 use crate::scan::skip_spaces;
 
-/// A value: its place in the text and, after the first look, what was made of it. 24 bytes, because
-/// a list of a million numbers has a million of them.
+/// A value: its position in the text and, after the first read, its cached content. 24 bytes, because a list
+/// of a million numbers has a million of them.
 #[derive(Default)]
 pub(crate) struct Node {
     span: Span,
     made: OnceLock<Box<Made>>,
 }
 
-/// Where something starts and ends in a text: two offsets of 32 bits in one number, written and read at
-/// once. As two numbers side by side they took a third of the time of a look, because what is written in
-/// two parts and read as one waits for memory.
+/// Start and end of a range in a text: two offsets of 32 bits in one number, written and read at once. Two
+/// adjacent numbers took a third of the time of a read, because a value written in two parts and read as one
+/// waits for memory.
 #[derive(Clone, Copy, Default)]
 struct Span(u64);
 
@@ -100,7 +100,7 @@ impl Default for Name {
 /// Up to this many members, comparing lengths first and texts then is faster than halving.
 const FEW: usize = 16;
 
-/// The position of the member of a name.
+/// Returns the position of the member of a name.
 pub(crate) fn position(members: &[Member], text: &str, name: &str) -> Option<usize> {
     if members.len() <= FEW {
         return members.iter().position(|member| member.is_named(text, name));
@@ -130,7 +130,7 @@ impl Member {
 }
 
 impl Node {
-    /// A node for a range of the text, white space around the value left out.
+    /// Creates a node for a range of the text, without surrounding white space.
     pub(crate) fn trimmed(text: &str, range: Range<usize>) -> Self {
         let part = text.get(range.clone()).unwrap_or_default();
         let leading = part.len() - part.trim_ascii_start().len();
@@ -151,12 +151,12 @@ impl Node {
         Self { span: self.span, made: OnceLock::new() }
     }
 
-    /// Where it starts.
+    /// Returns its start.
     pub(crate) fn start(&self) -> u32 {
         self.span.start()
     }
 
-    /// Where it stands.
+    /// Returns its range.
     pub(crate) fn range(&self) -> Range<usize> {
         self.span.range()
     }
@@ -192,7 +192,7 @@ impl Node {
 
     fn made(&self, text: &Text, cost: Cost<'_>) -> Option<&Made> {
         let (made, bytes) = self.make(text, cost)?;
-        // Two may look for the first time at once; what the slower one has made goes.
+        // Two threads may read it first at the same time; the result of the slower one is dropped.
         let mut made = Some(Box::new(made));
         let kept = self.made.get_or_init(|| made.take().unwrap_or_default());
         if made.is_some() {
@@ -246,13 +246,13 @@ struct Level<'t> {
     text: &'t Text,
     bytes: &'t [u8],
     at: usize,
-    /// Where in the index of brackets the next one is.
+    /// Position of the next bracket in the index.
     bracket: Option<usize>,
     cost: Cost<'t>,
 }
 
 impl<'t> Level<'t> {
-    /// Inside of the bracket at `start`.
+    /// Creates a level inside the bracket at `start`.
     fn inside(text: &'t Text, start: u32, cost: Cost<'t>) -> Self {
         let start = usize::try_from(start).unwrap_or(usize::MAX);
         let at = start.saturating_add(1);
@@ -270,7 +270,7 @@ impl<'t> Level<'t> {
         self.value().ok()?
     }
 
-    /// The next byte that is neither white space, comma nor colon.
+    /// Returns the next byte that is neither white space, comma nor colon.
     fn peek(&mut self) -> Option<u8> {
         loop {
             self.at = skip_spaces(self.bytes, self.at);
@@ -320,14 +320,15 @@ impl<'t> Level<'t> {
 }
 
 impl Text {
-    /// Where the names (with their quotes) and the values of the object stand whose bracket is at `start`,
-    /// in the order of the text. For a text that [is JSON](Text::is_json).
+    /// Iterates over the ranges of the names (with their quotes) and the values of the object whose bracket
+    /// is at `start`, in the order of the text. For a text that [is JSON](Text::is_json).
     pub fn members(&self, start: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         let mut level = Level::over(self, start);
         std::iter::from_fn(move || level.step().zip(level.step()))
     }
 
-    /// Where the elements of the list stand whose bracket is at `start`, see [`Text::members`].
+    /// Iterates over the ranges of the elements of the list whose bracket is at `start`, see
+    /// [`Text::members`].
     pub fn elements(&self, start: usize) -> impl Iterator<Item = Range<usize>> {
         let mut level = Level::over(self, start);
         std::iter::from_fn(move || level.step())
@@ -361,7 +362,7 @@ fn members(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Member]> {
     }
     if !members.items.is_sorted_by(|a, b| a.name(text) < b.name(text)) {
         if members.items.len() <= FEW {
-            // As below, without another list.
+            // In place, without another list.
             members.items.sort_by(|a, b| a.name(text).cmp(b.name(text)));
             members.items.reverse();
             members.items.dedup_by(|a, b| a.name(text) == b.name(text));
@@ -374,9 +375,9 @@ fn members(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Member]> {
     Some((members.into_boxed_slice(), bytes))
 }
 
-/// A text without its escapes.
+/// Returns a text without its escapes.
 fn unescaped(json: &str, cost: Cost<'_>) -> Paid<str> {
-    // It is no longer than with them.
+    // The result is not longer than the quoted text.
     cost.charge.grow(json.len()).then_some(())?;
     let text = unescape_for(json, cost);
     cost.charge.shrink(json.len());
@@ -386,7 +387,7 @@ fn unescaped(json: &str, cost: Cost<'_>) -> Paid<str> {
 }
 
 impl Name {
-    /// The name in a range of the text, quotes included.
+    /// Returns the name in a range of the text, quotes included.
     fn of(text: &str, range: Range<usize>, cost: Cost<'_>) -> Option<Self> {
         let quoted = text.get(range.clone()).unwrap_or_default();
         let inside = range.start.checked_add(1).zip(range.end.checked_sub(1));
@@ -397,7 +398,7 @@ impl Name {
         }
     }
 
-    /// Bytes that it has elsewhere.
+    /// Returns bytes that it has elsewhere.
     fn beside(&self) -> usize {
         match self {
             Self::Plain(..) => 0,
@@ -406,7 +407,7 @@ impl Name {
     }
 }
 
-/// The whole number that a JSON number stands for, if it is one and fits.
+/// Returns the value of a JSON number as an integer, if it is one and fits.
 pub(crate) fn integer(json: &str) -> Option<i64> {
     if let Ok(value) = json.parse() {
         return Some(value);

@@ -36,8 +36,8 @@ const GOES_ON: u8 = 9;
 
 const _: () = assert!(2 * size_of::<Keyed>() == SCRATCH);
 
-/// Sorts items by a key, which may stand in `text`, those of one key in the order that they had; of those
-/// only the last stays. `None` where that was too much.
+/// Sorts items by a key, which may be in `text`, stably; of equal keys only the last item stays. `None` if
+/// memory or work is exhausted.
 pub(crate) fn sort_and_dedup<T: Default>(
     items: &mut Counted<'_, T>,
     text: &str,
@@ -210,7 +210,7 @@ impl<'t, N: Fn(u32) -> &'t [u8]> Sorting<'_, N> {
     }
 }
 
-/// How many bytes two texts have in common at their beginning.
+/// Returns the length of the common prefix of two texts in bytes.
 fn alike(one: &[u8], other: &[u8]) -> usize {
     let length = one.len().min(other.len());
     if one.get(..length) == other.get(..length) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The reference tokens of a pointer; `None` where the text is not a pointer.
+/// Returns the reference tokens of a pointer; `None` if the text is not a pointer.
 pub(crate) fn tokens(pointer: &str) -> Option<impl Iterator<Item = Cow<'_, str>>> {
     let mut rest = match pointer {
         "" => None,
@@ -41,7 +41,7 @@ fn unescape(token: &str) -> Cow<'_, str> {
     Cow::Owned(token.replace("~1", "/").replace("~0", "~"))
 }
 
-/// The index that a token names in a list: digits without leading zeros.
+/// Returns the index that a token names in a list: digits without leading zeros.
 pub(crate) fn index(token: &str) -> Option<u32> {
     let canonical = token == "0" || (!token.starts_with(['0', '+']) && !token.is_empty());
     if canonical { token.parse().ok() } else { None }

@@ -1,5 +1,5 @@
-//! One pass over a text that says whether it is JSON, where its brackets are, and whether a name stands
-//! twice in an object.
+//! A single pass over a text that determines whether it is JSON, the positions of its brackets, and duplicate
+//! names in an object.
 //!
 //! ```text
 //! text ─▶ value by value: brackets and names on stacks, strings eight bytes at a time ─▶ brackets, values
@@ -20,7 +20,7 @@ use crate::meter::Cost;
 pub(crate) struct Found {
     /// Offsets of opening and closing bracket, in the order of the opening ones.
     pub(crate) brackets: Vec<(u32, u32)>,
-    /// Where the values are.
+    /// Ranges of the values.
     pub(crate) values: Vec<Range<usize>>,
     /// A name, quotes included, that stood in its object before.
     pub(crate) twice: Option<Range<usize>>,
@@ -35,8 +35,7 @@ pub(crate) struct Wanted {
     pub(crate) twice: bool,
 }
 
-/// Reads values, one after another. None where something is no JSON, nests deeper than is wanted, or
-/// costs more than there is.
+/// Reads consecutive values. None if the text is no JSON, nests too deep, or costs too much.
 pub(crate) fn values(json: &str, wanted: Wanted, cost: Cost<'_>) -> Option<Found> {
     // With 32 bits an offset fits.
     u32::try_from(json.len()).ok()?;
@@ -80,7 +79,7 @@ struct Reader<'t, 'c> {
     twice: Option<Range<usize>>,
     wanted: Wanted,
     cost: Cost<'c>,
-    /// How much of the text is paid for.
+    /// Length of the text whose work is charged.
     paid: usize,
 }
 
@@ -92,7 +91,7 @@ struct Open {
     /// Position in the list of brackets.
     bracket: usize,
     is_object: bool,
-    /// How many names there were before.
+    /// Number of names before this level.
     names: usize,
 }
 
@@ -111,7 +110,7 @@ fn is_space(byte: u8) -> bool {
 }
 
 impl Reader<'_, '_> {
-    /// The next byte that is no white space.
+    /// Returns the next byte that is no white space.
     fn peek(&mut self) -> Option<u8> {
         self.at = skip_spaces(self.bytes, self.at);
         self.bytes.get(self.at).copied()
@@ -161,7 +160,8 @@ impl Reader<'_, '_> {
         Some(false)
     }
 
-    /// Behind a value: leaves what ends there. Says whether that is all; otherwise a value comes next.
+    /// Closes the levels that end after a value. Reports whether the text is complete; otherwise a value
+    /// follows.
     fn leave(&mut self) -> Option<bool> {
         loop {
             let Some(&Open { is_object, .. }) = self.open.items.last() else { return Some(true) };
@@ -193,7 +193,7 @@ impl Reader<'_, '_> {
         Some(())
     }
 
-    /// The name of a member and its colon.
+    /// Returns the name of a member and its colon.
     fn name(&mut self) -> Option<()> {
         let start = self.at;
         self.string()?;
@@ -319,7 +319,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Offset behind the string that starts with the quote at `start`, in a text that was checked.
+/// Returns the offset behind the string that starts with the quote at `start`, in a text that was checked.
 pub(crate) fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start.saturating_add(1);
     while let Some(rest) = bytes.get(at..) {
@@ -334,7 +334,7 @@ pub(crate) fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// Offset of the first byte that is no white space.
+/// Returns the offset of the first byte that is no white space.
 pub(crate) fn skip_spaces(bytes: &[u8], mut at: usize) -> usize {
     if bytes.get(at).is_some_and(|byte| *byte > b' ') {
         return at;
@@ -354,7 +354,7 @@ pub(crate) fn skip_spaces(bytes: &[u8], mut at: usize) -> usize {
 const EVERY: u64 = u64::MAX / 255;
 const HIGHEST: u64 = EVERY << 7;
 
-/// How many bytes there are before a quote, a backslash or a control character.
+/// Returns the number of bytes before a quote, a backslash or a control character.
 fn plain(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {

@@ -40,8 +40,8 @@ fn columns<'c>(pointers: &'c [impl AsRef<str>]) -> Columns<'c> {
     Columns { tokens, columns }
 }
 
-/// Hands on what stands at each of the columns, JSON pointers relative to the elements, in each element
-/// of a list: element by element. Nothing for other kinds. It ends where the meter of the list stops.
+/// Visits the values at the columns, JSON pointers relative to the elements, in each element of a list:
+/// element by element. Visits nothing for other kinds. Stops if the meter of the list stops.
 ///
 /// # Errors
 /// Fails with the error of `cell`, which ends it.
@@ -61,8 +61,8 @@ pub fn table<'d, E>(
     Ok(())
 }
 
-/// Hands on what stands at each of the columns, JSON pointers relative to the value. It ends where the
-/// meter of the value stops.
+/// Visits the values at the columns, JSON pointers relative to the value. Stops if the meter of the value
+/// stops.
 ///
 /// # Errors
 /// Fails with the error of `cell`, which ends it.
@@ -74,7 +74,7 @@ pub fn row<'d, E>(
     look(value, &columns(pointers), &mut Vec::new(), &mut cell).map(drop)
 }
 
-/// The columns of one value. False where the meter stops.
+/// Reads the columns of one value. False if the meter stops.
 fn look<'d, E>(
     value: Value<'d>,
     columns: &Columns<'_>,

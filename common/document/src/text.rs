@@ -117,7 +117,7 @@ impl Text {
     /// the text from now on.
     ///
     /// # Errors
-    /// As for [`Text::new`], and where the account has no room.
+    /// Fails as [`Text::new`], and if the account refuses the charge.
     pub fn charged(json: String, charge: Charge) -> Result<Self, Unfit> {
         let (brackets, strings) = Self::index(&json, &charge)?;
         Ok(Self { json, brackets, strings, charge, ..Self::default() })
@@ -127,7 +127,7 @@ impl Text {
     /// errors of invalid JSON are left to the parser.
     ///
     /// # Errors
-    /// As for [`Text::charged`].
+    /// Fails as [`Text::charged`].
     pub fn checked(json: String, charge: Charge) -> Result<Self, Unfit> {
         let wanted = Wanted { deepest: MAX_DEPTH, twice: false };
         match Self::scanned(json, wanted, charge, None) {
@@ -136,7 +136,7 @@ impl Text {
         }
     }
 
-    /// Whether it is known to be one JSON value.
+    /// Reports whether it is known to be one JSON value.
     #[must_use]
     pub fn is_json(&self) -> bool {
         self.is_json
@@ -202,7 +202,7 @@ impl Text {
         Self::scanned(json, wanted, Charge::default(), None).map_err(|(json, _)| json)
     }
 
-    /// [`Text::values`], charged. Text and charge come back where it is not to be.
+    /// Scans a text as [`Text::values`], with a charge. Returns text and charge on failure.
     pub(crate) fn scanned(
         json: String,
         wanted: Wanted,
@@ -219,10 +219,10 @@ impl Text {
         }
     }
 
-    /// A text in which documents stand for what is at some offsets (in rising order, a `null` each).
+    /// Creates a text in which documents replace the values at some offsets (in rising order, a `null` each).
     ///
     /// # Errors
-    /// As for [`Text::new`]. The parts do not count: each is a separate value.
+    /// Fails as [`Text::new`]. The parts do not count: each is a separate value.
     pub fn assembled(json: String, parts: Vec<(usize, Arc<Document>)>) -> Result<Self, TooDeep> {
         let mut text = Self::new(json)?;
         for (offset, part) in parts {
@@ -245,7 +245,7 @@ impl Text {
         pairs.saturating_mul(size_of::<(u32, u32)>())
     }
 
-    /// The account that pays for it and for what is made of it, if there is one.
+    /// Returns the account that is charged for it and for derived data, if there is one.
     #[must_use]
     pub fn account(&self) -> Option<&Arc<Account>> {
         self.charge.account()
@@ -256,7 +256,7 @@ impl Text {
         &self.charge
     }
 
-    /// The document that stands for what is at an offset.
+    /// Returns the document that replaces the value at an offset.
     #[inline]
     pub(crate) fn part(&self, offset: u32) -> Option<&Document> {
         if self.parts.is_empty() {
@@ -286,7 +286,7 @@ impl Text {
         Cow::Owned(whole)
     }
 
-    /// Bytes of [`Text::whole`].
+    /// Returns bytes of [`Text::whole`].
     pub(crate) fn size(&self, range: Range<usize>) -> usize {
         let offset = |part: &(u32, Arc<Document>)| usize::try_from(part.0).unwrap_or(usize::MAX);
         let from = self.parts.partition_point(|part| offset(part) < range.start);
@@ -313,7 +313,7 @@ impl Text {
         near.get(found).and_then(|pair| usize::try_from(pair.1).ok())
     }
 
-    /// Offset behind the string that starts with the quote at `start`.
+    /// Returns the offset behind the string that starts with the quote at `start`.
     pub(crate) fn string_end(&self, start: usize) -> usize {
         let bytes = self.json.as_bytes();
         let near = bytes.get(..start.saturating_add(LONG)).unwrap_or(bytes);
@@ -324,7 +324,7 @@ impl Text {
     }
 }
 
-/// The second of the pair that starts with this offset.
+/// Returns the second of the pair that starts with this offset.
 fn partner(pairs: &[(u32, u32)], first: usize) -> Option<usize> {
     let first = u32::try_from(first).ok()?;
     let found = pairs.binary_search_by_key(&first, |pair| pair.0).ok()?;

@@ -13,10 +13,10 @@ const SUFFIX: &str = "unable to parse quantity's suffix";
 /// Go's error for a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is not of the type: `cannot unmarshal … into Go struct field …`. With the number, if it is one that the type
-    /// does not hold.
+    /// The type does not match: `cannot unmarshal … into Go struct field …`. With the number, if it is out of
+    /// the type's range.
     Type(bool),
-    /// The same, from a decoder of the type's own, which does not know the field.
+    /// The type does not match, in a custom decoder, which does not know the field.
     Value(&'static str),
     /// The type's own words.
     Own(String),

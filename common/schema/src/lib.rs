@@ -42,7 +42,7 @@ enum Type {
     Struct(&'static str, &'static [(&'static str, u16)]),
 }
 
-/// The kinds of the table, each with its apiVersion.
+/// Returns the kinds of the table, each with its apiVersion.
 pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     table::KINDS.iter().map(|(api_version, kind, _)| (*api_version, *kind))
 }
@@ -52,7 +52,7 @@ pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub struct TypeId(u16);
 
 impl TypeId {
-    /// The type of the objects of a kind, if the table has it.
+    /// Returns the type of the objects of a kind, if the table has it.
     #[must_use]
     pub fn of_kind(api_version: &str, kind: &str) -> Option<Self> {
         let wanted = (api_version, kind);
@@ -61,7 +61,7 @@ impl TypeId {
         table::KINDS.get(found.ok()?).map(|(_, _, number)| Self(*number))
     }
 
-    /// The name of the type in Go, with its package: `v1.Container`. Empty if it is no object.
+    /// Returns the name of the type in Go, with its package: `v1.Container`. Empty if it is no object.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.get() {
@@ -70,7 +70,7 @@ impl TypeId {
         }
     }
 
-    /// The field whose name is nearest to a name that the type does not have, if one is near.
+    /// Returns the field with the most similar name, if one is similar enough.
     #[must_use]
     pub fn nearest(self, name: &str) -> Option<&'static str> {
         nearest::nearest(name, self.fields().iter().map(|(field, _)| *field))
@@ -93,7 +93,7 @@ impl TypeId {
         fields.get(found).map(|(_, number)| Self(*number))
     }
 
-    /// The field that Go's decoder takes for a name that is written in other letters.
+    /// Returns the field that Go's decoder takes for a name that is written in other letters.
     fn folded(self, name: &str) -> Option<Self> {
         let is_it = |(field, _): &&(&str, u16)| opgate_upstream::go::folds_to(name, field);
         self.fields().iter().find(is_it).map(|(_, number)| Self(*number))

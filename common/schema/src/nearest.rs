@@ -3,8 +3,8 @@
 /// Longest name that is compared, in bytes. The distance costs the product of both lengths.
 const MAX_NAME: usize = 64;
 
-/// The candidate that is nearest to a name, if it is near: the same in other letters, or one mistake in a name of
-/// three to five letters, or two in longer ones. Of equally near ones the first.
+/// Returns the most similar candidate, if it is similar enough: equal except for case, or with one mistake in
+/// a name of three to five letters, or two in longer ones. Of equally similar ones the first.
 pub(crate) fn nearest<'c>(
     name: &str,
     candidates: impl Iterator<Item = &'c str> + Clone,

@@ -14,11 +14,11 @@ const MAX_DEPTH: usize = 1_024;
 
 /// Receives the errors in an object. Locations are computed only if a caller needs their texts.
 pub trait Findings {
-    /// A member that its type does not have. `of` is the type.
+    /// Reports a member that its type does not have. `of` is the type.
     fn unknown(&mut self, place: &Place<'_>, of: TypeId, name: &str) {
         let _ = (place, of, name);
     }
-    /// A value that its type does not take.
+    /// Reports a value that its type does not accept.
     fn mismatch(&mut self, place: &Place<'_>, mismatch: &Mismatch<'_>) {
         let _ = (place, mismatch);
     }
@@ -63,14 +63,14 @@ struct Walk<'w, F> {
     findings: &'w mut F,
 }
 
-/// Where a value is.
+/// Position of a value.
 pub struct Place<'p> {
     json: &'p [u8],
     levels: &'p [Level],
 }
 
 impl Place<'_> {
-    /// The path as violations have it: `spec.containers[0].image`.
+    /// Returns the path in the notation of violations: `spec.containers[0].image`.
     #[must_use]
     pub fn field(&self) -> String {
         let mut field = String::new();
@@ -93,8 +93,8 @@ impl Place<'_> {
         field
     }
 
-    /// The types of the structs on the way and the names in them, without elements: what Go's errors show. Empty
-    /// outside of structs.
+    /// Returns the types of the structs on the way and the names in them, without elements: what Go's errors
+    /// show. Empty outside of structs.
     fn go(&self) -> String {
         let (mut path, mut of) = (String::new(), "");
         for level in self.levels {
@@ -106,7 +106,7 @@ impl Place<'_> {
         format!("{of}{path}")
     }
 
-    /// The innermost struct, and the name of the field in it that leads here.
+    /// Returns the innermost struct, and the name of the field in it that leads here.
     #[must_use]
     pub fn innermost(&self) -> Option<(TypeId, String)> {
         self.levels.iter().rev().find_map(|level| match level.of {
@@ -131,7 +131,7 @@ pub struct Mismatch<'m> {
 }
 
 impl Mismatch<'_> {
-    /// The words of Go's decoder.
+    /// Returns the words of Go's decoder.
     #[must_use]
     pub fn message(&self, place: &Place<'_>) -> String {
         let number = match self.refusal {
@@ -154,7 +154,7 @@ impl Mismatch<'_> {
 }
 
 impl<F: Findings> Walk<'_, F> {
-    /// The type of the value that begins. An element is counted.
+    /// Returns the type of the value that begins. An element is counted.
     fn expected(&mut self) -> TypeId {
         let Some(level) = self.levels.last_mut() else { return self.of };
         if level.of == Parts::Items {

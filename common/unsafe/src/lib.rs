@@ -84,10 +84,9 @@ pub fn release_free_memory() {
 mod bump {
     //! An allocator for instances that live for one call.
     //!
-    //! It starts at the end of the guest's data and uses the initial memory before it asks for
-    //! more: growing costs two system calls of the host for each instance. What it gives out are
-    //! addresses; whose memory they are in is the business of [`Memory`], so that tests can have one
-    //! of their own and run in an interpreter.
+    //! It starts at the end of the guest's data and uses the initial memory before it grows it: growing costs
+    //! two system calls of the host for each instance. It returns addresses; [`Memory`] owns the memory
+    //! behind them, so that tests can use a separate one and run in an interpreter.
 
     use std::alloc::{GlobalAlloc, Layout};
     use std::cell::Cell;
@@ -95,8 +94,8 @@ mod bump {
     /// A memory that grows by pages.
     ///
     /// # Safety
-    /// Bytes from `start` to `size` belong to the allocator alone, stay where they are, and are zero
-    /// until it gives them out. Their provenance is exposed.
+    /// Bytes from `start` to `size` belong to the allocator alone, never move, and are zero until they are
+    /// allocated. Their provenance is exposed.
     pub(super) unsafe trait Memory {
         /// Address of the first byte that is free at the beginning.
         fn start(&self) -> usize;
@@ -125,7 +124,7 @@ mod bump {
     }
 
     impl<M: Memory> Bump<M> {
-        /// Start of `size` free bytes at a multiple of `align` (a power of two), or `None`.
+        /// Returns the start of `size` free bytes at a multiple of `align` (a power of two), or `None`.
         fn take(&self, size: usize, align: usize) -> Option<usize> {
             if self.next.get() == 0 {
                 self.next.set(self.memory.start());
@@ -385,12 +384,12 @@ mod images {
     /// A sealed image was not written with this key for this purpose, or was changed since.
     #[derive(Debug, thiserror::Error)]
     #[error(
-        "the seal does not fit: it was written by somebody else, for something else, or changed since"
+        "the seal does not match: it was written by another installation or for another purpose, or was changed"
     )]
     pub struct SealError;
 
     impl Key {
-        /// A key of 32 secret bytes.
+        /// Creates a key of 32 secret bytes.
         #[must_use]
         pub fn new(secret: &[u8; 32]) -> Self {
             Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
@@ -411,12 +410,12 @@ mod images {
         /// Compiles a component.
         ///
         /// # Errors
-        /// Where it is not a valid component for the engine.
+        /// Fails if it is not a valid component for the engine.
         pub fn compile(engine: &Engine, component: &[u8]) -> wasmtime::Result<Self> {
             engine.precompile_component(component).map(|code| Self(code.into()))
         }
 
-        /// The bytes of the image, to be embedded in a binary with `embedded_image!`.
+        /// Returns the bytes of the image, to be embedded in a binary with `embedded_image!`.
         #[must_use]
         pub fn bytes(&self) -> &[u8] {
             &self.0
@@ -433,7 +432,7 @@ mod images {
         /// Opens what [`Image::seal`] gave, for the same key and purpose only.
         ///
         /// # Errors
-        /// Where the seal does not fit.
+        /// Fails if the seal does not match.
         pub fn open(key: &Key, purpose: &[u8], mut sealed: Vec<u8>) -> Result<Self, SealError> {
             if sealed.len() < TAG {
                 return Err(SealError);
@@ -445,7 +444,7 @@ mod images {
             Ok(Self(code.into()))
         }
 
-        /// For `embedded_image!` only.
+        /// Creates an image for `embedded_image!` only.
         ///
         /// # Safety
         /// The bytes must be those of [`Image::bytes`].
@@ -458,8 +457,8 @@ mod images {
         /// Makes the code callable.
         ///
         /// # Errors
-        /// Where it was compiled by another version of wasmtime, with other settings, or for a
-        /// processor with features that this one has not.
+        /// Fails if it was compiled by another version of wasmtime, with other settings, or for a processor
+        /// with features that this one lacks.
         pub fn load(&self, engine: &Engine) -> wasmtime::Result<Component> {
             // SAFETY: `deserialize` asks for bytes that wasmtime's compiler wrote. `compile` is
             // that compiler; `open` accepts only what `seal` wrote of such an image under a secret

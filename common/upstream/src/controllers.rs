@@ -6,7 +6,7 @@
 //! cluster ────────▶ accounts of any platform, whose ClusterRoleBinding gives them the whole cluster
 //! ```
 //!
-//! A namespace and an account prove nothing: users who can create a namespace can create both. A
+//! A namespace and an account prove nothing: a user with permission to create a namespace can create both. A
 //! ClusterRoleBinding to a role with all rights can only be created by a user with all of them, because an
 //! API server prevents escalation.
 
@@ -19,7 +19,7 @@ pub enum Controller {
     Rukpak,
 }
 
-/// Where something runs.
+/// Platform of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Platform {
     /// OpenShift.
@@ -48,7 +48,7 @@ pub struct Account {
 /// The ClusterRole of OLM, the same in all of its manifests.
 pub const OLM_ROLE: &str = "system:controller:operator-lifecycle-manager";
 
-/// OLM in a namespace: its chart names the binding after the namespace.
+/// Creates an entry for OLM in a namespace: its chart names the binding after the namespace.
 const fn olm(namespace: &'static str, binding: &'static str, platform: Platform) -> Account {
     Account {
         controller: Controller::Olm,
@@ -60,7 +60,7 @@ const fn olm(namespace: &'static str, binding: &'static str, platform: Platform)
     }
 }
 
-/// RukPak, whose account, binding and role have one name.
+/// Creates an entry for RukPak, whose account, binding and role have one name.
 const fn rukpak(
     namespace: &'static str,
     name: &'static str,
@@ -94,26 +94,26 @@ pub const ACCOUNTS: [Account; 9] = [
 ];
 
 impl Account {
-    /// The user as which it sends requests.
+    /// Returns the user as which it sends requests.
     #[must_use]
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 
-    /// Whether a user is this account.
+    /// Reports whether a user is this account.
     #[must_use]
     pub fn is_user(&self, user: &str) -> bool {
         parts(user) == Some((self.namespace, self.name))
     }
 }
 
-/// Namespace and name of the service account that a user is.
+/// Returns the namespace and name of the service account that a user is.
 #[must_use]
 pub fn parts(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
-/// The accounts of a controller that count by name where this platform was chosen.
+/// Returns the accounts of a controller that are trusted by name on a chosen platform.
 pub fn accounts(
     controller: Controller,
     platform: Platform,
@@ -124,8 +124,8 @@ pub fn accounts(
     ACCOUNTS.iter().filter(is_one)
 }
 
-/// The namespace of the catalogs that count everywhere, where OLM runs in this namespace: its own,
-/// except on OpenShift, which has another one for them.
+/// Reports whether the namespace of OLM is the one of the global catalogs: its own, except on OpenShift,
+/// which has a separate one for them.
 #[must_use]
 pub fn has_global_catalogs(namespace_of_olm: &str) -> bool {
     !accounts(Controller::Olm, Platform::OpenShift).any(|olm| olm.namespace == namespace_of_olm)

@@ -12,7 +12,7 @@ pub mod url;
 
 use std::fmt::Write as _;
 
-/// `%q`: a Go string literal with double quotes.
+/// Formats `%q`: a Go string literal with double quotes.
 ///
 /// Printable characters stay, the usual escapes are short, other control characters and U+FFFD's
 /// invisible neighbours become `\x`, `\u` or `\U` escapes.
@@ -46,7 +46,7 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
     quoted
 }
 
-/// `%q` of a character, with single quotes.
+/// Returns `%q` of a character, with single quotes.
 #[must_use]
 pub fn quote_char(c: char) -> String {
     let mut quoted = String::from("'");
@@ -87,8 +87,8 @@ fn escape(c: char, quoted: &mut String) {
     }
 }
 
-/// Go's `strconv.IsPrint` as far as it matters in messages: controls, spaces other than U+0020,
-/// format and private-use characters are not printable.
+/// Reports Go's `strconv.IsPrint` as far as messages need it: controls, spaces other than U+0020, format and
+/// private-use characters are not printable.
 fn is_printable(c: char) -> bool {
     let hidden = matches!(c,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}'
@@ -98,7 +98,7 @@ fn is_printable(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace() || hidden)
 }
 
-/// `filepath.Clean` on Linux: the shortest path with the same meaning, by text alone.
+/// Returns `filepath.Clean` on Linux: the shortest path with the same meaning, by text alone.
 #[must_use]
 pub fn clean(path: &str) -> String {
     let rooted = path.starts_with('/');
@@ -136,7 +136,7 @@ pub fn folds_to(name: &str, field: &str) -> bool {
     name.chars().map(fold).eq(field.chars().map(fold))
 }
 
-/// A number as `%v` and `%g` print a `float64`: with as many digits as it takes, and with an exponent
+/// Returns a number as `%v` and `%g` print a `float64`: with as many digits as it takes, and with an exponent
 /// below 1e-4 and from 1e6 on.
 #[must_use]
 pub fn float(value: f64) -> String {

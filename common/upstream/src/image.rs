@@ -60,7 +60,7 @@ fn plain_parts(reference: &str) -> Option<(&str, Option<&str>)> {
     well_formed.then_some((path, digest))
 }
 
-/// Whether a domain is an IPv6 address in brackets, with a port or without.
+/// Reports whether a domain is an IPv6 address in brackets, with a port or without.
 fn is_address(domain: &str) -> bool {
     let Some((address, port)) = domain.strip_prefix('[').and_then(|rest| rest.split_once(']'))
     else {
@@ -135,7 +135,7 @@ fn parts<'r>(domain: Option<&str>, rest: &'r str) -> Option<(&'r str, Option<&'r
     well_formed.then_some((path, digest))
 }
 
-/// The part before the first slash is a domain if it looks like one.
+/// Splits the part before the first slash, which is a domain if it looks like one.
 fn split_domain(reference: &str) -> (Option<&str>, &str) {
     match reference.split_once('/') {
         Some((domain, rest)) if domain.contains(['.', ':']) || domain == "localhost" => {
@@ -164,7 +164,8 @@ fn is_domain(domain: &str) -> bool {
     host.split('.').all(is_part) && port.is_none_or(is_number)
 }
 
-/// Lower case letters and digits, with `.`, `_`, `__` or any number of `-` between them.
+/// Reports whether a path component has lower case letters and digits, with `.`, `_`, `__` or any number of
+/// `-` between them.
 fn is_component(component: &str) -> bool {
     let is_inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = component.as_bytes();
@@ -182,7 +183,7 @@ fn is_tag(tag: &str) -> bool {
         && tag.bytes().next().is_some_and(is_word)
 }
 
-/// An algorithm and at least 32 hexadecimal digits.
+/// Reports whether a text is an algorithm and at least 32 hexadecimal digits.
 fn looks_like_digest(digest: &str) -> bool {
     let Some((algorithm, hex)) = digest.split_once(':') else { return false };
     let is_part = |part: &str| {

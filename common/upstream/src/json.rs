@@ -31,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Go's word for it in `cannot unmarshal …`.
+    /// Returns Go's word for it in `cannot unmarshal …`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Kind {
 /// Why a text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Where, in bytes.
+    /// Position, in bytes.
     pub offset: usize,
     /// JSON pointer of the value in which it is.
     pub pointer: String,
@@ -68,7 +68,7 @@ enum Fault {
 }
 
 impl Error {
-    /// The text of `json.Decoder`, which differs from that of `json.Unmarshal` at the end of input.
+    /// Returns the text of `json.Decoder`, which differs from that of `json.Unmarshal` at the end of input.
     #[must_use]
     pub fn of_decoder(&self) -> String {
         match self.fault {
@@ -78,7 +78,7 @@ impl Error {
         }
     }
 
-    /// Whether there are more levels than are allowed.
+    /// Reports whether there are more levels than are allowed.
     #[must_use]
     pub fn is_depth(&self) -> bool {
         self.fault == Fault::Depth
@@ -99,7 +99,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// How a text is read.
+/// Options for reading a text.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
     /// Levels of lists and objects.
@@ -115,13 +115,13 @@ impl Reading {
 
 /// Receives the events of reading a text. Offsets of keys include the quotes.
 pub trait Sink {
-    /// The key of the next value.
+    /// Receives the key of the next value.
     fn key(&mut self, _: Range<usize>) {}
-    /// A list or an object begins.
+    /// Receives the start of a list or an object.
     fn open(&mut self, _: Kind, _at: usize) {}
-    /// A list or an object ends.
+    /// Receives the end of a list or an object.
     fn close(&mut self, _: Kind, _end: usize) {}
-    /// Any other value.
+    /// Receives any other value.
     fn scalar(&mut self, _: Kind, _: Range<usize>) {}
 }
 
@@ -374,7 +374,7 @@ fn scan(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), (usi
 /// Checks a text without keeping anything of it but a bit for each open level.
 ///
 /// # Errors
-/// Where it is not JSON.
+/// Fails if it is not JSON.
 pub fn check(bytes: &[u8], reading: Reading) -> Result<(), Error> {
     read(bytes, reading, &mut Nothing)
 }
@@ -382,7 +382,7 @@ pub fn check(bytes: &[u8], reading: Reading) -> Result<(), Error> {
 /// Reads a text and reports what is in it. Errors have no pointer.
 ///
 /// # Errors
-/// Where it is not JSON.
+/// Fails if it is not JSON.
 pub fn read(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), Error> {
     scan(bytes, reading, sink).map_err(|(offset, fault)| Error {
         offset,
@@ -394,7 +394,7 @@ pub fn read(bytes: &[u8], reading: Reading, sink: &mut impl Sink) -> Result<(), 
 /// Splits a text after its first value, for texts that are one value after the other.
 ///
 /// # Errors
-/// Where it does not begin with JSON, as at the end of the text.
+/// Fails if it does not begin with JSON, as at the end of the text.
 pub fn first(bytes: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let mut scanner = Scanner { bytes, at: 0 };
     scanner.space();
@@ -417,12 +417,12 @@ pub struct Child<'j> {
     pub kind: Kind,
     /// Its text.
     pub raw: &'j [u8],
-    /// Where its text starts.
+    /// Start of its text.
     pub offset: usize,
 }
 
 impl Child<'_> {
-    /// Whether the key is this one.
+    /// Reports whether the key is this one.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         self.key.is_some_and(|key| says(key, name))
@@ -432,7 +432,7 @@ impl Child<'_> {
 /// Calls `visit` with each member or element of the value, in order. A scalar has none.
 ///
 /// # Errors
-/// Where the text is not JSON.
+/// Fails if the text is not JSON.
 pub fn each_child<'j>(bytes: &'j [u8], visit: impl FnMut(Child<'j>)) -> Result<(), Error> {
     struct Children<'j, F> {
         bytes: &'j [u8],
@@ -492,7 +492,7 @@ pub fn kind(bytes: &[u8]) -> Option<Kind> {
     })
 }
 
-/// Whether a JSON string says this.
+/// Reports whether a JSON string equals this name.
 #[must_use]
 pub fn says(raw: &[u8], name: &str) -> bool {
     decoded(raw) == name
@@ -634,7 +634,7 @@ impl<'j> Tree<'j> {
     /// Reads a text.
     ///
     /// # Errors
-    /// Where it is not JSON.
+    /// Fails if it is not JSON.
     pub fn parse(bytes: &'j [u8], reading: Reading) -> Result<Self, Error> {
         let mut builder = Builder::default();
         let result = scan(bytes, reading, &mut builder);
@@ -655,7 +655,7 @@ impl<'j> Tree<'j> {
         self.nodes.get(index).map_or(Kind::Null, |node| node.kind)
     }
 
-    /// The text of a value.
+    /// Returns the text of a value.
     #[must_use]
     pub fn raw(&self, index: Index) -> &'j [u8] {
         let raw = self.nodes.get(index).and_then(|node| self.bytes.get(node.start..node.end));
@@ -668,7 +668,7 @@ impl<'j> Tree<'j> {
         (self.kind(index) == Kind::Text).then(|| text(self.raw(index)))
     }
 
-    /// The name of a member; empty for anything else.
+    /// Returns the name of a member; empty for anything else.
     #[must_use]
     pub fn key(&self, index: Index) -> Cow<'j, str> {
         let key = self.nodes.get(index).and_then(|node| self.bytes.get(node.key.clone()));
@@ -684,7 +684,7 @@ impl<'j> Tree<'j> {
         })
     }
 
-    /// The value of a member by its exact name; the last one counts.
+    /// Returns the value of a member by its exact name; the last one counts.
     #[must_use]
     pub fn member(&self, index: Index, name: &str) -> Option<Index> {
         if self.kind(index) != Kind::Object {
@@ -693,7 +693,7 @@ impl<'j> Tree<'j> {
         self.children(index).filter(|&child| self.key(child) == name).last()
     }
 
-    /// JSON pointer of a value; that of a value around it where it is very deep.
+    /// Returns the JSON pointer of a value; that of an enclosing value if it is very deep.
     #[must_use]
     pub fn pointer(&self, index: Index) -> String {
         let mut path = Vec::new();

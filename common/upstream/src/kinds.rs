@@ -1,6 +1,7 @@
 //! Kinds and resources.
 
-/// The resource of a kind, as Kubernetes guesses it (`UnsafeGuessKindToResource`): files do not tell.
+/// Returns the resource of a kind, as Kubernetes derives it (`UnsafeGuessKindToResource`): files do not
+/// contain it.
 #[must_use]
 pub fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();

@@ -114,7 +114,7 @@ impl Selector {
         }
     }
 
-    /// Whether there is nothing that it asks for.
+    /// Reports whether it has no requirements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
@@ -126,13 +126,13 @@ impl Selector {
         listed.map(|requirement| (requirement.key.as_str(), &requirement.values))
     }
 
-    /// Whether an object with these labels is selected. `label` gives the value of a key.
+    /// Reports whether an object with these labels is selected. `label` returns the value of a key.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|requirement| {
             let listed = |value: &str| requirement.values.contains(value);
             match (requirement.operator, label(&requirement.key)) {
                 (Operator::In, value) => value.is_some_and(listed),
-                // As upstream, an object without the label is among those that are "not in".
+                // As upstream, an object without the label satisfies `NotIn`.
                 (Operator::NotIn, value) => !value.is_some_and(listed),
                 (Operator::Exists, value) => value.is_some(),
                 (Operator::DoesNotExist, value) => value.is_none(),
@@ -141,7 +141,7 @@ impl Selector {
     }
 }
 
-/// As the query parameter `labelSelector` and `kubectl -l` write it.
+/// Formats the notation of the query parameter `labelSelector` and of `kubectl -l`.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Requirement { key, operator, values }) in self.requirements.iter().enumerate() {
@@ -160,7 +160,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// As much of a text as an error shows.
+/// Returns the part of a text that an error shows.
 fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MOST_BYTES)).unwrap_or(text)
 }

@@ -38,7 +38,7 @@ const OPERATORS: [(&str, Operator); 12] = [
     ("", Operator::Equal),
 ];
 
-/// How many numbers of a version are given before the first `x`, or the end.
+/// Number of given numbers of a version before the first `x`, or the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Given {
     Nothing,
@@ -65,7 +65,7 @@ pub struct Constraint {
 pub type Above = [u64; 3];
 
 impl Constraint {
-    /// `semver.NewConstraint`.
+    /// Parses as `semver.NewConstraint`.
     ///
     /// # Errors
     /// Upstream's text.
@@ -74,14 +74,14 @@ impl Constraint {
         Ok(Self { alternatives })
     }
 
-    /// Whether a version satisfies the constraint. One with a pre-release satisfies only comparisons
+    /// Reports whether a version satisfies the constraint. One with a pre-release satisfies only comparisons
     /// with one.
     #[must_use]
     pub fn contains(&self, version: &Version) -> bool {
         self.alternatives.iter().any(|all| all.iter().all(|one| one.holds(version)))
     }
 
-    /// The version, if the constraint admits one only.
+    /// Returns the version, if the constraint admits one only.
     #[must_use]
     pub fn exact(&self) -> Option<&Version> {
         let [alternative] = self.alternatives.as_slice() else { return None };
@@ -93,7 +93,7 @@ impl Constraint {
         Some(version)
     }
 
-    /// The end of the constraint. None if it has none.
+    /// Returns the end of the constraint. None if it has none.
     #[must_use]
     pub fn above(&self) -> Option<Above> {
         let of_all = |all: &Vec<Comparison>| all.iter().filter_map(Comparison::above).min();
@@ -132,7 +132,7 @@ impl Comparison {
         }
     }
 
-    /// The first numbers that are above the comparison.
+    /// Returns the first numbers that are above the comparison.
     fn above(&self) -> Option<Above> {
         let Self { operator, version, given } = self;
         let [major, minor, patch] = numbers(version);
@@ -163,7 +163,7 @@ fn numbers(version: &Version) -> Above {
     [version.major, version.minor, version.patch]
 }
 
-/// White space as Go's regular expressions know it.
+/// Trims white space as Go's regular expressions define it.
 fn trim(text: &str) -> &str {
     text.trim_start_matches(['\t', '\n', '\u{c}', '\r', ' '])
 }

@@ -15,7 +15,7 @@ fn is_lower(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Whether a text is an RFC 1123 label, whatever its length: `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`.
+/// Reports whether a text is an RFC 1123 label of any length: `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`.
 #[must_use]
 pub fn is_label(name: &str) -> bool {
     let bytes = name.as_bytes();
@@ -24,7 +24,7 @@ pub fn is_label(name: &str) -> bool {
         && bytes.last().is_some_and(|&byte| is_lower(byte))
 }
 
-/// Whether a text is an RFC 1123 subdomain, whatever its length.
+/// Reports whether a text is an RFC 1123 subdomain of any length.
 #[must_use]
 pub fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
@@ -93,7 +93,7 @@ fn is_dns1035(name: &str) -> bool {
     dns1035_errors(name).is_empty()
 }
 
-/// `String()` of a `schema.GroupVersionKind`: `apps/v1, Kind=Deployment`.
+/// Returns `String()` of a `schema.GroupVersionKind`: `apps/v1, Kind=Deployment`.
 #[must_use]
 pub fn group_version_kind(group: &str, version: &str, kind: &str) -> String {
     [group, "/", version, ", Kind=", kind].concat()

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use crate::go::{quote, shortened};
 use crate::version::Version;
 
-/// How a version compares to the one of a comparator.
+/// Relation of a version to the one of a comparator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// `=`, `==` or nothing.
@@ -61,7 +61,7 @@ impl Operator {
 /// One condition: `>=1.0.0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparator {
-    /// How it compares.
+    /// The relation.
     pub operator: Operator,
     /// The version to compare with.
     pub version: Version,
@@ -86,7 +86,7 @@ const SURPRISES: usize = 4;
 const SHOWN: usize = 64;
 
 impl Range {
-    /// `semver.ParseRange`.
+    /// Parses as `semver.ParseRange`.
     ///
     /// # Errors
     /// Upstream's text.
@@ -116,14 +116,14 @@ impl Range {
         Ok(Self { alternatives, surprises: surprises.0 })
     }
 
-    /// Whether a version is in the range.
+    /// Reports whether a version is in the range.
     #[must_use]
     pub fn contains(&self, version: &Version) -> bool {
         let holds = |c: &Comparator| c.operator.admits(version.cmp(&c.version));
         self.alternatives.iter().any(|all| !all.is_empty() && all.iter().all(holds))
     }
 
-    /// The intervals that the range consists of; some may be empty, and they may overlap.
+    /// Returns the intervals that the range consists of; some may be empty, and they may overlap.
     #[must_use]
     pub fn spans(&self) -> Vec<(End<'_>, End<'_>)> {
         let mut spans = Vec::new();
@@ -162,7 +162,7 @@ impl Range {
         self.alternatives.iter().all(|all| all.iter().any(bounds))
     }
 
-    /// Whether there is a maximum that is less than a major version above the minimum. Exact versions
+    /// Reports whether there is a maximum that is less than a major version above the minimum. Exact versions
     /// and exclusions do not count, and neither does a range without a minimum.
     #[must_use]
     pub fn is_narrow(&self) -> bool {
@@ -188,7 +188,7 @@ impl Range {
     }
 }
 
-/// The stricter of two lower ends.
+/// Returns the stricter of two lower ends.
 fn later<'r>(end: End<'r>, other: (&'r Version, bool)) -> End<'r> {
     match end {
         Some((version, included)) if version > other.0 || version == other.0 && !included => end,
@@ -196,7 +196,7 @@ fn later<'r>(end: End<'r>, other: (&'r Version, bool)) -> End<'r> {
     }
 }
 
-/// The stricter of two upper ends.
+/// Returns the stricter of two upper ends.
 fn earlier<'r>(end: End<'r>, other: (&'r Version, bool)) -> End<'r> {
     match end {
         Some((version, included)) if version < other.0 || version == other.0 && !included => end,
@@ -256,7 +256,7 @@ fn check_ends(tokens: &[Cow<'_, str>]) -> Result<(), String> {
     Ok(())
 }
 
-/// The comparators of one alternative.
+/// Returns the comparators of one alternative.
 fn comparators(
     tokens: &[Cow<'_, str>],
     surprises: &mut Surprises,
@@ -271,7 +271,7 @@ fn comparators(
     Ok(comparators)
 }
 
-/// Operator and version, parted at the first digit.
+/// Splits operator and version at the first digit.
 fn split(token: &str) -> Result<(&str, &str), String> {
     let digit = token.find(char::is_numeric);
     let parts = digit.and_then(|digit| token.split_at_checked(digit));
@@ -296,7 +296,7 @@ impl Wildcard {
         }
     }
 
-    /// The first version above the wildcard; empty where there is none to raise.
+    /// Returns the first version above the wildcard; empty if there is none.
     fn next(self, flat: &str) -> String {
         let raised = match self {
             Self::None => return String::new(),
@@ -312,13 +312,13 @@ impl Wildcard {
     }
 }
 
-/// A version without its wildcard.
+/// Returns a version without its wildcard.
 fn flat(version: &str) -> String {
     let version = version.replacen(".x.x", ".x", 1).replacen(".x", ".0", 1);
     if version.split('.').count() == 2 { format!("{version}.0") } else { version }
 }
 
-/// The comparators that a token stands for: itself, unless there is an `x` anywhere in it.
+/// Returns the comparators of a token: itself, unless it contains an `x`.
 fn expand<'t>(
     token: &'t str,
     comparators: &mut Vec<Cow<'t, str>>,

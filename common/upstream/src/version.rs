@@ -69,7 +69,7 @@ fn has_leading_zeroes(text: &str) -> bool {
     text.len() > 1 && text.starts_with('0')
 }
 
-/// `strconv.ParseUint` of digits.
+/// Returns `strconv.ParseUint` of digits.
 fn unsigned(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let why = if text.is_empty() { "invalid syntax" } else { "value out of range" };
@@ -88,7 +88,7 @@ fn number(text: &str, lower: &str, upper: &str) -> Result<u64, String> {
 }
 
 impl Identifier {
-    /// One identifier of a pre-release, or of a release as `operator-registry` writes them.
+    /// Parses one identifier of a pre-release, or of a release as `operator-registry` writes them.
     ///
     /// # Errors
     /// Upstream's text.
@@ -125,7 +125,7 @@ fn build(text: &str) -> Result<(), String> {
 }
 
 impl Version {
-    /// `semver.Parse`.
+    /// Parses as `semver.Parse`.
     ///
     /// # Errors
     /// Upstream's text.
@@ -158,8 +158,8 @@ impl Version {
         Ok(Self { major, minor, patch, pre, has_build: metadata.is_some() })
     }
 
-    /// Three short numbers and nothing else, which is how nearly every version is written: a range
-    /// is read four times as fast. `None` for everything else, wrong or not.
+    /// Parses three short numbers and nothing else, which is the notation of nearly every version: a range is
+    /// read four times as fast. `None` for all other texts, valid or not.
     fn plain(text: &[u8]) -> Option<Self> {
         /// Digits that fit into 64 bits whatever they are.
         const DIGITS: usize = 19;
@@ -179,8 +179,8 @@ impl Version {
         rest.is_empty().then_some(plain)
     }
 
-    /// `semver.ParseTolerant`: spaces around, a `v` before, missing numbers and leading zeroes are
-    /// taken for what they were meant to be.
+    /// Parses as `semver.ParseTolerant`: surrounding spaces, a leading `v`, missing numbers and leading
+    /// zeroes are accepted.
     ///
     /// # Errors
     /// Upstream's text.
@@ -198,7 +198,7 @@ impl Version {
     }
 }
 
-/// Leading zeroes of one part, of which one comes back where no digit follows.
+/// Removes leading zeroes of one part, but keeps one if no digit follows.
 fn without_zeroes(part: &str) -> String {
     if part.len() <= 1 {
         return part.to_owned();

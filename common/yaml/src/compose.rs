@@ -19,7 +19,7 @@ use crate::scalar::{Value, Words, float_json, float_key, resolve};
 use crate::scanner::too_deep;
 use crate::{DEPTH, Fault};
 
-/// How a text is read.
+/// Options for reading a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
     pub(crate) twice: Twice,
@@ -54,7 +54,7 @@ pub(crate) struct Composed {
 #[derive(Debug)]
 struct Open {
     is_map: bool,
-    /// Where it starts in the JSON, and among the places.
+    /// Its start in the JSON, and among the positions.
     json: usize,
     places: usize,
     count: usize,
@@ -129,7 +129,7 @@ impl<'y> Composer<'y> {
         })
     }
 
-    /// The next document, and where it starts; none at the end.
+    /// Returns the next document, and its start; none at the end.
     pub(crate) fn document(&mut self) -> Result<Option<(Composed, usize)>, Fault> {
         let mut start = None;
         loop {
@@ -180,7 +180,7 @@ impl<'y> Composer<'y> {
 
     fn anchor(&mut self, name: &'y str) -> usize {
         self.anchors.push(Anchor::Incomplete);
-        // It was counted already.
+        // The node was counted already.
         self.nodes.push(self.decoded.saturating_sub(1));
         let number = self.anchors.len() - 1;
         self.names.insert(name, number);
@@ -209,12 +209,12 @@ impl<'y> Composer<'y> {
         }
     }
 
-    /// Whether what comes next is a key.
+    /// Reports whether the next node is a key.
     fn wants_key(&self) -> bool {
         self.open.last().is_some_and(|open| open.is_map && !open.has_key)
     }
 
-    /// A value begins that is no key.
+    /// Starts a value that is no key.
     fn value(&mut self, mark: Mark) {
         match self.open.last_mut() {
             None => self.place(mark),
@@ -229,7 +229,7 @@ impl<'y> Composer<'y> {
         }
     }
 
-    /// A key: what is between the quotes.
+    /// Starts a key: `name` is the text between the quotes.
     fn key(&mut self, name: &str, is_merge: bool, mark: Mark) {
         let place = self.out.places.len();
         self.place(mark);
@@ -348,7 +348,7 @@ impl<'y> Composer<'y> {
         Ok(())
     }
 
-    /// Whether every name stands once.
+    /// Checks that every name is unique.
     fn once(&self, members: &[Member]) -> Result<(), Fault> {
         let name =
             |member: &Member| self.out.json.get(member.key..member.value).unwrap_or_default();
@@ -415,7 +415,7 @@ impl<'y> Composer<'y> {
             };
             let name = name.and_then(|name| std::str::from_utf8(name).ok());
             let name = name.ok_or_else(|| no_key(mark))?;
-            // It is written as in JSON already.
+            // The key is already written as JSON.
             self.key("", false, mark);
             let open = self.open.last_mut().and_then(|open| open.members.last_mut());
             let out = &mut self.out.json;
@@ -465,7 +465,7 @@ impl<'y> Composer<'y> {
 
     /// Takes copies of what anchors in a map stand for.
     fn keep(&mut self, open: &Open) -> Result<(), Fault> {
-        // In the order in which they start: those in front of the map come last.
+        // In the order of their starts: those before the map come last.
         for anchor in self.anchors.iter_mut().rev() {
             let (json, places) = match anchor {
                 Anchor::Kept { start, .. } if *start < open.json => break,
@@ -485,8 +485,8 @@ impl<'y> Composer<'y> {
     }
 }
 
-/// Whether upstream would refuse a document for its aliases: 99 % of what is decoded may be theirs, and
-/// from 400,000 nodes on less, down to 10 % from 4,000,000 on.
+/// Reports whether upstream would refuse a document for its aliases: 99 % of what is decoded may be theirs,
+/// and from 400,000 nodes on less, down to 10 % from 4,000,000 on.
 fn is_excessive(aliased: usize, decoded: usize) -> bool {
     let number = |count: usize| u32::try_from(count).map_or(f64::INFINITY, f64::from);
     if aliased <= 100 || decoded <= 1_000 {

@@ -68,13 +68,13 @@ impl Error {
         }
     }
 
-    /// Where, in bytes from the start of the text.
+    /// Returns the position, in bytes from the start of the text.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.mark.offset
     }
 
-    /// The whole message as upstream prints it: with `yaml: `, and with the line that it names.
+    /// Returns the whole message as upstream prints it: with `yaml: `, and with the line that it names.
     #[must_use]
     pub fn upstream(&self) -> String {
         match self.upstream {

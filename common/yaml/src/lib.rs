@@ -34,18 +34,18 @@ pub const DEPTH: usize = 256;
 pub struct Part {
     /// Its content, without spaces.
     pub json: String,
-    /// Where things are, in bytes of the text: the document, and then, in the order of the JSON, the name
-    /// of each member and each element. What an alias stands for is where it is written out.
+    /// Positions, in bytes of the text: the document, and then, in the order of the JSON, the name of each
+    /// member and each element. The content of an alias has the position of its anchor.
     pub places: Vec<u32>,
-    /// Where the document starts.
+    /// Start of the document.
     pub offset: usize,
 }
 
 /// Why a text is no document.
 enum Fault {
-    /// It is no YAML, or not to be said in JSON.
+    /// It is no YAML, or JSON cannot express it.
     Wrong(Error),
-    /// It stands for more than there is room for.
+    /// Its JSON exceeds the available size.
     Large(Mark),
     /// Nearly all of it is what aliases stand for.
     Aliases(Mark),
@@ -57,16 +57,16 @@ impl From<Error> for Fault {
     }
 }
 
-/// Reads all documents of a text, of which at most `room` bytes of JSON are made each; those that say
-/// nothing are left out.
+/// Reads all documents of a text, each with at most `room` bytes of JSON; empty documents are skipped.
 ///
 /// # Errors
-/// Why it is no YAML, or not to be said in JSON. A name that stands twice in a map is such a reason.
+/// Fails if a document is no YAML, or if JSON cannot express it. A duplicate name in a map is such an error.
 pub fn documents(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Error> {
     all(text, Reading { twice: Twice::Refused, words, with_places: true, room })
 }
 
-/// As [`documents`], but of a name that stands twice in a map the last member counts, as for go-yaml v2.
+/// Reads documents as [`documents`] does, but of duplicate names in a map the last member counts, as in
+/// go-yaml v2.
 ///
 /// # Errors
 /// Why it is no YAML, or not to be said in JSON.
@@ -129,15 +129,15 @@ pub fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The first document of a text as JSON; none where there is none.
+/// Returns the first document of a text as JSON; none if there is none.
 fn first(yaml: &str, room: usize, twice: Twice) -> Result<Option<Vec<u8>>, Fault> {
     let reading = Reading { twice, words: Words::All, with_places: false, room };
     let mut composer = Composer::new(yaml, reading)?;
     Ok(composer.document()?.map(|(composed, _)| composed.json))
 }
 
-/// Reads the first document of a text, of which at most `room` bytes of JSON are made. `None` where it
-/// is empty, no YAML, or not to be said in JSON. A name may stand twice, and does so in the JSON as well.
+/// Reads the first document of a text, with at most `room` bytes of JSON. `None` if it is empty, no YAML, or
+/// if JSON cannot express it. Duplicate names are allowed, and stay in the JSON.
 #[must_use]
 pub fn read(yaml: &str, room: usize) -> Option<Document> {
     match first(yaml, room, Twice::Both) {
@@ -151,8 +151,8 @@ pub fn read(yaml: &str, room: usize) -> Option<Document> {
 /// that is `null`.
 ///
 /// # Errors
-/// Why it is no YAML, or not to be said in JSON, as upstream says it. A name that stands twice in a map
-/// is such a reason.
+/// Fails if it is no YAML, or if JSON cannot express it, with upstream's text. A duplicate name in a map is
+/// such an error.
 pub fn strict(yaml: &str, room: usize) -> Result<Vec<u8>, String> {
     match first(yaml, room, Twice::Refused) {
         Ok(json) => Ok(json.unwrap_or_else(|| b"null".to_vec())),

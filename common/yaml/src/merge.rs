@@ -78,7 +78,7 @@ impl<'j> Merged<'j> {
     }
 }
 
-/// Bytes of the string at the start of a text.
+/// Returns bytes of the string at the start of a text.
 fn string(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
@@ -91,7 +91,7 @@ fn string(text: &[u8]) -> usize {
     text.len()
 }
 
-/// The members or elements of a value of our own JSON, each with its places.
+/// Returns the members or elements of a value of our own JSON, each with its places.
 fn children(
     json: &[u8],
     all: &[u32],

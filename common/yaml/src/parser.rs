@@ -52,7 +52,7 @@ enum State {
     End,
 }
 
-/// Where in a node.
+/// Position in a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum In {
     Flow,
@@ -65,7 +65,7 @@ pub(crate) struct Parser<'y> {
     scanner: Scanner<'y>,
     state: State,
     states: Vec<State>,
-    /// Where the open collections start.
+    /// Starts of the open collections.
     marks: Vec<Mark>,
     /// Handles of tags, and what they stand for.
     prefixes: Vec<(&'y str, Cow<'y, str>)>,
@@ -84,7 +84,7 @@ impl<'y> Parser<'y> {
         })
     }
 
-    /// The next event, and where it is. After an error or the end there are no more.
+    /// Returns the next event, and its position. After an error or the end there are no more.
     pub(crate) fn next(&mut self) -> Step<'y> {
         match self.state {
             State::FirstDocument => self.document(true),
@@ -140,7 +140,7 @@ impl<'y> Parser<'y> {
         self.node(place)
     }
 
-    /// No node where there could be one.
+    /// Returns an empty node at an optional position.
     fn empty_then(&mut self, then: State, mark: Mark) -> (Event<'y>, Mark) {
         self.state = then;
         empty(mark)
@@ -473,7 +473,7 @@ impl<'y> Parser<'y> {
     }
 }
 
-/// Whether a token stands between documents.
+/// Reports whether a token separates documents.
 fn is_between(token: &Token<'_>) -> bool {
     matches!(
         token,

@@ -30,7 +30,7 @@ const PREFIX: &str = "tag:yaml.org,2002:";
 /// Resolves a scalar.
 ///
 /// # Errors
-/// Where it is not what its tag says: upstream's text.
+/// Fails if the value does not match its tag: upstream's text.
 pub(crate) fn resolve<'y>(
     text: Cow<'y, str>,
     is_plain: bool,
@@ -117,7 +117,7 @@ fn number(text: &str) -> Option<Value<'static>> {
     integer(&digits).or_else(|| float(&digits))
 }
 
-/// `strconv.ParseInt` and `ParseUint` with base 0.
+/// Returns `strconv.ParseInt` and `ParseUint` with base 0.
 fn integer(text: &str) -> Option<Value<'static>> {
     let (sign, unsigned) = match text.bytes().next()? {
         b'-' => ("-", text.get(1..)?),
@@ -146,7 +146,7 @@ fn integer(text: &str) -> Option<Value<'static>> {
     }
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, of a size that a float can have.
+/// Parses `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, with a value that a float can represent.
 fn float(text: &str) -> Option<Value<'static>> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -170,7 +170,7 @@ fn float(text: &str) -> Option<Value<'static>> {
     text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::Float)
 }
 
-/// A finite number as `encoding/json` writes it.
+/// Returns a finite number as `encoding/json` writes it.
 pub(crate) fn float_json(number: f64) -> String {
     let size = number.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -180,7 +180,7 @@ pub(crate) fn float_json(number: f64) -> String {
     }
 }
 
-/// A number as `sigs.k8s.io/yaml` writes it in a key: `%g` of half the precision.
+/// Returns a number as `sigs.k8s.io/yaml` writes it in a key: `%g` of half the precision.
 pub(crate) fn float_key(number: f64) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::as_conversions, reason = "as Go rounds")]
     let number = number as f32;

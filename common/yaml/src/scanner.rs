@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use crate::DEPTH;
 use crate::error::{Error, Mark};
 
-/// How a scalar is written.
+/// Style of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -51,7 +51,7 @@ pub(crate) enum Token<'y> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Candidate {
     is_possible: bool,
-    /// Nothing else can stand there.
+    /// No other token is valid here.
     is_required: bool,
     /// Number of the token.
     number: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Scanner<'y> {
     /// Whether there are line breaks in it that are not ASCII.
     has_odd_breaks: bool,
     tokens: VecDeque<(Token<'y>, Mark)>,
-    /// How many tokens were taken from the queue.
+    /// Number of tokens taken from the queue.
     taken: usize,
     flow_level: usize,
     /// Columns of the open block collections around the innermost one, whose column is `indent`.
@@ -93,7 +93,7 @@ fn signed(column: usize) -> isize {
     isize::try_from(column).unwrap_or(isize::MAX)
 }
 
-/// Whether a text has line breaks that are not ASCII; fails at a character that no YAML may have.
+/// Reports whether a text has line breaks that are not ASCII; fails at a character that no YAML may have.
 fn look_over(text: &str) -> Result<bool, usize> {
     let mut has_odd_breaks = false;
     let bytes = text.as_bytes();
@@ -155,7 +155,7 @@ impl<'y> Scanner<'y> {
         Ok(scanner)
     }
 
-    /// The next token, without taking it.
+    /// Returns the next token, without taking it.
     pub(crate) fn peek(&mut self) -> Result<(&Token<'y>, Mark), Error> {
         while self.must_fetch()? {
             self.fetch()?;
@@ -172,7 +172,7 @@ impl<'y> Scanner<'y> {
         self.tokens.pop_front().ok_or_else(|| self.error(CANNOT_START, self.mark()))
     }
 
-    /// Whether a token is missing in front: there is none, or the first one may be a key.
+    /// Reports whether the queue needs another token: it is empty, or its first one may be a key.
     fn must_fetch(&mut self) -> Result<bool, Error> {
         if self.tokens.is_empty() {
             return Ok(true);
@@ -185,7 +185,7 @@ impl<'y> Scanner<'y> {
         }
     }
 
-    /// Whether a bracket is open.
+    /// Reports whether a bracket is open.
     pub(crate) fn in_flow(&self) -> bool {
         self.flow_level > 0
     }
@@ -212,7 +212,7 @@ impl<'y> Scanner<'y> {
         self.text.get(from..to).unwrap_or_default()
     }
 
-    /// A byte further on; 0 behind the end.
+    /// Returns a byte further on; 0 behind the end.
     fn at(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.offset + ahead).copied().unwrap_or_default()
     }
@@ -225,7 +225,7 @@ impl<'y> Scanner<'y> {
         matches!(self.at(ahead), b' ' | b'\t')
     }
 
-    /// Bytes of the line break further on; 0 where there is none.
+    /// Returns bytes of the line break further on; 0 where there is none.
     fn break_at(&self, ahead: usize) -> usize {
         match self.at(ahead) {
             b'\n' => 1,
@@ -244,7 +244,7 @@ impl<'y> Scanner<'y> {
         self.break_at(ahead) > 0
     }
 
-    /// A line break, or the end.
+    /// Reports whether a line break, or the end, follows.
     fn is_breakz(&self, ahead: usize) -> bool {
         self.offset + ahead >= self.text.len() || self.is_break(ahead)
     }
@@ -253,7 +253,7 @@ impl<'y> Scanner<'y> {
         self.is_blank(ahead) || self.is_breakz(ahead)
     }
 
-    /// `---` or `...` at the start of a line.
+    /// Reports whether `---` or `...` is at the start of a line.
     fn is_marker(&self, marker: &[u8]) -> bool {
         self.column() == 0 && self.rest().starts_with(marker) && self.is_blankz(marker.len())
     }
@@ -314,7 +314,7 @@ impl<'y> Scanner<'y> {
         }
         let mark = candidate.mark;
         let is_far = || {
-            // Characters are counted only where bytes do not tell.
+            // Characters are counted only if the number of bytes is inconclusive.
             self.offset - mark.offset > 1_024
                 && self.slice(mark.offset, self.offset).chars().count() > 1_024
         };
@@ -356,8 +356,7 @@ impl<'y> Scanner<'y> {
 
     // Indentation.
 
-    /// Opens a block collection where this is further to the right; `number` is the token that it goes
-    /// in front of.
+    /// Opens a block collection if this is indented further; `number` is the token that it precedes.
     fn indent_to(
         &mut self,
         mark: Mark,
@@ -448,7 +447,7 @@ impl<'y> Scanner<'y> {
     fn skip_to_token(&mut self) {
         loop {
             if self.column() == 0 && self.rest().starts_with("\u{feff}".as_bytes()) {
-                // One character, wherever it stands.
+                // One character, at any position.
                 self.skip(3);
                 self.line_start += 2;
             }
@@ -573,7 +572,7 @@ impl<'y> Scanner<'y> {
         Ok(())
     }
 
-    /// An anchor or an alias.
+    /// Reads an anchor or an alias.
     fn fetch_name(&mut self, is_alias: bool) -> Result<(), Error> {
         self.save_candidate()?;
         self.may_be_key = false;

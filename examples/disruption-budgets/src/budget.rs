@@ -1,4 +1,4 @@
-//! How many pods a PodDisruptionBudget keeps, as the disruption controller counts them.
+//! Number of pods that a PodDisruptionBudget keeps, as the disruption controller counts them.
 
 use opgate_sdk::{Document, Kind, Selector, go};
 
@@ -24,7 +24,7 @@ enum Limit {
 pub(crate) struct Budget {
     selector: Option<Selector>,
     limit: Limit,
-    /// As it is written, for messages.
+    /// The written value, for messages.
     written: String,
 }
 
@@ -60,7 +60,7 @@ impl Budget {
         self.needed(pods) >= pods
     }
 
-    /// Whether no pod can go, however many there are.
+    /// Reports whether no pod can be evicted, for every number of pods.
     pub(crate) fn blocks_always(&self) -> bool {
         match self.limit {
             Limit::MinAvailable(Amount::Percent(percent)) => percent >= 100,
@@ -79,18 +79,18 @@ impl Budget {
         }
     }
 
-    /// Field and message for one that blocks always.
+    /// Returns field and message for one that blocks always.
     pub(crate) fn advice(&self) -> (&'static str, String) {
         let written = &self.written;
         let message = match self.limit {
             Limit::MaxUnavailable(_) => {
                 format!(
-                    "maxUnavailable {written} lets no pod go, so that nodes cannot be drained: use 1 or more"
+                    "maxUnavailable {written} allows no eviction, so that nodes cannot be drained: use 1 or more"
                 )
             }
             Limit::MinAvailable(_) => {
                 format!(
-                    "minAvailable {written} lets no pod go, so that nodes cannot be drained: use less than 100%"
+                    "minAvailable {written} allows no eviction, so that nodes cannot be drained: use less than 100%"
                 )
             }
             Limit::Neither => {
@@ -114,7 +114,8 @@ impl Amount {
     }
 }
 
-/// An `IntOrString` and how it is written; none for anything else, which an API server does not admit.
+/// Returns an `IntOrString` and how it is written; none for anything else, which an API server does not
+/// admit.
 fn amount(object: &Document, pointer: &str) -> Option<(Amount, String)> {
     match object.kind(pointer) {
         Kind::Number => {

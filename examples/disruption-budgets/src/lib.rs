@@ -65,7 +65,7 @@ static STATEFUL_SETS: ClusterRead = ClusterRead { resource: "statefulsets", ..DE
 
 policy! {
     name: "disruption-budgets",
-    title: "PodDisruptionBudgets let pods go",
+    title: "PodDisruptionBudgets allow evictions",
     rules: [rules::RULES],
     routes: [BUDGET => judge_budget, DEPLOYMENT => judge_deployment, STATEFUL_SET => judge_stateful_set],
 }
@@ -133,9 +133,7 @@ fn judge_workload(
     for (name, budget, pods) in report.or_skip(&[&PDB_3], needed, found).into_iter().flatten() {
         let name = go::quote(&name);
         let message = if budget.blocks_always() {
-            format!(
-                "PodDisruptionBudget {name} lets no pod go, however many there are: change it first"
-            )
+            format!("PodDisruptionBudget {name} never allows an eviction: change it first")
         } else {
             let needed = budget.needed(pods);
             format!(
@@ -154,7 +152,7 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// None if the request makes no difference for budgets.
+    /// Returns none if the request does not affect budgets.
     fn of(
         review: &Review<'_>,
         object: &Document,
@@ -224,7 +222,7 @@ fn budgets(
     Ok(found)
 }
 
-/// The workloads of a namespace that a condition holds for, each once, with the fewer replicas.
+/// Returns the workloads of a namespace for which a condition holds, each once, with the fewer replicas.
 fn workloads(
     namespace: &str,
     holds: impl Fn(&Workload) -> bool,
@@ -247,7 +245,7 @@ fn workloads(
     Ok(found)
 }
 
-/// The first workloads, for a message.
+/// Returns the first workloads, for a message.
 fn named(workloads: &[Workload]) -> String {
     const SHOWN: usize = 3;
     let mut names: Vec<String> = workloads

@@ -5,8 +5,8 @@ use opgate_sdk::{Document, Kind, Selector, escape};
 const LABELS: &str = "/spec/selector/matchLabels";
 const EXPRESSIONS: &str = "/spec/selector/matchExpressions";
 
-/// None selects no pod: there is no selector, or one that an API server would not admit. An empty
-/// one selects all pods of the namespace.
+/// Returns none for a budget that selects no pod: without a selector, or with one that an API server would
+/// reject. An empty one selects all pods of the namespace.
 pub(crate) fn selector(budget: &Document) -> Option<Selector> {
     if budget.kind("/spec/selector") != Kind::Object {
         return None;

@@ -21,14 +21,14 @@ impl Host {
         self.name.starts_with("*.")
     }
 
-    /// The wildcard that covers it: one stands for exactly one label.
+    /// Returns the wildcard that covers it: a wildcard matches exactly one label.
     pub(crate) fn wildcard(&self) -> Option<String> {
         let (_, parent) = self.name.split_once('.').filter(|_| !self.is_wildcard())?;
         Some(format!("*.{parent}"))
     }
 }
 
-/// The hosts, each once. API servers admit lower case only, so that equal texts are equal hosts.
+/// Returns the hosts, each once. API servers admit lower case only, so that equal texts are equal hosts.
 pub(crate) fn hosts(ingress: &Document) -> Vec<Host> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();

@@ -116,7 +116,7 @@ rule! {
     ///
     /// # Remediation
     ///
-    /// Name the host. For a default backend ask those who run the controller.
+    /// Name the host. For a default backend ask the administrators of the controller.
     ///
     /// # Accepted
     ///
@@ -150,14 +150,14 @@ fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 
 fn names_hosts(ingress: &Document, report: &mut Report<'_>) {
     if ingress.has("/spec/defaultBackend") {
-        let message = "a default backend gets the requests for hosts that nobody has, so remove it";
+        let message =
+            "a default backend gets the requests for hosts that no Ingress has, so remove it";
         report.add(&ING_3, "spec.defaultBackend", message);
     }
     let rules = ingress.rows("/spec/rules", &["/host"]);
     for (index, rule) in rules.iter().enumerate() {
         if rule.text_or_empty(0).is_empty() {
-            let message =
-                "a rule without a host gets the requests for hosts that nobody has, so name one";
+            let message = "a rule without a host gets the requests for hosts that no Ingress has, so name one";
             report.add(&ING_3, format!("spec.rules[{index}].host"), message);
         }
     }
@@ -229,7 +229,7 @@ impl Others<'_> {
         })
     }
 
-    /// The others that have one of the hosts, or a wildcard that covers one, by host.
+    /// Returns the others that have one of the hosts, or a wildcard that covers one, by host.
     fn taken(&self, new: &[Host]) -> Result<BTreeMap<String, Vec<ObjectName>>, ReadError> {
         let mut values: Vec<String> = new.iter().map(|host| host.name.clone()).collect();
         values.extend(new.iter().filter_map(Host::wildcard));
@@ -255,8 +255,8 @@ impl Others<'_> {
         other.namespace == self.review.namespace()
     }
 
-    /// Names the other Ingress only for users who may see it: names of other namespaces are for the audit
-    /// log.
+    /// Returns the names the other Ingress only for users with access to it: names of other namespaces are
+    /// for the audit log.
     fn told(&self, other: &ObjectName, report: &mut Report<'_>) -> String {
         if self.is_near(other) {
             return format!("Ingress {}", go::quote(&other.name));

@@ -20,7 +20,7 @@ use targets::{CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, POD, STATEFUL_SET};
 
 policy! {
     name: "resources",
-    title: "containers say what they need, and when they are ready",
+    title: "containers declare their resources and probes",
     rules: [rules::RULES],
     routes: [
         POD => judge,

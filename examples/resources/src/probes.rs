@@ -8,7 +8,7 @@ use crate::rules::RES_3;
 
 const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
-/// Whether the containers of a pod run for ever. Those of Jobs end, and so do those that are not
+/// Reports whether the containers of a pod run for ever. Those of Jobs end, and so do those that are not
 /// restarted when they end.
 pub(crate) fn runs_for_ever(object: &Document, spec: &PodSpec, kind: &str) -> bool {
     let policy = object.text(&format!("{}/restartPolicy", spec.pointer()));

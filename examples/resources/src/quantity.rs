@@ -13,7 +13,7 @@ impl Quantity {
         self.0 == 0
     }
 
-    /// None if it is none that an API server admits, or one below zero, which it does not admit for
+    /// Returns none for an invalid quantity and for one below zero, which an API server rejects for
     /// resources.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix('+').unwrap_or(text);
@@ -32,7 +32,7 @@ impl Quantity {
     }
 }
 
-/// A factor, and a power of ten.
+/// Returns a factor, and a power of ten.
 fn scale(suffix: &str) -> Option<(i128, i32)> {
     let binary = |power: u32| Some((1_i128.checked_shl(power.checked_mul(10)?)?, 0));
     match suffix {

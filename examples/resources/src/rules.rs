@@ -54,7 +54,7 @@ rule! {
     ///
     /// # Why
     ///
-    /// A quota is for all pods of a namespace. One container that asks for all of it, or for more
+    /// A quota is for all pods of a namespace. One container that requests all of it, or more
     /// than a node has, never starts.
     ///
     /// # Remediation

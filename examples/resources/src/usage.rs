@@ -20,7 +20,7 @@ pub(crate) struct Asked {
 enum Amount {
     Nothing,
     Some(Quantity, String),
-    /// No quantity that an API server admits.
+    /// A quantity that an API server rejects.
     Wrong,
 }
 
@@ -79,8 +79,8 @@ impl Asked {
     }
 }
 
-/// Whether a container has a request or limit that is not zero, or the pod has it for all of its
-/// containers. A limit stands for a request that is missing.
+/// Reports whether a container has a request or limit that is not zero, or the pod has it for all of its
+/// containers. A limit counts as a missing request.
 fn is_set(
     object: &Document,
     spec: &PodSpec,
@@ -103,7 +103,7 @@ fn is_set(
     })
 }
 
-/// The limit of the container, or else that of the pod.
+/// Returns the limit of the container, or else that of the pod.
 fn of_container_or_pod(
     object: &Document,
     spec: &PodSpec,

@@ -72,7 +72,8 @@ fn check(settings: &Document) -> Result<(), Vec<SettingsError>> {
     for (index, folder) in settings.texts("/hostPaths").iter().enumerate() {
         let is_plain = |part: &str| !matches!(part, "" | "." | "..");
         if folder != "/" && !folder.trim_start_matches('/').split('/').all(is_plain) {
-            let message = "write the path of a folder without dots and without a slash at the end";
+            let message =
+                "write the path of a directory without dots and without a slash at the end";
             wrong.push(SettingsError {
                 pointer: format!("/hostPaths/{index}"),
                 message: message.to_owned(),

@@ -77,7 +77,8 @@ fn privileged(object: &Document, spec: &PodSpec, found: &mut Vec<Fault>) {
     });
 }
 
-/// Whether a capability gives all rights on the node. Runtimes take it in any case, some with a prefix.
+/// Reports whether a capability grants all rights on the node. Runtimes ignore its case, and some accept a
+/// prefix.
 fn is_all(capability: &str) -> bool {
     let name = capability.to_ascii_uppercase();
     matches!(name.strip_prefix("CAP_").unwrap_or(&name), "ALL" | "SYS_ADMIN")
@@ -125,7 +126,7 @@ fn is_in(path: &str, folder: &str) -> bool {
     is_straight && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The mounts of a volume that are not read-only, each with the name of its container.
+/// Returns the mounts of a volume that are not read-only, each with the name of its container.
 fn writable_mounts(object: &Document, spec: &PodSpec, volume: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     spec.each(object, &["/volumeMounts", "/name"], |container| {

@@ -49,7 +49,7 @@ rule! {
 }
 
 rule! {
-    /// a ServiceAccount gives its token to no pod that does not ask
+    /// a ServiceAccount gives its token to no pod that does not request it
     ///
     /// `automountServiceAccountToken` is false. Service accounts in the setting `tokens` are exempt, and so
     /// is `default` if the field is missing, as the controller creates it. On UPDATE the rule evaluates the

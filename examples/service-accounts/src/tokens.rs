@@ -29,7 +29,7 @@ pub(crate) fn judge_account(review: &Review<'_>, report: &mut Report<'_>) {
     report.add(&SVA_2, AUTOMOUNT, message);
 }
 
-/// Whether the settings let pods of this account have tokens.
+/// Reports whether the settings let pods of this account have tokens.
 fn is_listed(review: &Review<'_>, account: &str) -> bool {
     let key = format!("{}/{account}", review.namespace());
     review.settings.texts("/tokens").contains(&key)

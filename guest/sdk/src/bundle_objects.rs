@@ -80,7 +80,8 @@ pub fn each_csv(
     }
 }
 
-/// `{` and a quote is JSON; the other way to start with `{` is YAML in flow style.
+/// Reports whether a text is JSON: `{` and a quote; any other text that starts with `{` is YAML in flow
+/// style.
 fn is_json(text: &str) -> bool {
     let inner = text.trim_start().strip_prefix('{');
     inner.is_some_and(|inner| inner.trim_start().starts_with(['"', '}']))

@@ -62,7 +62,7 @@ pub fn about(document: &Document, findings: &mut [Violation]) {
     }
 }
 
-/// The blob that a field is in, and the member of the blob; empty if the field is the blob as a
+/// Returns the blob that a field is in, and the member of the blob; empty if the field is the blob as a
 /// whole.
 fn place(field: &str) -> Option<(u32, &str)> {
     let (index, rest) = field.strip_prefix("spec.blobs[")?.split_once(']')?;
@@ -71,7 +71,7 @@ fn place(field: &str) -> Option<(u32, &str)> {
     Some((index.parse().ok()?, member.get(..end).unwrap_or_default()))
 }
 
-/// A node: one line, cut if it is too long.
+/// Returns a node: one line, cut if it is too long.
 fn node(kind: &str, name: &str) -> String {
     const MARK: char = '…';
     let mut node =
@@ -95,7 +95,7 @@ impl Blob {
     }
 }
 
-/// Pointer of a member of a blob. The case of its name does not matter, as in Go.
+/// Returns the pointer of a member of a blob. Its name is case-insensitive, as in Go.
 fn member(document: &Document, index: u32, name: &str) -> String {
     let blob = format!("/spec/blobs/{index}/value");
     let exact = format!("{blob}/{name}");

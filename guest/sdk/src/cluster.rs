@@ -15,8 +15,8 @@ pub enum ReadError {
     NoCluster,
     /// The query is invalid: the error in a selector, in the words of Kubernetes.
     Invalid(String),
-    /// There is a cluster, and these objects are not read, or cannot be read now: the reason, one
-    /// clause for people. The policy reports a rule that needs them as skipped.
+    /// There is cluster state, but these objects are not part of it, or are unreadable now: the reason as one
+    /// clause. The policy reports a rule that needs them as skipped.
     Unavailable(String),
 }
 
@@ -57,7 +57,7 @@ pub const VALUES: usize = 65_536;
 /// The host accepts no longer names, and no object has one: reviewed objects may refer to any text.
 const NAME: usize = 4 << 10;
 
-/// A name, or one that nothing has in the place of one that is too long.
+/// Returns a name, or one that nothing has in the place of one that is too long.
 fn name_or_none(name: &str) -> &str {
     if name.len() > NAME { "" } else { name }
 }
@@ -67,7 +67,7 @@ const DOCUMENTS: u32 = 256;
 const NAMES: u32 = 16_384;
 
 impl ClusterRead {
-    /// One object, if it exists. The names may be any texts.
+    /// Returns one object, if it exists. The names may be any texts.
     ///
     /// # Errors
     /// If there is no cluster to query.
@@ -103,7 +103,7 @@ impl ClusterRead {
         }
     }
 
-    /// The names of the objects that match, in byte order.
+    /// Returns the names of the objects that match, in byte order.
     ///
     /// # Errors
     /// If there is no cluster to query, or a selector is invalid.
@@ -125,7 +125,7 @@ impl ClusterRead {
         }
     }
 
-    /// Whether any object matches.
+    /// Reports whether any object matches.
     ///
     /// # Errors
     /// If there is no cluster to query, or a selector is invalid.
@@ -322,7 +322,7 @@ struct Watched {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Cluster {
-    /// An empty cluster for a policy that declares these reads. `settings` has the namespaces of
+    /// Creates an empty cluster for a policy that declares these reads. `settings` has the namespaces of
     /// reads that are limited to one.
     ///
     /// # Panics

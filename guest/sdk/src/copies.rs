@@ -33,7 +33,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// The marks of a version in this namespace.
+    /// Creates the marks of a version in this namespace.
     #[must_use]
     pub fn of(csv: &Document, namespace: &str) -> Self {
         let fields = csv.fields("", &[COPIED_FROM, REASON, OPERATOR_NAMESPACE]);
@@ -46,7 +46,7 @@ impl Marks {
         }
     }
 
-    /// Whether the version claims to be a copy.
+    /// Reports whether the version claims to be a copy.
     #[must_use]
     pub fn claim(&self) -> bool {
         self.label.is_some() || self.reason || self.elsewhere.is_some()
@@ -58,23 +58,23 @@ impl Marks {
         self.label.is_some() || self.reason
     }
 
-    /// The namespace of the original, if the marks name one.
+    /// Returns the namespace of the original, if the marks name one.
     #[must_use]
     pub fn original(&self) -> Option<&str> {
         let named = self.label.as_deref().or(self.elsewhere.as_deref());
         named.filter(|namespace| !namespace.is_empty())
     }
 
-    /// Whether the object before an UPDATE counts as evaluated: it claimed nothing, or still claims
-    /// the same. Otherwise a version that drops or changes a mark would be admitted without an
-    /// evaluation of what it is now.
+    /// Reports whether the object before an UPDATE counts as evaluated: it claimed nothing, or still claims
+    /// the same. Otherwise a version that drops or changes a mark would be admitted without an evaluation of
+    /// what it is now.
     #[must_use]
     pub fn lasted(&self, old: &Self) -> bool {
         !old.claim() || old == self
     }
 }
 
-/// How a policy compares a version that claims to be a copy.
+/// Comparison for a version that claims to be a copy.
 #[derive(Debug)]
 pub struct Comparison {
     /// ClusterServiceVersions of the cluster.
@@ -147,7 +147,7 @@ impl Comparison {
             && self.more.iter().all(|pointer| object.equal(pointer, old, pointer))
     }
 
-    /// Whether the original is there, is the same, and is no copy itself.
+    /// Reports whether the original exists, is equal, and is no copy itself.
     fn is_as_original(
         &self,
         csv: &Document,

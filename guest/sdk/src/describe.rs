@@ -95,7 +95,7 @@ impl Policy {
         matches
     }
 
-    /// JSON Schema of the settings: its own, and the common ones that its rules need.
+    /// Returns the JSON Schema of the settings: its own, and the common ones that its rules need.
     fn schema(&self, rules: &[&Rule]) -> String {
         let text = "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"default\":[]}";
         let mut properties = Vec::new();
@@ -143,13 +143,13 @@ impl Policy {
 }
 
 impl Rule {
-    /// Where the rule stands among others: `CSV-99` comes before `CSV-100`.
+    /// Returns the sort key of the rule: `CSV-99` comes before `CSV-100`.
     pub(crate) fn place(&self) -> (&str, usize, &str) {
         let (prefix, number) = self.id.rsplit_once('-').unwrap_or((self.id, ""));
         (prefix, number.len(), number)
     }
 
-    /// Whether the rule needs objects of the cluster.
+    /// Reports whether the rule needs objects of the cluster.
     #[must_use]
     pub fn needs_cluster(&self) -> bool {
         self.samples || !self.reads.is_empty()

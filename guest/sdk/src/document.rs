@@ -22,8 +22,8 @@ use native::Handle;
 
 /// A JSON document, or a part of one. Every look-up takes a JSON pointer relative to it.
 ///
-/// In a component this is a handle. Each look-up is a call of the host of about 0.3 µs, whatever
-/// the size of the document. `wit/policy.wit` describes the answer of each function.
+/// In a component this is a handle. Each look-up is a call of the host of about 0.3 µs, for documents of
+/// every size. `wit/policy.wit` describes the result of each function.
 ///
 /// # Panics
 /// Every look-up panics, which is a policy error, if its pointer has no slash at its beginning, or if
@@ -65,7 +65,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// A whole object.
+    /// Creates a whole object.
     pub(crate) fn of(declared: Declared) -> Arc<Self> {
         Arc::new(Self { declared, base: String::new() })
     }
@@ -78,7 +78,7 @@ impl Part {
         is_whole.is_err().then(|| Arc::new(Self { declared: self.declared, base }))
     }
 
-    /// The error in words, if there is one.
+    /// Returns the error as text, if there is one.
     fn error(
         &self,
         check: impl FnOnce(&Declared, &str) -> Result<(), NotDeclared>,
@@ -107,7 +107,7 @@ mod component {
     }
 
     impl Document {
-        /// The document of a handle that the host lends.
+        /// Returns the document of a handle that the host lends.
         #[doc(hidden)]
         #[must_use]
         pub fn of(handle: &Generated) -> &Self {
@@ -140,7 +140,7 @@ mod component {
 }
 
 impl Document {
-    /// A document that the host would keep.
+    /// Creates a document that the host would keep.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn stored(document: opgate_document::Document, declared: Declared) -> Self {
         Self { handle: Handle::whole(document), part: Some(Part::of(declared)) }
@@ -166,7 +166,7 @@ impl Document {
         self.handle.root()
     }
 
-    /// The document of a handle that the host lends.
+    /// Returns the document of a handle that the host lends.
     #[cfg(not(target_arch = "wasm32"))]
     #[doc(hidden)]
     #[must_use]
@@ -175,7 +175,7 @@ impl Document {
         unreachable!("a handle of the host exists in components only")
     }
 
-    /// Whether all of the value at the pointer is there, if there is one.
+    /// Reports whether the whole value at the pointer is stored, if there is one.
     pub(crate) fn keeps(&self, pointer: &str) -> bool {
         let check = |it: &Declared, base: &str| {
             access::check(it.fields, it.keys, &format!("{base}{pointer}"), Access::Whole)
@@ -326,14 +326,14 @@ impl Document {
 }
 
 impl Document {
-    /// Whether there is a value other than `null` at the pointer.
+    /// Reports whether there is a value other than `null` at the pointer.
     #[must_use]
     #[track_caller]
     pub fn has(&self, pointer: &str) -> bool {
         !matches!(self.kind(pointer), Kind::Missing | Kind::Null)
     }
 
-    /// The text at the pointer, empty if there is none.
+    /// Returns the text at the pointer, empty if there is none.
     #[must_use]
     #[track_caller]
     pub fn text_or_empty(&self, pointer: &str) -> String {
@@ -351,8 +351,8 @@ impl Document {
         Items { document: self, pointer: pointer.to_owned(), next: 0, count }
     }
 
-    /// The values at the columns in each element of the list at the pointer, in one call of the
-    /// host. Columns are pointers relative to an element.
+    /// Returns the values at the columns in each element of the list at the pointer, in one call of the host.
+    /// Columns are pointers relative to an element.
     #[must_use]
     #[track_caller]
     pub fn rows(&self, pointer: &str, columns: &[&str]) -> Rows {
@@ -360,8 +360,8 @@ impl Document {
         Rows::of(self.table(pointer, &names), columns.len())
     }
 
-    /// The values at the columns in the value at the pointer, in one call of the host. No row if there
-    /// is no value. For the fields of one object.
+    /// Returns the values at the columns in the value at the pointer, in one call of the host. No row if
+    /// there is no value. For the fields of one object.
     #[must_use]
     #[track_caller]
     pub fn fields(&self, pointer: &str, columns: &[&str]) -> Rows {
@@ -369,19 +369,19 @@ impl Document {
         Rows::of(self.row(pointer, &names), columns.len())
     }
 
-    /// The texts in the list at the pointer, without elements of other kinds.
+    /// Returns the texts in the list at the pointer, without elements of other kinds.
     #[must_use]
     #[track_caller]
     pub fn texts(&self, pointer: &str) -> Vec<String> {
         let mut texts = Vec::new();
-        // No closure: an error has the place of the caller.
+        // There is no closure, so that an error has the location of the caller.
         for item in self.items(pointer) {
             texts.extend(item.text(""));
         }
         texts
     }
 
-    /// The JSON text at the pointer, to deserialize it (`Raw::parse`).
+    /// Returns the JSON text at the pointer, to deserialize it (`Raw::parse`).
     #[cfg(feature = "json")]
     #[must_use]
     #[track_caller]

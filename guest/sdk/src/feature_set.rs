@@ -19,17 +19,17 @@ pub static FEATURE_GATES: ClusterRead = ClusterRead {
     ..ClusterRead::EMPTY
 };
 
-/// The feature set of the cluster, empty if there is none. A rule that asks reads
+/// Returns the feature set of the cluster, empty if there is none. A rule that calls this reads
 /// [`FEATURE_GATES`].
 ///
 /// # Errors
-/// If there is no cluster to ask.
+/// Fails without cluster state.
 pub fn of_cluster() -> Result<String, ReadError> {
     let gate = FEATURE_GATES.get("", NAME)?;
     Ok(gate.map(|gate| of(&gate)).unwrap_or_default())
 }
 
-/// The feature set of a FeatureGate, empty if there is none.
+/// Returns the feature set of a FeatureGate, empty if there is none.
 #[must_use]
 pub fn of(gate: &Document) -> String {
     gate.text_or_empty(POINTER)

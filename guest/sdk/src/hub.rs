@@ -11,8 +11,8 @@ use crate::{Document, Rows};
 const DEFAULT_SOURCES: [&str; 4] =
     ["redhat-operators", "certified-operators", "redhat-marketplace", "community-operators"];
 
-/// Names of the default CatalogSources: those of the setting `catalog.defaults`, or else
-/// OpenShift's. A policy that asks has this setting in its schema.
+/// Returns the names of the default CatalogSources: those of the setting `catalog.defaults`, or else
+/// OpenShift's. A policy that calls this has this setting in its schema.
 #[must_use]
 pub fn default_sources(settings: &Document) -> Vec<String> {
     const SETTING: &str = "/catalog/defaults";
@@ -27,10 +27,10 @@ pub fn default_sources(settings: &Document) -> Vec<String> {
 /// OpenShift, and that of upstream's manifests.
 const GLOBAL_NAMESPACES: [&str; 2] = ["openshift-marketplace", "olm"];
 
-/// Namespaces whose CatalogSources count in the whole cluster: those of the setting
-/// `subscription.globalNamespaces`, or else the usual ones and those in which OLM runs outside of
-/// OpenShift. A policy that asks has this setting in its schema, and `identities.olm` and `profile`
-/// to know where OLM runs.
+/// Returns the namespaces whose CatalogSources apply to the whole cluster: those of the setting
+/// `subscription.globalNamespaces`, or else the usual ones and those in which OLM runs outside of OpenShift.
+/// A policy that calls this has this setting in its schema, and `identities.olm` and `profile` to determine
+/// the namespace of OLM.
 #[must_use]
 pub fn global_namespaces(settings: &Document) -> Vec<String> {
     const SETTING: &str = "/subscription/globalNamespaces";
@@ -53,7 +53,7 @@ const MOST: u32 = 32_768;
 /// Why there are no entries.
 pub const TOO_MANY: &str = "spec.sources has more entries than can be evaluated";
 
-/// The entries of an OperatorHub, with the columns entry, `name` and `disabled`. None if there are
+/// Returns the entries of an OperatorHub, with the columns entry, `name` and `disabled`. None if there are
 /// too many.
 #[must_use]
 pub fn sources(hub: &Document) -> Option<Rows> {
@@ -87,7 +87,7 @@ impl Enabled {
         Some(Self { all_disabled, entries })
     }
 
-    /// The field that enables a source, if one does.
+    /// Returns the field that enables a source, if one does.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<String> {
         match self.entries.get(name) {

@@ -29,19 +29,19 @@ const COLLECTORS: [&str; 3] = [
 pub struct Identities<'d>(pub &'d Document);
 
 impl Identities<'_> {
-    /// Whether the request comes from OLM.
+    /// Reports whether the request comes from OLM.
     #[must_use]
     pub fn is_olm(self, request: &Request<'_>) -> bool {
         self.is_one_of("/identities/olm", Controller::Olm, request)
     }
 
-    /// Whether the request comes from RukPak.
+    /// Reports whether the request comes from RukPak.
     #[must_use]
     pub fn is_rukpak(self, request: &Request<'_>) -> bool {
         self.is_one_of("/identities/rukpak", Controller::Rukpak, request)
     }
 
-    /// The namespaces in which OLM runs.
+    /// Returns the namespaces in which OLM runs.
     #[must_use]
     pub fn olm_namespaces(self) -> Vec<String> {
         const SETTING: &str = "/identities/olm";
@@ -70,7 +70,7 @@ impl Identities<'_> {
     }
 }
 
-/// Whether the request comes from a controller of Kubernetes that deletes objects whose owner is
+/// Reports whether the request comes from a controller of Kubernetes that deletes objects whose owner is
 /// gone. Such a controller creates nothing.
 #[must_use]
 pub fn is_collector(request: &Request<'_>) -> bool {

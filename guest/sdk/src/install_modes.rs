@@ -18,13 +18,13 @@ impl InstallModes {
         Self(modes)
     }
 
-    /// The modes of a ClusterServiceVersion.
+    /// Creates the modes of a ClusterServiceVersion.
     #[must_use]
     pub fn of(csv: &Document) -> Self {
         Self::at(csv, POINTER)
     }
 
-    /// The modes in the list at a pointer.
+    /// Creates the modes in the list at a pointer.
     #[must_use]
     pub fn at(document: &Document, pointer: &str) -> Self {
         let mode = |mode: Document| {
@@ -33,13 +33,13 @@ impl InstallModes {
         Self(document.items(pointer).map(mode).collect())
     }
 
-    /// Whether there is no mode at all.
+    /// Reports whether there is no mode at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether an Operator in namespace `own` can watch these namespaces, given in byte order.
+    /// Checks that an Operator in namespace `own` can watch these namespaces, which must be in byte order.
     ///
     /// # Errors
     /// Upstream's text.
@@ -80,10 +80,10 @@ impl InstallModes {
         }
     }
 
-    /// The modes by type.
+    /// Returns the modes by type.
     ///
     /// # Errors
-    /// Upstream's text where a type stands there twice.
+    /// Fails with upstream's text if a type occurs twice.
     fn set(&self) -> Result<HashMap<&str, bool>, String> {
         let set: HashMap<_, _> = self.0.iter().map(|(mode, on)| (mode.as_str(), *on)).collect();
         if set.len() == self.0.len() {

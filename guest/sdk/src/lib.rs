@@ -120,7 +120,7 @@ pub mod bindings {
         default_bindings_module: "opgate_sdk::bindings",
         pub_export_macro: true,
         additional_derives: [Clone, PartialEq],
-        // It has handles.
+        // The type contains handles.
         additional_derives_ignore: ["sample-result"],
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::{Document, Kind};
 
-/// The texts of the list at the pointer; elements of other kinds are left out.
+/// Returns the texts of the list at the pointer; skips elements of other kinds.
 ///
 /// A list of namespaces can have thousands of names, and one call for each would cost more than
 /// everything else. So the JSON of the list is fetched once and split here. A list with escapes, or
@@ -39,7 +39,7 @@ fn cut(json: &str, count: usize) -> Option<Vec<String>> {
     (texts.len() == count).then_some(texts)
 }
 
-/// `a, b and 3 more`: at most `shown` of the texts.
+/// Formats `a, b and 3 more`: at most `shown` of the texts.
 #[must_use]
 pub fn shortened(texts: &[String], shown: usize) -> String {
     let list = texts.get(..shown).unwrap_or(texts).join(", ");

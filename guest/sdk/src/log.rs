@@ -8,7 +8,7 @@ pub fn debug(message: &str) {
     sink::log(Severity::Debug, message);
 }
 
-/// Something that an administrator may want to know.
+/// Logs a message that may be useful for an administrator.
 pub fn info(message: &str) {
     sink::log(Severity::Info, message);
 }
@@ -18,7 +18,7 @@ pub fn warn(message: &str) {
     sink::log(Severity::Warn, message);
 }
 
-/// Something that is wrong with the policy.
+/// Logs an error of the policy.
 pub fn error(message: &str) {
     sink::log(Severity::Error, message);
 }
@@ -54,7 +54,7 @@ mod sink {
         LINES.with_borrow_mut(|lines| lines.push(message.to_owned()));
     }
 
-    /// The lines of this thread since the last call.
+    /// Returns the lines of this thread since the last call.
     #[must_use]
     pub fn taken() -> Vec<String> {
         LINES.take()

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 pub struct NamespaceSet(BTreeSet<String>);
 
 impl NamespaceSet {
-    /// All namespaces.
+    /// Creates all namespaces.
     #[must_use]
     pub fn all() -> Self {
         Self(BTreeSet::from([String::new()]))
@@ -21,19 +21,19 @@ impl NamespaceSet {
         text.split(',').map(str::to_owned).collect()
     }
 
-    /// Whether there is no namespace in it.
+    /// Reports whether there is no namespace in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it stands for all namespaces.
+    /// Reports whether it represents all namespaces.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.0.len() == 1 && self.0.contains("")
     }
 
-    /// Whether it has the namespace.
+    /// Reports whether it has the namespace.
     #[must_use]
     pub fn contains(&self, namespace: &str) -> bool {
         self.is_all() || self.0.contains(namespace)
@@ -66,7 +66,7 @@ impl NamespaceSet {
         }
     }
 
-    /// Whether the intersection is not empty, without making it.
+    /// Reports whether the intersection is not empty, without making it.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
         let (few, many) = if self.0.len() < other.0.len() { (self, other) } else { (other, self) };
@@ -77,13 +77,13 @@ impl NamespaceSet {
         }
     }
 
-    /// Whether every namespace of this set is in the other one.
+    /// Reports whether every namespace of this set is in the other one.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         other.is_all() || (!self.is_all() && self.0.is_subset(&other.0))
     }
 
-    /// The names, in byte order.
+    /// Returns the names, in byte order.
     pub fn iter(&self) -> impl Iterator<Item = &String> {
         self.0.iter()
     }

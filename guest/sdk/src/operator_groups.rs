@@ -51,8 +51,8 @@ impl Selection {
         }
     }
 
-    /// Whether two groups select the same: the order of names and the spelling of a selector make
-    /// no difference.
+    /// Reports whether two groups select the same: the order of names and the spelling of a selector make no
+    /// difference.
     #[must_use]
     pub fn is_same(left: &Document, right: &Document) -> bool {
         left.equal("/spec", right, "/spec")
@@ -63,21 +63,21 @@ impl Selection {
     }
 }
 
-/// Whether the selector asks for anything. Without it a group without names selects everything.
+/// Reports whether the selector has requirements. Without them a group without names selects everything.
 #[must_use]
 pub fn has_requirements(group: &Document) -> bool {
     let some = |pointer: &str| group.length(pointer).is_some_and(|length| length > 0);
     some("/spec/selector/matchLabels") || some("/spec/selector/matchExpressions")
 }
 
-/// The targets that OLM wrote to the status, if there are any.
+/// Returns the targets that OLM wrote to the status, if there are any.
 #[must_use]
 pub fn synchronised(group: &Document) -> Option<NamespaceSet> {
     let names = lists::texts(group, STATUS);
     (!names.is_empty()).then(|| names.into_iter().collect())
 }
 
-/// The targets of a group.
+/// Returns the targets of a group.
 ///
 /// # Errors
 /// If there is no cluster to query.
@@ -94,7 +94,7 @@ pub fn targets(group: &Document, namespaces: &ClusterRead) -> Result<NamespaceSe
     Ok(status.map_or(selected.clone(), |status| selected.union(&status)))
 }
 
-/// Where a group works for the comparison with other groups: its targets, and its own namespace
+/// Returns the namespaces of a group for the comparison with other groups: its targets, and its own namespace
 /// unless it has no targets or is for all namespaces.
 #[must_use]
 pub fn reach(targets: &NamespaceSet, own: &str) -> NamespaceSet {
@@ -105,7 +105,7 @@ pub fn reach(targets: &NamespaceSet, own: &str) -> NamespaceSet {
     reach
 }
 
-/// The status of a group that has no spec.
+/// Returns the status of a group that has no spec.
 #[must_use]
 pub fn only_status(group: &Document) -> Option<NamespaceSet> {
     if group.has("/spec") { None } else { synchronised(group) }

@@ -20,7 +20,7 @@ pub const NAME: Index = Index { name: "name", field: "/metadata/name", separator
 /// their catalogs.
 const MOST: u32 = 16_384;
 
-/// The PackageManifest of a package in one catalog source. The read has the index [`NAME`], and the
+/// Returns the PackageManifest of a package in one catalog source. The read has the index [`NAME`], and the
 /// fields `/status/catalogSource` and `/status/catalogSourceNamespace`.
 ///
 /// # Errors
@@ -43,14 +43,14 @@ pub fn find(
     Ok(found)
 }
 
-/// A tenant's catalog source may have the same name in another namespace.
+/// Compares the namespace, too: a tenant's catalog source may have the same name in another one.
 fn is_of(manifest: &Document, source: &str, namespace: &str) -> bool {
     let of = manifest.text("/status/catalogSourceNamespace");
     let of = of.unwrap_or_else(|| manifest.text_or_empty("/metadata/namespace"));
     manifest.text_or_empty("/status/catalogSource") == source && (of == namespace || of.is_empty())
 }
 
-/// The channel of this name, or the default channel if the name is empty. If there is no name of a
+/// Returns the channel of this name, or the default channel if the name is empty. If there is no name of a
 /// default channel, the only channel is it, as for OLM. None if there are too many channels.
 #[must_use]
 pub fn channel(manifest: &Document, name: &str) -> Option<Document> {
@@ -72,7 +72,7 @@ pub fn channel(manifest: &Document, name: &str) -> Option<Document> {
     manifest.at(&format!("/status/channels/{index}"))
 }
 
-/// The names of a channel's entries, in their order. None if the package server does not show
+/// Returns the names of a channel's entries, in their order. None if the package server does not show
 /// entries, or if there are too many.
 #[must_use]
 pub fn entries(channel: &Document) -> Option<Rows> {

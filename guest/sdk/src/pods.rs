@@ -44,7 +44,7 @@ enum Place {
     At(&'static str),
 }
 
-/// The pod templates of the deployments of a `ClusterServiceVersion`.
+/// Returns the pod templates of the deployments of a `ClusterServiceVersion`.
 #[must_use]
 pub fn in_csv(csv: &Document) -> Vec<PodSpec> {
     if csv.length(DEPLOYMENTS).is_none_or(|length| length > DEPLOYMENT_COUNT) {
@@ -67,7 +67,7 @@ pub fn in_csv(csv: &Document) -> Vec<PodSpec> {
     (0..).zip(csv.rows(DEPLOYMENTS, &columns).iter()).map(spec).collect()
 }
 
-/// The spec of a Pod, or of the template of a `Deployment`, `DaemonSet`, `StatefulSet`, `ReplicaSet`,
+/// Returns the spec of a Pod, or of the template of a `Deployment`, `DaemonSet`, `StatefulSet`, `ReplicaSet`,
 /// Job or `CronJob`. None for other kinds.
 #[must_use]
 pub fn in_object(object: &Document, kind: &str) -> Option<PodSpec> {
@@ -152,7 +152,7 @@ pub fn each_container(
 }
 
 impl PodSpec {
-    /// Where it is, as a JSON pointer.
+    /// Returns its path as a JSON pointer.
     #[must_use]
     pub fn pointer(&self) -> String {
         match self.place {
@@ -161,7 +161,7 @@ impl PodSpec {
         }
     }
 
-    /// The field.
+    /// Returns the field.
     #[must_use]
     pub fn field(&self) -> String {
         match self.place {
@@ -197,14 +197,14 @@ impl PodSpec {
         }
     }
 
-    /// Whether there is a container.
+    /// Reports whether there is a container.
     #[must_use]
     pub fn has_containers(&self) -> bool {
         self.lengths.iter().any(|length| *length > 0)
     }
 }
 
-/// The member of a container that all columns are in, as a pointer.
+/// Returns the member of a container that all columns are in, as a pointer.
 fn shared<'c>(columns: &[&'c str]) -> Option<&'c str> {
     let member = |column: &&'c str| {
         let (first, _) = column.strip_prefix('/')?.split_once('/')?;
@@ -261,24 +261,24 @@ pub struct Container<'c> {
     pub list: &'static str,
     /// Its index in the list.
     pub index: u32,
-    /// The values that were asked for.
+    /// The requested values.
     pub row: Row<'c>,
 }
 
 impl Container<'_> {
-    /// Where it is, as a JSON pointer.
+    /// Returns its path as a JSON pointer.
     #[must_use]
     pub fn pointer(&self) -> String {
         format!("{}/{}/{}", self.of.pointer(), self.list, self.index)
     }
 
-    /// The field.
+    /// Returns the field.
     #[must_use]
     pub fn field(&self) -> String {
         format!("{}.{}[{}]", self.of.field(), self.list, self.index)
     }
 
-    /// Whether it is among `containers`, and neither an init container nor an ephemeral one.
+    /// Reports whether it is among `containers`, and neither an init container nor an ephemeral one.
     #[must_use]
     pub fn is_regular(&self) -> bool {
         self.list == "containers"

@@ -24,7 +24,7 @@ pub struct Route {
 pub struct Policy {
     /// Lower case letters, digits and `-`.
     pub name: &'static str,
-    /// The version, for people.
+    /// The version, for display.
     pub version: &'static str,
     /// One sentence about the policy.
     pub title: &'static str,

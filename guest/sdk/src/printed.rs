@@ -8,7 +8,7 @@ const MOST: u32 = 16;
 /// Bytes of a JSON pointer. The host takes no longer ones, and a member may have any name.
 const POINTER: usize = 4 << 10;
 
-/// A value as `%v` writes it, or as `%t` does, which is meant for booleans and complains about the
+/// Returns a value as `%v` writes it, or as `%t` does, which is meant for booleans and complains about the
 /// rest.
 #[must_use]
 pub fn value(document: &Document, pointer: &str, as_boolean: bool) -> String {
@@ -71,7 +71,7 @@ fn write(document: &Document, pointer: &str, as_boolean: bool, depth: u32, out: 
         Kind::Object => {
             out.push_str("map[");
             let length = document.length(pointer).unwrap_or_default();
-            // An object of very many members is not asked for their names.
+            // The names of very many members are not read.
             let keys = if length > MOST { Vec::new() } else { document.keys(pointer) };
             for (index, key) in keys.iter().enumerate() {
                 if index > 0 {

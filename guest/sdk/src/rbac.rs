@@ -1,4 +1,4 @@
-//! Rules of the permissions that a `ClusterServiceVersion` asks for.
+//! Rules of the permissions that a `ClusterServiceVersion` requests.
 //!
 //! ```text
 //! permissions, clusterPermissions ─▶ JSON text ─▶ each rule, in place ─▶ grants?
@@ -23,7 +23,7 @@ pub enum Permissions {
 }
 
 impl Permissions {
-    /// The name of the list.
+    /// Returns the name of the list.
     #[must_use]
     pub fn member(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ pub fn each(csv: &Document, list: Permissions, mut visit: impl FnMut(&PolicyRule
     });
 }
 
-/// The elements of a list. The host has checked that it is JSON.
+/// Visits the elements of a list. The host has checked that it is JSON.
 fn each_item<'j>(raw: &'j [u8], mut visit: impl FnMut(usize, Child<'j>)) {
     let mut index = 0_usize;
     let _ = json::each_child(raw, |child| {
@@ -74,7 +74,7 @@ fn each_item<'j>(raw: &'j [u8], mut visit: impl FnMut(usize, Child<'j>)) {
     });
 }
 
-/// The members of these names; the last one of a name counts.
+/// Returns the members of these names; the last one of a name counts.
 fn members<'j, const N: usize>(raw: &'j [u8], names: [&str; N]) -> [&'j [u8]; N] {
     let mut found: [&[u8]; N] = [&[]; N];
     let _ = json::each_child(raw, |child| {
@@ -88,14 +88,14 @@ fn members<'j, const N: usize>(raw: &'j [u8], names: [&str; N]) -> [&'j [u8]; N]
 }
 
 impl PolicyRule<'_> {
-    /// The field of the rule.
+    /// Returns the field of the rule.
     #[must_use]
     pub fn field(&self) -> String {
         let list = self.list.member();
         format!("spec.install.spec.{list}[{}].rules[{}]", self.permission, self.index)
     }
 
-    /// The service account that gets it, empty if the permission names none.
+    /// Returns the service account that gets it, empty if the permission names none.
     #[must_use]
     pub fn account(&self) -> Cow<'_, str> {
         if self.account.starts_with(b"\"") { json::decoded(self.account) } else { "".into() }
@@ -107,26 +107,26 @@ impl PolicyRule<'_> {
         !any(self.names, |_| true)
     }
 
-    /// Whether its API groups have one of these.
+    /// Reports whether its API groups have one of these.
     #[must_use]
     pub fn has_group(&self, groups: &[&str]) -> bool {
         any(self.groups, |group| groups.contains(&group))
     }
 
-    /// Whether its resources have one of these.
+    /// Reports whether its resources have one of these.
     #[must_use]
     pub fn has_resource(&self, resources: &[&str]) -> bool {
         any(self.resources, |resource| resources.contains(&resource))
     }
 
-    /// Whether its verbs have one of these.
+    /// Reports whether its verbs have one of these.
     #[must_use]
     pub fn has_verb(&self, verbs: &[&str]) -> bool {
         any(self.verbs, |verb| verbs.contains(&verb))
     }
 }
 
-/// Whether a text of a list is one that is looked for.
+/// Reports whether a list contains a matching text.
 fn any(list: &[u8], mut is_wanted: impl FnMut(&str) -> bool) -> bool {
     let mut found = false;
     each_item(list, |_, item| {

@@ -14,7 +14,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The text in the settings, or the default.
+    /// Returns the text in the settings, or the default.
     #[must_use]
     pub fn of(&self, settings: &Document) -> String {
         settings.text(self.pointer).unwrap_or_else(|| self.default.to_owned())
@@ -62,7 +62,7 @@ pub struct ClusterRead {
 }
 
 impl ClusterRead {
-    /// Nothing but empty lists.
+    /// Empty lists only.
     pub const EMPTY: Self = Self {
         group: "",
         version: "",

@@ -34,7 +34,7 @@ pub struct Report<'r> {
     notes: Vec<(&'static str, BTreeSet<String>)>,
     reason: Option<String>,
     is_exempt: Option<bool>,
-    /// The rules with a configured level, and the names of all settings: asked once.
+    /// The rules with a configured level, and the names of all settings: read once.
     configured: OnceCell<Vec<String>>,
     settings: OnceCell<Vec<String>>,
     /// Sets the logical locations of the verdict's violations.
@@ -49,7 +49,7 @@ struct Found {
     rule: &'static Rule,
     /// The level that the caller gave; none for the level of the rule.
     given: Option<Level>,
-    /// None if the rule is off, or does not apply to the user who sent the request.
+    /// None if the rule is off, or does not apply to the user of the request.
     level: Option<Level>,
     /// The first violations, each with its position among all violations.
     first: Vec<(usize, Violation)>,
@@ -130,8 +130,8 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Adds one violation for a mistake that breaks several rules. It is the violation of the strictest
-    /// of those that are on, of the first of these in the order given, and names the others.
+    /// Adds one violation for an error that violates several rules. It is a violation of the strictest
+    /// enabled rule, of the first of these in the given order, and names the others.
     pub fn add_once(
         &mut self,
         field: impl Into<String>,
@@ -220,7 +220,7 @@ impl<'r> Report<'r> {
         self.found.iter().filter(denies).map(|found| found.count).sum()
     }
 
-    /// The reason of a denial, `Forbidden` unless set.
+    /// Sets the reason of a denial, `Forbidden` by default.
     pub fn set_reason(&mut self, reason: impl Into<String>) {
         self.reason = Some(reason.into());
     }
@@ -235,7 +235,7 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Warns once for a request if a user who is not among OLM's identities performs an operation of OLM. If
+    /// Warns once for a request if a user outside of OLM's identities performs an operation of OLM. If
     /// that user is OLM, the list is wrong: policies would repeatedly deny necessary operations of OLM.
     pub fn warn_unlisted_user(&mut self, what: &str) {
         if self.notes.iter().any(|(key, _)| *key == UNLISTED) {
@@ -258,7 +258,7 @@ impl<'r> Report<'r> {
         self.annotate(UNLISTED, format!("{user} {what}"));
     }
 
-    /// The level that the configuration sets for a rule.
+    /// Returns the level that the configuration sets for a rule.
     fn configured(&self, rule: &Rule) -> Option<String> {
         let settings = self.review.settings;
         let known = self.configured.get_or_init(|| settings.keys("/rules"));
@@ -266,22 +266,22 @@ impl<'r> Report<'r> {
         settings.text(&format!("/rules/{}", rule.id))
     }
 
-    /// Whether there can be something at a pointer of the settings. Most settings are not set, and
-    /// each look-up is a call of the host.
+    /// Reports whether a pointer of the settings may be set. Most settings are not set, and each look-up is a
+    /// call of the host.
     fn has_setting(&self, pointer: &str) -> bool {
         let known = self.settings.get_or_init(|| self.review.settings.keys(""));
         let name = pointer.split('/').nth(1).unwrap_or_default();
         pointer.is_empty() || name.contains('~') || known.iter().any(|known| known == name)
     }
 
-    /// Whether the configuration sets a level for the rule that is not `off`.
+    /// Reports whether the configuration sets a level for the rule that is not `off`.
     #[must_use]
     pub fn is_configured(&self, rule: &Rule) -> bool {
         self.configured(rule).is_some_and(|level| level != "off")
     }
 
-    /// Whether a rule is on: by its configured level, or else by default or by one of its settings.
-    /// A rule that is off reads nothing from the cluster.
+    /// Reports whether a rule is on: by its configured level, or else by default or by one of its settings. A
+    /// rule that is off reads nothing from the cluster.
     #[must_use]
     pub fn is_on(&self, rule: &Rule) -> bool {
         match self.configured(rule) {
@@ -290,7 +290,7 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// A setting turns a rule on if it is present and not `false`.
+    /// Reports whether a setting enables a rule: it is present and not `false`.
     fn is_on_by_settings(&self, rule: &Rule) -> bool {
         let settings = self.review.settings;
         let is_set =
@@ -304,7 +304,7 @@ impl<'r> Report<'r> {
         self.level(rule, None) == Some(Level::Deny)
     }
 
-    /// Whether the configuration sets the rule to deny.
+    /// Reports whether the configuration sets the rule to deny.
     #[must_use]
     pub fn is_configured_to_deny(&self, rule: &Rule) -> bool {
         self.configured(rule).is_some_and(|level| level == "deny")
@@ -390,7 +390,7 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// The verdict.
+    /// Returns the verdict.
     #[must_use]
     pub fn finish(mut self) -> Verdict {
         // A rule that is off is not skipped.

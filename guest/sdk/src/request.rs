@@ -45,7 +45,7 @@ pub struct Parts {
 }
 
 impl Default for Parts {
-    /// An empty CREATE.
+    /// Creates an empty CREATE.
     fn default() -> Self {
         Self {
             uid: String::new(),
@@ -87,7 +87,7 @@ impl<'h> Request<'h> {
         part.get_or_init(|| self.handle.map(ask).unwrap_or_default())
     }
 
-    /// The operation.
+    /// Returns the operation.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.operation.unwrap_or(Operation::Create)
@@ -99,43 +99,43 @@ impl<'h> Request<'h> {
         self.ask::<String>(&self.uid, Handle::uid)
     }
 
-    /// Group, version and kind of the object.
+    /// Returns group, version and kind of the object.
     #[must_use]
     pub fn kind(&self) -> &GroupVersionKind {
         self.ask(&self.kind, Handle::kind)
     }
 
-    /// Group, version and plural of the resource.
+    /// Returns group, version and plural of the resource.
     #[must_use]
     pub fn resource(&self) -> &GroupVersionResource {
         self.ask(&self.resource, Handle::resource)
     }
 
-    /// `status`, `scale`, … or empty for the resource itself.
+    /// Returns `status`, `scale`, … or empty for the resource itself.
     #[must_use]
     pub fn sub_resource(&self) -> &str {
         self.ask::<String>(&self.sub_resource, Handle::sub_resource)
     }
 
-    /// Name of the object.
+    /// Returns the name of the object.
     #[must_use]
     pub fn name(&self) -> &str {
         self.ask::<String>(&self.name, Handle::name)
     }
 
-    /// Namespace of the object, empty for a cluster-scoped one.
+    /// Returns the namespace of the object, empty for a cluster-scoped one.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.ask::<String>(&self.namespace, Handle::namespace)
     }
 
-    /// The user who sent the request, as the API server authenticated them.
+    /// Returns the user who sent the request, as the API server authenticated them.
     #[must_use]
     pub fn user(&self) -> &UserInfo {
         self.ask(&self.user, Handle::user)
     }
 
-    /// Whether the request is a dry run, which the API server does not persist.
+    /// Reports whether the request is a dry run, which the API server does not persist.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         *self.ask(&self.dry_run, Handle::dry_run)

@@ -7,7 +7,7 @@ use crate::{Document, InputType, Operation, Request, Shape};
 /// The user of requests that `opgate check` makes of files.
 pub(crate) const CHECK_USER: &str = "opgate:check";
 
-/// Whether an object has been deleted and waits for its finalizers.
+/// Reports whether an object has been deleted and waits for its finalizers.
 #[must_use]
 pub fn is_terminating(object: &Document) -> bool {
     object.has("/metadata/deletionTimestamp")
@@ -27,7 +27,7 @@ pub struct Review<'r> {
 }
 
 impl<'r> Review<'r> {
-    /// The operation of the request.
+    /// Returns the operation of the request.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.request.operation()
@@ -45,19 +45,19 @@ impl<'r> Review<'r> {
         }
     }
 
-    /// The object, unless the user who sent the request is exempt.
+    /// Returns the object, unless the user who sent the request is exempt.
     #[must_use]
     pub fn subject(&self) -> Option<&'r Document> {
         self.object.filter(|_| !self.is_exempt())
     }
 
-    /// The object before an UPDATE.
+    /// Returns the object before an UPDATE.
     #[must_use]
     pub fn old_of_update(&self) -> Option<&'r Document> {
         self.old.filter(|_| self.operation() == Operation::Update)
     }
 
-    /// Whether the request is an UPDATE of an object.
+    /// Reports whether the request is an UPDATE of an object.
     #[must_use]
     pub fn is_update(&self) -> bool {
         self.old_of_update().is_some()
@@ -80,13 +80,13 @@ impl<'r> Review<'r> {
         })
     }
 
-    /// Whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if
-    /// it changed. Values with the same meaning are equal: a controller that writes an object back
-    /// adds what its author left out.
+    /// Reports whether a rule must evaluate the value at the pointer: always on CREATE, on UPDATE only if it
+    /// changed. Values with the same meaning are equal: a controller that writes an object back adds members
+    /// that its author omitted.
     #[must_use]
     #[track_caller]
     pub fn touches(&self, object: &Document, pointer: &str, shape: &Shape) -> bool {
-        // No closure: an error has the place of the caller.
+        // There is no closure, so that an error has the location of the caller.
         match self.ratchet_base() {
             Some(old) => !shape.equal(object, old, pointer),
             None => true,
@@ -103,33 +103,33 @@ impl<'r> Review<'r> {
         }
     }
 
-    /// Name of the object.
+    /// Returns the name of the object.
     #[must_use]
     pub fn name(&self, object: &Document) -> String {
         object.text("/metadata/name").unwrap_or_else(|| self.request.name().to_owned())
     }
 
-    /// Namespace of the object.
+    /// Returns the namespace of the object.
     #[must_use]
     pub fn namespace(&self) -> &'r str {
         self.request.namespace()
     }
 
-    /// The users as which controllers send requests.
+    /// Returns the users as which controllers send requests.
     #[must_use]
     pub fn identities(&self) -> Identities<'r> {
         Identities(self.settings)
     }
 
-    /// Whether the object is a manifest in a file: `opgate check` made the request, and not in an audit
-    /// of what a cluster holds (group `opgate:audit`).
+    /// Reports whether the object is a manifest in a file: `opgate check` created the request, and not in an
+    /// audit of a cluster (group `opgate:audit`).
     #[must_use]
     pub fn is_from_file(&self) -> bool {
         !matches!(self.input_type(), InputType::Review | InputType::Cluster)
     }
 
-    /// Whether the object is a manifest of a bundle in files: `opgate check` sends those as a member of the
-    /// group `opgate:bundle`.
+    /// Reports whether the object is a manifest of a bundle in files: `opgate check` sends those as a member
+    /// of the group `opgate:bundle`.
     #[must_use]
     pub fn is_from_bundle(&self) -> bool {
         self.input_type() == InputType::Bundle
@@ -143,7 +143,7 @@ impl<'r> Review<'r> {
         self.input_type() == InputType::Cluster
     }
 
-    /// The source of the object.
+    /// Returns the source of the object.
     #[must_use]
     pub fn input_type(&self) -> InputType {
         let resource = self.request.resource();

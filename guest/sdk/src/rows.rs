@@ -23,7 +23,7 @@ impl Rows {
         Self { table, columns }
     }
 
-    /// The rows, in the order of the list.
+    /// Returns the rows, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
         let mut texts = self.table.texts.as_str();
         // Without columns there are no rows.
@@ -39,7 +39,7 @@ impl<'r> Row<'r> {
     /// A row in which all columns are missing.
     pub(crate) const EMPTY: Self = Self { cells: &[], texts: "" };
 
-    /// The row without its first columns.
+    /// Returns the row without its first columns.
     pub(crate) fn after(self, columns: usize) -> Self {
         Self {
             cells: self.cells.get(columns..).unwrap_or_default(),
@@ -47,7 +47,7 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// Bytes of the texts before a column.
+    /// Returns bytes of the texts before a column.
     fn before(&self, column: usize) -> usize {
         let length = |cell: &Cell| match cell {
             Cell::Text(length) => usize::try_from(*length).unwrap_or(usize::MAX),
@@ -56,7 +56,7 @@ impl<'r> Row<'r> {
         self.cells.iter().take(column).map(length).sum()
     }
 
-    /// The cell of a column.
+    /// Returns the cell of a column.
     #[must_use]
     pub fn kind(&self, column: usize) -> Kind {
         match self.cells.get(column) {
@@ -70,7 +70,7 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// The text in a column, if there is one.
+    /// Returns the text in a column, if there is one.
     #[must_use]
     pub fn text(&self, column: usize) -> Option<&'r str> {
         let Some(Cell::Text(length)) = self.cells.get(column) else { return None };
@@ -78,13 +78,13 @@ impl<'r> Row<'r> {
         self.texts.get(start..start.checked_add(usize::try_from(*length).ok()?)?)
     }
 
-    /// The text in a column, empty if there is none.
+    /// Returns the text in a column, empty if there is none.
     #[must_use]
     pub fn text_or_empty(&self, column: usize) -> &'r str {
         self.text(column).unwrap_or_default()
     }
 
-    /// The boolean in a column, if there is one.
+    /// Returns the boolean in a column, if there is one.
     #[must_use]
     pub fn boolean(&self, column: usize) -> Option<bool> {
         match self.cells.get(column) {
@@ -93,7 +93,7 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// Number of elements of the list, or of members of the object, in a column.
+    /// Returns the number of elements of the list, or of members of the object, in a column.
     #[must_use]
     pub fn length(&self, column: usize) -> Option<u32> {
         match self.cells.get(column) {

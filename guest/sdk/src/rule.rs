@@ -32,7 +32,7 @@ pub struct Rule {
     pub no_exemptions: bool,
     /// Whether it can be skipped for another reason than a missing cluster.
     pub may_skip: bool,
-    /// Where the requirement is documented.
+    /// Sources of the requirement.
     pub sources: &'static [&'static str],
     /// The documentation, Markdown. A component has it in a custom section, not in its memory.
     #[cfg(not(target_arch = "wasm32"))]
@@ -80,15 +80,15 @@ pub struct Target {
     pub versions: &'static [&'static str],
     /// Plural, lower case; `bundles/status` for a sub-resource.
     pub resources: &'static [&'static str],
-    /// For people: `Bundle`.
+    /// Display name: `Bundle`.
     pub kind: &'static str,
     /// Only in this namespace.
     pub namespace: Option<Setting>,
     /// Only in namespaces with these names. A Namespace is in itself; other cluster-scoped objects match
-    /// whatever it says.
+    /// every pattern.
     pub namespaces: NamePatterns,
-    /// Only objects with these names. An object whose name the API server has yet to generate matches
-    /// whatever it says.
+    /// Selects only objects with these names. An object whose name the API server has yet to generate matches
+    /// every pattern.
     pub names: NamePatterns,
     /// Whether the API server may admit these requests while the webhook is unavailable, unless the
     /// configuration sets one of their rules to deny: the policy only warns about them, or
@@ -98,9 +98,8 @@ pub struct Target {
     /// configuration only. An API server may not support them, so the policy must not rely on them. If a rule
     /// matches a kind that a cluster writes frequently, they exclude most of the requests.
     pub conditions: &'static [(&'static str, &'static str)],
-    /// Label selector (JSON) of the namespaces in which these requests matter. API servers evaluate it;
-    /// for files and replays the host does, where it knows the labels of a namespace. If it is empty,
-    /// all.
+    /// Label selector (JSON) of the namespaces in which these requests matter. API servers evaluate it; for
+    /// files and replays the host does, if it knows the labels of a namespace. If it is empty, all.
     pub namespace_selector: &'static str,
     /// Settings (JSON pointers) for requests that a rule evaluates only if asked to: unless one of
     /// them is present and not `false`, the policy does not see these requests. If the list is empty,
@@ -124,7 +123,7 @@ impl Target {
         enabled_by: &[],
     };
 
-    /// A kind of document that opgate makes from files, in the group `opgate.dev`.
+    /// Creates a kind of document that opgate makes from files, in the group `opgate.dev`.
     #[must_use]
     pub const fn for_files(kind: &'static str, resources: &'static [&'static str]) -> Self {
         Self { groups: &[FILES], versions: &["v1alpha1"], resources, kind, ..Self::EMPTY }
@@ -223,7 +222,7 @@ macro_rules! rules {
     };
 }
 
-/// `OPG_25` as `OPG-25`.
+/// Returns `OPG_25` as `OPG-25`.
 #[doc(hidden)]
 #[must_use]
 #[expect(clippy::indexing_slicing, reason = "while the compiler runs")]

@@ -5,8 +5,7 @@
 //! sample(resource, limit) ─▶ the host lists, and calls the policy again ─▶ Sample, or why there is none
 //! ```
 //!
-//! In native tests the answer comes from all objects of the test's
-//! [`Cluster`](crate::cluster::Cluster).
+//! In native tests the result comes from all objects of the test's [`Cluster`](crate::cluster::Cluster).
 
 use std::fmt;
 
@@ -29,7 +28,7 @@ pub enum SampleError {
     NoCluster,
     /// The administrator has not granted to list these objects: what to grant.
     NotGranted(String),
-    /// The objects cannot be listed now: the reason, one clause for people.
+    /// The objects cannot be listed now: the reason as one clause.
     Unavailable(String),
 }
 
@@ -48,13 +47,12 @@ const NAME: usize = 4 << 10;
 /// Maximum number of objects, see `wit/policy.wit`.
 pub const MAX_SAMPLE_OBJECTS: u32 = 500;
 
-/// The first objects of a resource, as one consistent list of the API server has them. More than
+/// Returns the first objects of a resource, as one consistent list of the API server has them. More than
 /// [`MAX_SAMPLE_OBJECTS`] are never in one sample.
 ///
-/// The host lists the objects when a policy asks for them: the call ends, and the host calls the
-/// policy again with the answer. So ask as early as possible, and only if the verdict depends on it.
-/// Drop a sample before you ask for the next one: each of its objects is a handle, and a call may
-/// have 1,000.
+/// The host lists the objects when a policy requests them: the call ends, and the host calls the policy again
+/// with the result. Request a sample as early as possible, and only if the verdict depends on it. Drop a
+/// sample before you request the next one: each of its objects is a handle, and a call may have 1,000.
 ///
 /// # Errors
 /// If the objects cannot be listed. Skip the rule, with the text of the error as the reason.

@@ -4,7 +4,7 @@
 use crate::go::quote;
 use crate::{Document, Kind};
 
-/// A value that is missing.
+/// Returns a value that is missing.
 #[must_use]
 pub fn required(field: &str) -> String {
     format!("{field}: Required value")

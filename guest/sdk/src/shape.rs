@@ -21,7 +21,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Whether the values at one pointer in two documents are semantically equal.
+    /// Reports whether the values at one pointer in two documents are semantically equal.
     ///
     /// Compares two values. For an object of the cluster, the fields of the type must be declared, not the
     /// whole value.

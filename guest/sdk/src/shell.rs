@@ -17,7 +17,7 @@ pub trait Exported {
 #[doc(hidden)]
 pub struct Shell<P>(PhantomData<P>);
 
-/// Each call has a new instance, so each call sets the hook.
+/// Sets the hook, in each call, because each call has a new instance.
 #[doc(hidden)]
 pub fn report_panics() {
     std::panic::set_hook(Box::new(|info| {
@@ -74,7 +74,7 @@ impl Policy {
         report.finish()
     }
 
-    /// The routes of a request, as the host finds them, for native tests.
+    /// Returns the routes of a request, as the host finds them, for native tests.
     #[must_use]
     pub fn routes_of(&self, request: &Request<'_>, settings: &Document) -> u64 {
         let resource = request.resource();

@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// `apiVersion`.
+    /// Returns `apiVersion`.
     #[must_use]
     pub fn api_version(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// `kind`.
+    /// Returns `kind`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// The name in paths and permissions.
+    /// Returns the name in paths and permissions.
     #[must_use]
     pub fn resource(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// The path of the collection, `namespace` is ignored for objects of the cluster.
+    /// Returns the path of the collection; `namespace` is ignored for cluster-scoped objects.
     fn path(self, namespace: &str) -> String {
         let version = self.api_version();
         let root = if version.contains('/') { "apis" } else { "api" };
@@ -105,7 +105,7 @@ pub enum Trouble {
     /// Another client has changed the object.
     #[error("{0}")]
     Conflict(String),
-    /// The API server does not know who asks: no permission helps.
+    /// The API server does not accept the token: no permission helps.
     #[error(
         "the API server does not accept the token of opgate: {0}; check that its ServiceAccount and Pod exist and that the token volume is current, then replace the pod"
     )]
@@ -116,7 +116,7 @@ pub enum Trouble {
     /// The API server does not accept the object.
     #[error("{0}")]
     Invalid(String),
-    /// No answer, or none that says whether it was done.
+    /// No response, or one that leaves the result unknown.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -158,10 +158,10 @@ pub trait Api: Send + Sync {
     /// servers verify them.
     fn date(&self) -> Option<SystemTime>;
 
-    /// One object.
+    /// Reads one object.
     fn get<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> Answer<'a, Value>;
 
-    /// The objects of a namespace (or of the cluster) with a label `key=value`.
+    /// Returns the objects of a namespace (or of the cluster) with a label `key=value`.
     fn list<'a>(
         &'a self,
         kind: Kind,
@@ -186,26 +186,26 @@ pub trait Api: Send + Sync {
     ) -> Answer<'a, ()>;
 }
 
-/// The text at a path of an object (`/metadata/name`), or nothing.
+/// Returns the text at a path of an object (`/metadata/name`), or nothing.
 #[must_use]
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `metadata.resourceVersion`.
+/// Returns `metadata.resourceVersion`.
 #[must_use]
 pub fn version(object: &Value) -> &str {
     text(object, "/metadata/resourceVersion")
 }
 
-/// The value of an annotation, or nothing.
+/// Returns the value of an annotation, or nothing.
 #[must_use]
 pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     let annotations = object.pointer("/metadata/annotations");
     annotations.and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The value of a label, or nothing.
+/// Returns the value of a label, or nothing.
 #[must_use]
 pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     let labels = object.pointer("/metadata/labels");

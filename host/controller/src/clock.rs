@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// A source of time.
 pub trait Clock: Debug + Send + Sync {
-    /// Time since some moment; it never goes back.
+    /// Returns the time since a fixed moment; it is monotonic.
     fn elapsed(&self) -> Duration;
 
     /// Returns the time of this machine's calendar.
@@ -38,7 +38,7 @@ impl Clock for System {
     }
 }
 
-/// As Kubernetes writes the time of a lease: RFC 3339 with microseconds.
+/// Formats the time of a lease as Kubernetes does: RFC 3339 with microseconds.
 pub(crate) fn micro_time(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at);
     format!(

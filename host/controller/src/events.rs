@@ -17,19 +17,19 @@ use crate::api::{Api, Kind};
 use crate::{Installation, NAME_LABEL};
 use opgate_text::one_line;
 
-/// Maximum number of events in a minute. What is beyond is in the log alone.
+/// Maximum number of events in a minute. Further events are only logged.
 const A_MINUTE: usize = 6;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// An API server accepts a note of 1,024 bytes.
 const NOTE: usize = 1_000;
 
-/// Whether something is wrong.
+/// Severity of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// It is not.
+    /// No action is necessary.
     Normal,
-    /// It is.
+    /// An administrator must act.
     Warning,
 }
 
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Events {
 struct State {
     /// Reason and note of the last one.
     last: Option<(&'static str, String)>,
-    /// When the last events were written.
+    /// Times of the last written events.
     written: Vec<Instant>,
     /// Whether the last write failed, which is logged once.
     fails: bool,
@@ -137,7 +137,7 @@ impl Events {
 }
 
 impl State {
-    /// Whether an event is news, and there is room for it in this minute. Then it counts as written.
+    /// Reports whether an event is news, and there is room for it in this minute. Then it counts as written.
     fn admits(&mut self, reason: &'static str, note: &str, now: Instant) -> bool {
         let is_last = |(of, last): &(&'static str, String)| *of == reason && last == note;
         if self.last.as_ref().is_some_and(is_last) {
@@ -154,7 +154,7 @@ impl State {
     }
 }
 
-/// `2026-11-20T15:19:09.000000Z`: exactly six digits.
+/// Formats a time with exactly six digits: `2026-11-20T15:19:09.000000Z`.
 fn micro_time(at: OffsetDateTime) -> String {
     let seconds = at.replace_nanosecond(0).unwrap_or(at);
     let text = seconds.format(&Rfc3339).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! An API server in memory, and clocks that a test moves.
 //!
-//! Answers are there at once, so that a test needs no runtime and no time. Who connects ([`Fake::client`]) can be
-//! cut off, and its requests can be carried out without an answer.
+//! Responses are immediate, so that a test needs neither a runtime nor time. A client ([`Fake::client`]) can
+//! be cut off, and its requests can be executed without a response.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::clock::Clock;
 pub(crate) struct Moved(Mutex<(Duration, Duration)>);
 
 impl Moved {
-    /// One whose calendar shows this time after 1970.
+    /// Creates one whose calendar shows this Unix time.
     #[must_use]
     pub(crate) fn at(calendar: Duration) -> Arc<Self> {
         Arc::new(Self(Mutex::new((Duration::ZERO, calendar))))
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub(crate) fn pass(&self, time: Duration) {
         let mut now = self.0.lock();
         now.0 += time;
@@ -88,7 +88,7 @@ pub(crate) struct FakeClient {
 }
 
 impl Fake {
-    /// A client of this name.
+    /// Returns a client of this name.
     #[must_use]
     pub(crate) fn client(&self, name: &str) -> FakeClient {
         FakeClient { server: self.clone(), name: name.to_owned() }
@@ -140,7 +140,7 @@ impl Fake {
         self.0.lock().fuse = Some((writes, line));
     }
 
-    /// Whether that has not happened yet.
+    /// Reports whether that has not happened yet.
     pub(crate) fn has_fuse(&self) -> bool {
         self.0.lock().fuse.is_some()
     }
@@ -279,7 +279,7 @@ impl Api for FakeClient {
     }
 }
 
-/// The result of a future that waits for nothing.
+/// Returns the result of a future that waits for nothing.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).expect("nothing to wait for")
 }

@@ -10,11 +10,12 @@
 //! which it *saw* the lease change, with a clock that never jumps. Differences between the calendars of two machines do
 //! not matter.
 //!
-//! **A writer stops before another starts.** A term ends [`TERM`] after its holder *asked* to renew it, unless it
-//! was renewed again. A request that starts just before ends within [`REQUEST`](crate::api::REQUEST). Another
-//! replica saw the renewal no earlier than it was asked for, and waits [`EXPIRY`] from then: 10 s + 4 s < 15 s.
-//! Every write is also based on a version, so that a request that an API server carries out late, or a machine
-//! that slept, cannot undo what a later leader wrote.
+//! **A writer stops before another starts.** A term ends [`TERM`] after its holder sent the request to renew
+//! it, unless it was renewed again. A request that starts just before ends within
+//! [`REQUEST`](crate::api::REQUEST). Another replica reads the renewal no earlier than it was requested, and
+//! waits [`EXPIRY`] from then: 10 s + 4 s < 15 s. Every write is also based on a version, so that a request
+//! that an API server executes late, or a machine that was suspended, cannot revert a write of a later
+//! leader.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,10 +33,10 @@ use crate::clock::{Clock, micro_time};
 /// Name of the lease.
 pub const NAME: &str = "opgate-leader";
 
-/// How long a leader leads after it asked to renew its lease.
+/// Duration of a term, from the request to renew the lease.
 pub const TERM: Duration = Duration::from_secs(10);
 
-/// How long the lease must not have changed before another replica takes it.
+/// Time without a change of the lease after which another replica acquires it.
 pub const EXPIRY: Duration = Duration::from_secs(15);
 
 /// Maximum duration of a lease of another version.
@@ -64,7 +65,7 @@ impl Leader {
         }
     }
 
-    /// Whether it is, now. To be asked before each write.
+    /// Reports whether this replica is the leader now. Must be checked before each write.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         millis(self.clock.elapsed()) < self.until.load(Ordering::Acquire)
@@ -94,14 +95,14 @@ impl Leader {
         self.told.send_if_modified(|was| std::mem::replace(was, now) != now);
     }
 
-    /// The time until the term ends.
+    /// Returns the time until the term ends.
     fn left(&self) -> Duration {
         let until = Duration::from_millis(self.until.load(Ordering::Acquire));
         until.saturating_sub(self.clock.elapsed())
     }
 }
 
-/// Rounded down: a term is never longer than it should be.
+/// Rounds down to milliseconds: a term is never longer than intended.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -154,7 +155,7 @@ impl Election {
         }
     }
 
-    /// Whether this replica holds the lease, which `asked` is the moment for.
+    /// Tries to hold the lease; `asked` is the moment of the request.
     async fn attempt(&mut self, api: &dyn Api, asked: Duration) -> Result<bool, Trouble> {
         let mut lease = match api.get(Kind::Lease, &self.namespace, NAME).await {
             Ok(lease) => lease,
@@ -175,7 +176,7 @@ impl Election {
             }
             Err(trouble) => return Err(trouble),
         };
-        // Seen after it was asked for, not before: that is what others must wait from.
+        // Others must wait from a moment after the request, not before it.
         let seen = self.clock.elapsed();
         let now = version(&lease);
         let since = match &self.observed {
@@ -198,7 +199,7 @@ impl Election {
         };
         // Members that other clients added to the lease stay.
         merge(&mut lease, spec);
-        // A term begins when it is asked for. Here that was before the lease was read.
+        // A term begins with its request. Here that was before the lease was read.
         let renewed = api.replace(Kind::Lease, &self.namespace, lease).await?;
         debug_assert!(asked <= seen);
         self.observed = Some((version(&renewed).to_owned(), self.clock.elapsed()));
@@ -216,11 +217,11 @@ impl Election {
         })
     }
 
-    /// Leads no more, and lets another replica take the lease at once. To be called when everything that asks
-    /// [`Leader::is_leader`] has ended.
+    /// Ends the leadership, so that another replica can acquire the lease immediately. Must be called when all
+    /// tasks that check [`Leader::is_leader`] have ended.
     ///
     /// # Errors
-    /// Where the API server does not answer as expected: then the lease expires.
+    /// Fails if the API server does not respond as expected: then the lease expires.
     pub async fn release(&mut self, api: &dyn Api) -> Result<(), Trouble> {
         self.leader.lead(Duration::ZERO);
         let mut lease = api.get(Kind::Lease, &self.namespace, NAME).await?;
@@ -281,7 +282,7 @@ fn expiry(lease: &Value) -> Duration {
     Duration::from_secs(number(lease, "/spec/leaseDurationSeconds")).clamp(EXPIRY, LONGEST_EXPIRY)
 }
 
-/// A word that no other process has.
+/// Returns a word that no other process has.
 #[must_use]
 pub fn unique() -> String {
     let mut bytes = [0_u8; 8];
@@ -344,7 +345,7 @@ mod tests {
         }
         assert!(a.leader().is_leader());
         assert!(without >= crate::api::REQUEST.as_secs(), "{without}");
-        // It is back, and has lost nothing but the lead.
+        // The replica reconnects, and has only lost the leadership.
         fake.line("b", Line::Up);
         now(b.round(&b_line)).unwrap();
         assert!(!b.leader().is_leader());

@@ -31,7 +31,7 @@ pub const INSTALLATION_LABEL: &str = "opgate.dev/installation";
 /// that was copied by mistake makes an object ours.
 pub const OWNER: &str = "opgate.dev/owner";
 
-/// One installation of opgate, and the server that asks.
+/// One installation of opgate, and this server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
     /// Its namespace.
@@ -43,7 +43,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// The value of [`OWNER`].
+    /// Returns the value of [`OWNER`].
     #[must_use]
     pub fn owner(&self) -> String {
         format!("{}/{}", self.namespace, self.service)

@@ -58,9 +58,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The registration, compared with the policy set of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// It belongs to what the replica serves.
+    /// It matches the policy set of the replica.
     Current,
-    /// It differs: how, in a few words each.
+    /// It differs: the differences, in a few words each.
     Stale(Vec<String>),
     /// There is none: the object was not created, or it was deleted.
     Absent,
@@ -71,11 +71,11 @@ pub enum Standing {
 /// Result of a check.
 #[derive(Debug, Clone)]
 pub struct Look {
-    /// How it is.
+    /// State of the registration.
     pub standing: Standing,
     /// Policies that the registration stands for.
     pub policies: BTreeSet<String>,
-    /// Those, and others by whose names API servers may still call.
+    /// These names, and others that API servers may still call.
     pub known: BTreeSet<String>,
     object: Value,
 }
@@ -101,14 +101,14 @@ impl std::fmt::Debug for Circumstances<'_> {
 /// Result of the leader's actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It wrote the registration.
+    /// The registration was written.
     Applied {
         /// The differences, in a few words each.
         changes: Vec<String>,
         /// Whether another client changed the fields that a leader wrote.
         by_hand: bool,
     },
-    /// It did not, because of this.
+    /// The registration was not written, for this reason.
     Waits(String),
 }
 
@@ -122,13 +122,13 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// For this replica. The object has the name of the Service.
+    /// Creates it for this replica. The object has the name of the Service.
     #[must_use]
     pub fn new(installation: Installation, clock: Arc<dyn Clock>) -> Self {
         Self { installation, clock, healed: Vec::new() }
     }
 
-    /// Name of the object.
+    /// Returns the name of the object.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.installation.service
@@ -141,7 +141,7 @@ impl Follower {
     /// Looks at the registration.
     ///
     /// # Errors
-    /// Where the API server does not answer as expected.
+    /// Fails if the API server does not respond as expected.
     pub async fn look(&self, api: &dyn Api, wanted: &Wanted) -> Result<Look, Trouble> {
         let kind = Kind::ValidatingWebhookConfiguration;
         let nothing = |standing| Look {
@@ -172,8 +172,8 @@ impl Follower {
         Ok(Look { standing, policies, known, object })
     }
 
-    /// The webhooks of an object of ours that are ours, by name: those that call us, and those that have the
-    /// name of one that should.
+    /// Returns the webhooks of an object of ours that are ours, by name: those that call us, and those that
+    /// have the name of one that should.
     fn ours(&self, object: &Value, wanted: &Wanted) -> BTreeMap<String, Value> {
         let is_ours =
             |webhook: &&Value| self.calls_us(webhook) || wanted.has(text(webhook, "/name"));
@@ -220,7 +220,7 @@ impl Follower {
             return waits("another client changes it repeatedly");
         }
         let object = self.written(wanted, &look, &ours, &common);
-        // Nothing is asked between this and the write.
+        // No request is sent between this check and the write.
         if !(circumstances.is_leader)() {
             return waits("this replica is not the leader any more");
         }
@@ -231,7 +231,8 @@ impl Follower {
         Ok(Outcome::Applied { changes, by_hand })
     }
 
-    /// Whether every replica serves what the registration belongs to. Who does not see itself knows too little.
+    /// Checks that every replica has the policy set of the registration. A replica that does not find its own
+    /// lease cannot decide.
     fn agree(&self, live: &[Report], wanted: &Wanted) -> Result<(), String> {
         if !live.iter().any(|report| report.replica == self.installation.replica) {
             return Err("the lease of this replica is not there yet".to_owned());
@@ -255,7 +256,7 @@ impl Follower {
         self.healed.len() < OFTEN || last.is_none_or(|since| since >= PATIENCE)
     }
 
-    /// The object with what is wanted. Everything that is not ours stays.
+    /// Returns the object with the desired webhooks. Everything that is not ours stays.
     fn written(
         &self,
         wanted: &Wanted,
@@ -308,12 +309,12 @@ fn set(value: &mut Value, name: &str, member: Value) {
     }
 }
 
-/// The webhooks of an object.
+/// Returns the webhooks of an object.
 fn webhooks(object: &Value) -> &[Value] {
     object.get("webhooks").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The bundle of a webhook that has one, as it stands there.
+/// Returns the bundle of a webhook, if it has one, unchanged.
 fn bundle(webhook: &Value) -> Option<Value> {
     let bundle = webhook.pointer("/clientConfig/caBundle")?;
     bundle.as_str().is_some_and(|text| !text.is_empty()).then(|| bundle.clone())

@@ -28,10 +28,10 @@ pub const LABEL: (&str, &str) = ("opgate.dev/replica", "true");
 /// Names of the leases begin like this, and end with the name of the pod.
 pub const PREFIX: &str = "opgate-replica-";
 
-/// How often a replica renews its lease.
+/// Interval at which a replica renews its lease.
 pub const RENEW: Duration = Duration::from_secs(10);
 
-/// How long a lease lives.
+/// Time after which a lease expires.
 pub const EXPIRY: Duration = Duration::from_secs(30);
 
 /// The leader deletes a lease that has not changed for this long.
@@ -128,13 +128,12 @@ impl Publisher {
 
     /// Adds its figure to those of the server.
     pub fn register(&self, registry: &mut Registry) {
-        let text =
-            "When the lease of this replica was last renewed, Unix time; 0 if it never was";
+        let text = "When the lease of this replica was last renewed, Unix time; 0 if it never was";
         let renewed = self.renewed.clone();
         registry.register_with_unit("lease_last_renewed", text, Unit::Seconds, renewed);
     }
 
-    /// The name of the lease. Names of pods are good names; a host may be called anything.
+    /// Returns the name of the lease. Names of pods are good names; a host may be called anything.
     fn name(&self) -> String {
         let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' || c == '-';
         let lower = self.replica.to_ascii_lowercase();
@@ -145,7 +144,7 @@ impl Publisher {
     /// Says it, now. `report.replica` is of no importance.
     ///
     /// # Errors
-    /// Where the API server does not answer as expected.
+    /// Fails if the API server does not respond as expected.
     pub async fn publish(&self, api: &dyn Api, report: &Report) -> Result<(), Trouble> {
         let name = self.name();
         let owners = self.pod.as_ref().map(
@@ -228,7 +227,7 @@ impl Publisher {
     /// Takes it back: this replica ends.
     ///
     /// # Errors
-    /// Where the API server does not answer as expected: then the lease expires.
+    /// Fails if the API server does not respond as expected: then the lease expires.
     pub async fn withdraw(&self, api: &dyn Api) -> Result<(), Trouble> {
         let name = self.name();
         let lease = api.get(Kind::Lease, &self.namespace, &name).await?;
@@ -252,10 +251,10 @@ impl Replicas {
         Self { namespace: installation.namespace.clone(), clock, observed: HashMap::new() }
     }
 
-    /// The replicas that are alive, by name.
+    /// Returns the replicas that are alive, by name.
     ///
     /// # Errors
-    /// Where the API server does not answer as expected.
+    /// Fails if the API server does not respond as expected.
     pub async fn live(&mut self, api: &dyn Api) -> Result<Vec<Report>, Trouble> {
         let seen = self.look(api).await?;
         let live = seen.iter().filter(|(_, age)| *age < EXPIRY);
@@ -267,7 +266,7 @@ impl Replicas {
     /// Deletes the leases of replicas that have long gone. For the leader.
     ///
     /// # Errors
-    /// Where the API server does not answer as expected.
+    /// Fails if the API server does not respond as expected.
     pub async fn sweep(&mut self, api: &dyn Api) -> Result<(), Trouble> {
         for (lease, age) in self.look(api).await? {
             if age < FORGET {
@@ -275,7 +274,7 @@ impl Replicas {
             }
             let name = text(&lease, "/metadata/name");
             match api.delete(Kind::Lease, &self.namespace, name, version(&lease)).await {
-                // It is back, or gone.
+                // It was recreated, or deleted.
                 Err(trouble) if trouble.is_race() => {}
                 Err(Trouble::NotFound(_)) | Ok(()) => {}
                 Err(trouble) => return Err(trouble),
@@ -284,7 +283,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// All leases of replicas, and for how long each has not changed.
+    /// Returns all leases of replicas, and for how long each has not changed.
     async fn look(&mut self, api: &dyn Api) -> Result<Vec<(Value, Duration)>, Trouble> {
         let leases = api.list(Kind::Lease, &self.namespace, LABEL).await?;
         let now = self.clock.elapsed();
@@ -351,7 +350,7 @@ mod tests {
         }
         assert_eq!(now(replicas.live(&line)).unwrap(), [report("a")]);
         assert!(fake.stored(Kind::Lease, "opgate-system", "opgate-replica-b").is_none());
-        // It comes back, changes, and leaves.
+        // It returns, changes, and stops.
         now(b.publish(&line, &Report { version: "0.2.0".to_owned(), ..report("b") })).unwrap();
         assert_eq!(now(replicas.live(&line)).unwrap()[1].version, "0.2.0");
         now(b.withdraw(&line)).unwrap();

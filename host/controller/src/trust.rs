@@ -13,24 +13,24 @@ use serde_json::{Value, json};
 use crate::api::{Api, Kind, Trouble, annotation, label, text};
 use crate::{INSTALLATION_LABEL, Installation, OWNER};
 
-/// Whether a configuration belongs to an installation.
+/// Reports whether a configuration belongs to an installation.
 #[must_use]
 pub fn is_ours(configuration: &Value, installation: &Installation) -> bool {
     label(configuration, INSTALLATION_LABEL) == installation.namespace
         && annotation(configuration, OWNER) == installation.owner()
 }
 
-/// Whether a webhook of a configuration of ours calls our Service.
+/// Reports whether a webhook of a configuration of ours calls our Service.
 pub(crate) fn calls_us(webhook: &Value, installation: &Installation) -> bool {
     webhook.pointer("/clientConfig/url").is_none_or(Value::is_null)
         && text(webhook, "/clientConfig/service/namespace") == installation.namespace
         && text(webhook, "/clientConfig/service/name") == installation.service
 }
 
-/// The configurations of an installation.
+/// Returns the configurations of an installation.
 ///
 /// # Errors
-/// Where the API server does not answer as expected.
+/// Fails if the API server does not respond as expected.
 pub async fn configurations(
     api: &dyn Api,
     installation: &Installation,
@@ -41,7 +41,7 @@ pub async fn configurations(
     Ok(all)
 }
 
-/// The `caBundle` of each webhook of ours, decoded; empty where there is none.
+/// Returns the `caBundle` of each webhook of ours, decoded; empty if it has none.
 #[must_use]
 pub fn bundles(configuration: &Value, installation: &Installation) -> Vec<Vec<u8>> {
     let webhooks = configuration.get("webhooks").and_then(Value::as_array);
@@ -71,19 +71,19 @@ pub fn set(configuration: &mut Value, installation: &Installation, bundle: &str)
     changed
 }
 
-/// Whether all webhooks of ours trust a CA.
+/// Reports whether all webhooks of ours trust a CA.
 pub(crate) fn all_trust(bundles: &[Vec<u8>], root: &Root) -> bool {
     // They are the same text nearly always.
     let distinct: BTreeSet<_> = bundles.iter().collect();
     distinct.into_iter().all(|bundle| Root::all(bundle).contains(root))
 }
 
-/// The text of bytes in JSON: base64.
+/// Returns the text of bytes in JSON: base64.
 pub(crate) fn encode(text: &str) -> Value {
     serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap_or_else(|_| json!(""))
 }
 
-/// The bytes of such a text; none where it is no base64.
+/// Decodes such a text; empty if it is no base64.
 pub(crate) fn decode(value: Option<&Value>) -> Vec<u8> {
     let bytes = value.and_then(|value| serde_json::from_value::<ByteString>(value.clone()).ok());
     bytes.map(|bytes| bytes.0).unwrap_or_default()

@@ -217,7 +217,7 @@ impl Program {
     /// Runs a job.
     ///
     /// # Errors
-    /// The error of the job about its input, or what happened to the child, in one line.
+    /// The error of the job about its input, or the reason why the child failed, in one line.
     pub fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
         let all = self.share.parts;
         let few = if job == Job::CompileLarge { all } else { 1 };
@@ -336,7 +336,7 @@ fn became(status: ExitStatus, limits: &Limits) -> Failed {
     let memory = units::bytes(usize::try_from(limits.memory).unwrap_or(usize::MAX));
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());
     if is(Signal::XCPU) {
-        Failed::Otherwise(format!("it takes more than {}s of processor time", limits.processor))
+        Failed::Otherwise(format!("exceeded the CPU time limit of {}s", limits.processor))
     } else if is(Signal::ABORT) || is(Signal::SEGV) {
         let why = "of memory, or more of the stack than there is";
         Failed::Memory(format!("it takes more than {memory} {why}{}", remedy(limits)))
@@ -511,7 +511,7 @@ mod tests {
         let cases = [
             ("fails", "exit 7", "the process for it failed (exit status: 7)"),
             ("says-nothing", "cat >/dev/null", "the process for it failed (exit status: 0)"),
-            ("burns", "kill -XCPU $$", "it takes more than 15s of processor time"),
+            ("burns", "kill -XCPU $$", "exceeded the CPU time limit of 15s"),
             ("aborts", "kill -ABRT $$", "it takes more than 512Mi of memory, or more of the stack"),
             ("is-killed", "kill -KILL $$", "the system has ended the process for it"),
             (
@@ -561,7 +561,7 @@ mod tests {
         let error = of(191_000_000, 3).ask(Job::Compile, &[b"input"]).unwrap_err();
         assert!(error.starts_with("it takes more than "), "{error}");
         let most = of(usize::MAX, 1).ask(Job::Compile, &[b"input"]).unwrap();
-        assert_eq!(most, (512 << 20).to_string().into_bytes(), "a job has a limit of its own");
+        assert_eq!(most, (512 << 20).to_string().into_bytes(), "a job has a separate limit");
         for (memory, most) in [(0, 1), (48 << 20, 1), (96 << 20, 2), (usize::MAX, CHILDREN)] {
             let share = Share::of(memory);
             assert!((1..=most).contains(&share.parts), "{share:?}");

@@ -20,18 +20,18 @@ impl std::fmt::Display for Import {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The CPU time ran out.
-    #[error("used more than {}ms of processor time", .0.as_millis())]
+    #[error("exceeded the CPU time limit of {}ms", .0.as_millis())]
     Deadline(Duration),
     /// The CPU time of all policies that evaluate the review ran out.
     #[error(
-        "stopped, because the policies together used more than {}ms of processor time for one review", .0.as_millis()
+        "the policies together exceeded the CPU time limit of {}ms for one review", .0.as_millis()
     )]
     Shared(Duration),
     /// The wall-clock time ran out: the call got too little CPU time, and is not the cause.
     #[error("did not end within {}ms: the server has too much to do", .0.as_millis())]
     Wall(Duration),
     /// The client does not wait any more.
-    #[error("stopped, because nobody waits for the answer any more")]
+    #[error("stopped: the client no longer waits for the response")]
     Cancelled,
     /// Memory beyond the limit, of the guest or of the host for the guest.
     #[error("wanted more than {} of memory{}", bytes(*.0), during(*.1))]
@@ -46,7 +46,7 @@ pub enum Fault {
     #[error("{0}: more than {HANDLES} handles at a time")]
     Handles(Import),
     /// A result that is too large.
-    #[error("gave an answer of more than {}", bytes(*.0))]
+    #[error("returned a verdict of more than {}", bytes(*.0))]
     Size(usize),
     /// A table beyond the limit.
     #[error("wanted a table of more than {TABLE_ELEMENTS} elements")]
@@ -67,10 +67,10 @@ pub enum Fault {
     #[error("trapped: {0}")]
     Trap(String),
     /// The cluster cache has no current result for a query.
-    #[error("the cluster context is not current: {0}")]
+    #[error("the cluster cache is not ready: {0}")]
     NotCurrent(String),
     /// The objects of a query about the cluster are being listed for the first time.
-    #[error("the cluster context is not current: {0}")]
+    #[error("the cluster cache is not ready: {0}")]
     Listing(String),
     /// The call needs a list of this resource first.
     #[error("needs a list of {0}")]
@@ -79,10 +79,10 @@ pub enum Fault {
     #[error("{0}")]
     Busy(String),
     /// The verdict violates the contract of `wit/policy.wit`.
-    #[error("gave an answer that breaks the contract: {0}")]
+    #[error("returned an invalid verdict: {0}")]
     Answer(String),
     /// The verdict has more elements than the contract allows.
-    #[error("gave an answer that breaks the contract: {0}")]
+    #[error("returned an invalid verdict: {0}")]
     Flood(String),
 }
 

@@ -94,7 +94,7 @@ impl Form {
                 "compiled code, not WebAssembly: name the component that it was made of, opgate compiles it itself"
             }
             Self::Text => {
-                "text, not WebAssembly: build the policy first, `opgate policy test FOLDER` builds a source folder"
+                "text, not WebAssembly: build the policy first, `opgate policy test DIR` builds a source directory"
             }
             Self::Archive => "an archive, not WebAssembly: unpack it first",
             Self::Empty => "the file is empty: was the build interrupted?",

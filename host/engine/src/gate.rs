@@ -102,7 +102,7 @@ pub enum Refusal {
     Version(String),
     /// It reads the cluster, but has no grant.
     #[error(
-        "imports {PACKAGE}cluster, but reads nothing that was granted: list the resources under `cluster` of the policy in the configuration"
+        "imports {PACKAGE}cluster, but reads nothing that was granted: list the resources under `allowedReads` of the policy in the configuration"
     )]
     ClusterNotGranted,
     /// A component that is not a policy.

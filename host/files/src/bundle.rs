@@ -59,8 +59,8 @@ impl BundleKind {
     }
 }
 
-/// A `watches.yaml` that is YAML only after environment variables are put in: Ansible Operators do that
-/// before they read it, so that `{key: ${KEY}}` is a map with a text. The marks of a variable become
+/// Returns a `watches.yaml` that is YAML only after environment variables are put in: Ansible Operators do
+/// that before they read it, so that `{key: ${KEY}}` is a map with a text. The marks of a variable become
 /// letters, which keeps all places.
 fn with_variables(file: File, reader: &Reader) -> File {
     let text = file.broken().and_then(|broken| broken.text.as_deref());
@@ -70,7 +70,7 @@ fn with_variables(file: File, reader: &Reader) -> File {
     File { content: Content::Documents(documents), ..file }
 }
 
-/// The text with `$_NAME_` for each `${NAME}`.
+/// Returns the text with `$_NAME_` for each `${NAME}`.
 fn marked(text: &str) -> String {
     let mut marked = String::with_capacity(text.len());
     let mut rest = text;

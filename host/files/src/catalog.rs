@@ -51,7 +51,7 @@ struct Head {
 }
 
 impl Head {
-    /// None if it is not an object. The case of names does not matter, as in Go.
+    /// Returns none if it is not an object. Names are case-insensitive, as in Go.
     fn of(blob: &Document) -> Option<Self> {
         let blob = blob.root();
         if blob.kind() != Kind::Object {
@@ -71,7 +71,7 @@ impl Head {
         self.schema == "olm.package"
     }
 
-    /// Whether it is a template, from which `opm` renders a catalog.
+    /// Reports whether it is a template, from which `opm` renders a catalog.
     fn is_template(&self) -> bool {
         is_catalog_template(&self.schema)
     }
@@ -172,8 +172,8 @@ fn with_heads(file: File, reader: &Reader) -> Read {
     }
 }
 
-/// The file as `opm` reads it: the last member of a name counts, and the name of the file does not say
-/// whether it is JSON or YAML.
+/// Reads the file as `opm` does: the last member of a name counts, and the name of the file does not
+/// determine whether it is JSON or YAML.
 fn as_upstream(file: File, reader: &Reader) -> File {
     let file = unique::tolerated(file, reader);
     let text = file.broken().and_then(|broken| broken.text.as_deref());
@@ -185,7 +185,7 @@ fn as_upstream(file: File, reader: &Reader) -> File {
     }
 }
 
-/// Every file that is not ignored, whatever its name, as in `opm`.
+/// Reads every file that is not ignored, with any name, as `opm` does.
 fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
     let mut folder = folder::walk(root)?;
     let ignored = Ignore::of(&folder, reader)
@@ -202,7 +202,7 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Read>> {
     Ok(parallel::map(&folder.files, read))
 }
 
-/// A file with a value that is not an object cannot be read as blobs.
+/// Marks a file with a value that is not an object as unreadable for blobs.
 fn without_objects(file: File, index: usize) -> File {
     let Content::Documents(documents) = &file.content else { return file };
     let start = documents.start(index);

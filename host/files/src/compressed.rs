@@ -52,7 +52,7 @@ pub(super) enum Size {
     MoreThan(u64),
 }
 
-/// The size of a compressed bundle; none if one of its files cannot be read, or if it fits without
+/// Returns the size of a compressed bundle; none if one of its files is unreadable, or if it fits without
 /// compression.
 pub(super) fn size(folder: &Folder) -> Option<Size> {
     let counts = |entry: &&Entry| {
@@ -93,13 +93,13 @@ fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }
 
-/// The size of deflated data as a value of a ConfigMap.
+/// Returns the size of deflated data as a value of a ConfigMap.
 fn in_base64(deflated: u64) -> u64 {
     deflated.saturating_add(AROUND).div_ceil(3).saturating_mul(4)
 }
 
-/// The size of the files after LZ4 and a code of its bytes by their frequency: deflate finds longer matches, and codes
-/// them as well. Once it is above [`NEAR`], the rest is left out.
+/// Returns the size of the files after LZ4 and an entropy code of its bytes: deflate finds longer matches,
+/// and codes them as well. Above [`NEAR`], the rest is skipped.
 fn lz4_size(folder: &Folder, files: &[(&Entry, u64)]) -> io::Result<u64> {
     let mut all = 0_u64;
     for (entry, length) in files {
@@ -126,7 +126,7 @@ fn lz4_size(folder: &Folder, files: &[(&Entry, u64)]) -> io::Result<u64> {
 /// Bytes of the code tables of a block.
 const TABLES: u64 = 256;
 
-/// The size of bytes in a code by their frequency, with its tables: their entropy.
+/// Returns the size of bytes in a code by their frequency, with its tables: their entropy.
 fn coded_size(bytes: &[u8]) -> u64 {
     let mut counts = [0_u32; 256];
     for byte in bytes {
@@ -147,7 +147,7 @@ fn coded_size(bytes: &[u8]) -> u64 {
     size.saturating_add(TABLES)
 }
 
-/// Bytes of a deflated file; none once they are enough together with `made`, the bytes of all files
+/// Returns bytes of a deflated file; none once they are enough together with `made`, the bytes of all files
 /// so far.
 fn deflated(opened: Opened, length: u64, made: &AtomicU64) -> io::Result<Option<u64>> {
     // If a file grows while it is read, its original size counts.
@@ -184,7 +184,7 @@ mod tests {
     use crate::folder;
     use crate::testing::Temporary;
 
-    /// Random bytes.
+    /// Returns random bytes.
     fn noise(count: usize) -> Vec<u8> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let next = |_| {

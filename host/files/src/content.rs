@@ -49,12 +49,12 @@ pub(crate) enum Origin {
         /// Characters.
         columns: u64,
     },
-    /// It is no file: an API server has sent it.
+    /// It is not from a file: an API server has sent it.
     Nowhere,
 }
 
 impl Origin {
-    /// A place in the file, by that in what was read.
+    /// Returns a place in the file, by that in what was read.
     pub(super) fn place(self, (line, column): (u64, u64)) -> (u64, u64) {
         let Self::Part { lines, columns } = self else { return (line, column) };
         let columns = if line == 1 { columns } else { 0 };
@@ -111,7 +111,8 @@ enum Part {
 }
 
 impl Documents {
-    /// The documents of a YAML text in which the last member of a name counts; none if there are none.
+    /// Returns the documents of a YAML text in which the last member of a name counts; none if there are
+    /// none.
     pub(super) fn tolerant(text: &str, reader: &Reader) -> Option<Self> {
         let parts = yaml::tolerant_parts(text, Words::All).ok()?;
         let size: usize = parts.iter().map(|part| part.json.len() + part.offsets.size()).sum();
@@ -120,12 +121,12 @@ impl Documents {
         Some(Self { text: Arc::new(Text::plain(text.to_owned())), list })
     }
 
-    /// The number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// A document as JSON.
+    /// Returns a document as JSON.
     pub fn json(&self, index: usize) -> &str {
         match self.list.get(index) {
             Some(Part::Json(range)) => self.text.get(range.clone()).unwrap_or_default(),
@@ -134,12 +135,12 @@ impl Documents {
         }
     }
 
-    /// Every document as JSON.
+    /// Returns every document as JSON.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|index| self.json(index))
     }
 
-    /// A document, parsed.
+    /// Returns a document, parsed.
     pub fn document(&self, index: usize) -> Document {
         match self.list.get(index) {
             Some(Part::Json(range)) => Document::part(self.text.clone(), range.clone()),
@@ -148,12 +149,12 @@ impl Documents {
         }
     }
 
-    /// Every document, parsed.
+    /// Returns every document, parsed.
     pub fn documents(&self) -> impl Iterator<Item = Document> {
         (0..self.len()).map(|index| self.document(index))
     }
 
-    /// Offset of the start of a document.
+    /// Returns the offset of the start of a document.
     pub fn start(&self, index: usize) -> usize {
         match self.list.get(index) {
             Some(Part::Json(range)) => range.start,
@@ -162,7 +163,7 @@ impl Documents {
         }
     }
 
-    /// The places of the values of a document, if it is YAML.
+    /// Returns the places of the values of a document, if it is YAML.
     pub fn offsets(&self, index: usize) -> Option<&Offsets> {
         match self.list.get(index) {
             Some(Part::Yaml { offsets, .. }) => Some(offsets),
@@ -203,7 +204,7 @@ impl File {
         Self { size, ..Self::part(path, shown, content, Origin::Whole) }
     }
 
-    /// A part of a file.
+    /// Creates a part of a file.
     pub(super) fn part(path: String, shown: String, content: Content, origin: Origin) -> Self {
         Self { path, shown, size: 0, content, twice: None, lines: OnceLock::new(), origin }
     }
@@ -213,7 +214,7 @@ impl File {
         self.lines.get_or_init(|| Lines::of(self.text().unwrap_or_default()))
     }
 
-    /// The documents, if it has any.
+    /// Returns the documents, if it has any.
     pub fn documents(&self) -> Option<&Documents> {
         match &self.content {
             Content::Documents(documents) => Some(documents),
@@ -221,7 +222,7 @@ impl File {
         }
     }
 
-    /// The reason why it cannot be read, if it cannot.
+    /// Returns why it is unreadable, if so.
     pub fn broken(&self) -> Option<&Broken> {
         match &self.content {
             Content::Broken(broken) => Some(broken),
@@ -229,14 +230,14 @@ impl File {
         }
     }
 
-    /// A line with the reason why it cannot be read, if it cannot.
+    /// Returns a line with the reason why it is unreadable, if so.
     pub fn complaint(&self) -> Option<String> {
         let broken = self.broken()?;
         let (line, column) = self.origin.place((broken.line, broken.column));
         Some(format!("{}:{line}:{column}: {}", self.shown, broken.why))
     }
 
-    /// The text of the file, if it is known.
+    /// Returns the text of the file, if it is available.
     pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Documents(documents) => Some(&documents.text),
@@ -247,7 +248,7 @@ impl File {
     }
 }
 
-/// Whether a file is JSON or YAML by its name.
+/// Reports whether a file is JSON or YAML by its name.
 pub(crate) fn has_documents(path: &str) -> bool {
     let ending = Path::new(path).extension().unwrap_or_default().to_ascii_lowercase();
     ["json", "yaml", "yml"].iter().any(|known| ending == *known)
@@ -284,7 +285,7 @@ impl Content {
     }
 }
 
-/// The documents of a text, or the text with its error.
+/// Returns the documents of a text, or the text with its error.
 fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (String, Broken)> {
     let is_json = Path::new(path).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     // A flow mapping of YAML starts like a JSON object.
@@ -302,7 +303,7 @@ fn documents(text: String, path: &str, reader: &Reader) -> Result<Documents, (St
             let (line, column) = opgate_text::lines::line_and_column(&text, offset);
             Err(Broken::at(line, column, "not a text: there is a byte 0 in it"))
         }
-        // As the tools of Kubernetes read it: by its content.
+        // As in the tools of Kubernetes, the content determines the format.
         None if is_json && looks_like_json => json(&text),
         None => yaml(&text, reader),
     };
@@ -318,7 +319,7 @@ fn of_json(text: Text, values: Vec<Range<usize>>) -> Documents {
     Documents { text: Arc::new(text), list }
 }
 
-/// The error in a text that is not JSON.
+/// Returns the error in a text that is not JSON.
 fn json(text: &str) -> Result<Vec<Part>, Broken> {
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         let raw = value
@@ -340,7 +341,7 @@ fn json(text: &str) -> Result<Vec<Part>, Broken> {
     Err(Broken::at(1, 1, "not JSON"))
 }
 
-/// Offset of the first bracket that is nested too deep.
+/// Returns the offset of the first bracket that is nested too deep.
 fn too_deep(json: &str) -> Option<usize> {
     let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
     for (offset, byte) in json.bytes().enumerate() {
@@ -388,7 +389,7 @@ fn yaml(text: &str, reader: &Reader) -> Result<Vec<Part>, Broken> {
     Ok(all)
 }
 
-/// The error in the part of a file that starts at an offset.
+/// Returns the error in the part of a file that starts at an offset.
 fn broken_yaml(file: &str, start: usize, error: &YamlError) -> Broken {
     let (line, _) = opgate_text::lines::line_and_column(file, start);
     Broken::at(line + error.line - 1, error.column, format!("not YAML: {}", error.why))
@@ -417,20 +418,20 @@ fn chunks(text: &str) -> Vec<Range<usize>> {
     starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect()
 }
 
-/// The documents of a part of a file.
+/// Returns the documents of a part of a file.
 fn yaml_of(file: &str, range: Range<usize>) -> Result<Vec<Part>, YamlError> {
     let start = range.start;
     let parts = yaml::parts(file.get(range).unwrap_or_default(), Words::All)?;
     Ok(parts.into_iter().map(|part| of_yaml(part, start)).collect())
 }
 
-/// A document of the part of a file that starts at an offset.
+/// Returns a document of the part of a file that starts at an offset.
 fn of_yaml(part: yaml::Part, start: usize) -> Part {
     let (json, offsets) = (part.json, part.offsets.moved(start));
     Part::Yaml { start: start + part.offset, json, offsets }
 }
 
-/// Bytes of a file in which its type is looked for first: nearly always its first document says it.
+/// Bytes of a file in which its type is searched first: the first document nearly always determines it.
 const HEAD: u64 = 64 << 10;
 
 /// Calls `look` with the documents of a file until it finds something, and parses no more of the
@@ -481,7 +482,7 @@ pub(crate) fn peek<T>(
     Ok(None)
 }
 
-/// The documents at the start of a file that are complete in its first bytes. The last document of
+/// Returns the documents at the start of a file that are complete in its first bytes. The last document of
 /// YAML is not.
 fn head_documents(head: &[u8]) -> Option<&str> {
     let text = match std::str::from_utf8(head) {

@@ -10,7 +10,8 @@ use opgate_document::{Kind, Value};
 /// Characters of base64 in a row that can be an object. Digests are longer, but in hexadecimal.
 const MIN_ENCODED: usize = 40;
 
-/// Whether a value is a Secret, of any group and version, or a kind that is made into one (`SealedSecret`).
+/// Reports whether a value is a Secret, of any group and version, or a kind that is made into one
+/// (`SealedSecret`).
 fn is_secret(value: Value<'_>) -> bool {
     value.kind() == Kind::Object
         && value
@@ -19,7 +20,7 @@ fn is_secret(value: Value<'_>) -> bool {
             .is_some_and(|kind| kind.ends_with("Secret"))
 }
 
-/// Whether the target of a JSON pointer, or anything around it, is a Secret.
+/// Reports whether the target of a JSON pointer, or anything around it, is a Secret.
 pub(crate) fn is_in_secret(root: Value<'_>, pointer: &str) -> bool {
     let mut at = root;
     for token in pointer.split('/').skip(1) {
@@ -32,12 +33,13 @@ pub(crate) fn is_in_secret(root: Value<'_>, pointer: &str) -> bool {
     is_secret(at)
 }
 
-/// Whether a text that is no document can have a Secret in it.
+/// Reports whether a text that is no document can have a Secret in it.
 pub(crate) fn mentions_secret(text: &str) -> bool {
     memchr::memmem::find(text.as_bytes(), b"Secret").is_some()
 }
 
-/// Whether a line has no object in it: neither as such, nor in a text, whatever escapes that has, nor in base64.
+/// Reports whether a line contains no object: neither directly, nor in a text with any escapes, nor in
+/// base64.
 pub(crate) fn is_shown(line: &str) -> bool {
     let line = line.trim();
     let lower = line.to_ascii_lowercase();
@@ -45,7 +47,7 @@ pub(crate) fn is_shown(line: &str) -> bool {
     (!has_object || is_lone(&lower)) && !has_encoded(line)
 }
 
-/// Whether `kind` is followed by `secret`, in whatever quotes.
+/// Reports whether `kind` is followed by `secret`, in any quotes.
 fn is_kind_of_secret(lower: &str) -> bool {
     lower.match_indices("kind").any(|(at, kind)| {
         let behind = lower.get(at + kind.len()..).unwrap_or_default();
@@ -53,7 +55,8 @@ fn is_kind_of_secret(lower: &str) -> bool {
     })
 }
 
-/// Whether a line is one member with a short name, and nothing else: `- apiVersion: v1`, `"kind": "Secret",`.
+/// Reports whether a line is one member with a short name, and nothing else: `- apiVersion: v1`, `"kind":
+/// "Secret",`.
 fn is_lone(lower: &str) -> bool {
     let member = lower.trim_start_matches(['-', ' ']).trim_end_matches(',');
     let Some((name, value)) = member.split_once(':') else { return false };
@@ -64,7 +67,7 @@ fn is_lone(lower: &str) -> bool {
     is_word(name, &[]) && is_word(value, &['.', '/', '-'])
 }
 
-/// Whether there is a long text of base64 in it.
+/// Reports whether there is a long text of base64 in it.
 fn has_encoded(line: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | '_');
     line.split(|c: char| !is_letter(c)).filter(|run| run.len() >= MIN_ENCODED).any(|run| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::content::File;
 
-/// The names and indices of a path.
+/// Returns the names and indices of a path.
 pub(crate) fn tokens(field: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = field;

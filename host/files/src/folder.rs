@@ -35,7 +35,7 @@ pub(super) fn name(root: &Path) -> anyhow::Result<String> {
     Ok(full.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// The path of a file as messages name it.
+/// Returns the path of a file as messages name it.
 pub(super) fn shown(root: &Path, path: &str) -> String {
     root.join(path).display().to_string()
 }
@@ -123,7 +123,7 @@ pub fn walk(root: &Path) -> anyhow::Result<Folder> {
 /// [`walk`] with another maximum number of entries.
 ///
 /// # Errors
-/// As [`walk`].
+/// Lists a directory as [`walk`] does.
 pub fn walk_up_to(root: &Path, max: usize) -> anyhow::Result<Folder> {
     let opened =
         Root::open(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;

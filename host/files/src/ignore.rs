@@ -70,7 +70,7 @@ impl Ignore {
         self.folders.borrow_mut().clear();
     }
 
-    /// Whether a file is ignored.
+    /// Reports whether a file is ignored.
     pub fn ignores(&self, path: &str) -> bool {
         let folder = path.rsplit_once('/').map(|(folder, _)| folder);
         folder.is_some_and(|folder| self.ignores_folder(folder)) || self.decides(path, false)
@@ -119,7 +119,7 @@ pub(super) fn base(path: &str) -> Option<&str> {
     path.strip_suffix(NAME).filter(|base| base.is_empty() || base.ends_with('/'))
 }
 
-/// A pattern for the crate; none if it can match nothing.
+/// Returns a pattern for the crate; none if it can match nothing.
 fn translated(line: &str) -> Option<String> {
     let mut pattern = String::with_capacity(line.len());
     let mut rest = line.chars();
@@ -135,8 +135,7 @@ fn translated(line: &str) -> Option<String> {
     Some(pattern)
 }
 
-/// The ranges of `[:digit:]`: first and last characters. The names are those of git, for ASCII
-/// only.
+/// Returns the ranges of `[:digit:]`: first and last characters. The names are those of git, for ASCII only.
 fn range(name: &str) -> Option<&'static [(char, char)]> {
     Some(match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
@@ -155,8 +154,8 @@ fn range(name: &str) -> Option<&'static [(char, char)]> {
     })
 }
 
-/// `[a-z]`, `[!a]`, `[^a]`, `[[:alpha:]_]`. A `]` directly at the start is literal. None if the end
-/// is missing, or a name is unknown.
+/// Parses `[a-z]`, `[!a]`, `[^a]`, `[[:alpha:]_]`. A `]` directly at the start is literal. None if the end is
+/// missing, or a name is unknown.
 fn class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
     let is_negated = rest.as_str().starts_with(['!', '^']);
     if is_negated {
@@ -193,8 +192,8 @@ fn class(rest: &mut std::str::Chars<'_>, pattern: &mut String) -> Option<()> {
     Some(())
 }
 
-/// A class without escapes, which the crate does not support in a class. Special characters are
-/// placed where they are literal.
+/// Writes a class without escapes, which the crate does not support in a class. Special characters are placed
+/// where they are literal.
 fn write_class(is_negated: bool, ranges: &[(char, char)], pattern: &mut String) {
     let mut single = String::new();
     let mut inner = String::new();

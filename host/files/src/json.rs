@@ -29,7 +29,7 @@ impl Out {
     }
 }
 
-/// A text as JSON.
+/// Returns a text as JSON.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -50,7 +50,7 @@ pub(super) fn list<T>(
     out.push(']');
 }
 
-/// Writes what is wrong with a file as a member: `error` if it cannot be read, `twice` if it can.
+/// Writes the error of a file as a member: `error` if it is unreadable, `twice` otherwise.
 pub(super) fn problem(out: &mut String, member: &str, broken: &Broken) {
     let why = quoted(&opgate_text::one_line(&template::why(broken), 1_024));
     let (line, column) = (broken.line, broken.column);

@@ -23,7 +23,7 @@ pub enum As {
 }
 
 impl As {
-    /// The name for people.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bundle => "bundle",
@@ -78,9 +78,9 @@ pub struct PassedOver {
 /// Why a file is not checked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// It holds no Kubernetes objects and no catalog.
+    /// It contains no Kubernetes objects and no catalog.
     NotObjects,
-    /// It is neither JSON nor YAML, and does not look like an object: the error.
+    /// It is neither JSON nor YAML, and does not resemble an object: the error.
     Unreadable(String),
     /// A template of the Helm chart in this directory.
     HelmTemplate(PathBuf),
@@ -93,7 +93,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// One clause for people.
+    /// Returns the reason as one clause.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -121,7 +121,7 @@ fn is_stored(document: &Document) -> bool {
     is_first("/items/0") || is_first("/items/0/items/0")
 }
 
-/// Whether a document is one object that an API server has stored.
+/// Reports whether a document is one object that an API server has stored.
 pub(super) fn is_exported(json: &str) -> bool {
     let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
     let end = text.len();
@@ -143,7 +143,7 @@ pub(super) enum What {
     Kustomization,
 }
 
-/// The type of a document by its content.
+/// Returns the type of a document by its content.
 pub(super) fn what(json: &str) -> Option<What> {
     let text = Arc::new(Text::new(json.to_owned()).ok()?);
     let end = text.len();
@@ -180,7 +180,7 @@ pub(super) fn checked(json: &str) -> Option<As> {
     }
 }
 
-/// Whether a schema is that of a template from which opm makes a catalog:
+/// Reports whether a schema is that of a template from which opm makes a catalog:
 /// <https://olm.operatorframework.io/docs/reference/catalog-templates/>.
 pub(super) fn is_catalog_template(schema: &str) -> bool {
     schema.starts_with("olm.template.") || schema == "olm.semver"

@@ -25,7 +25,7 @@ const MAX_ABOVE: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Patches(HashMap<PathBuf, PathBuf>);
 
-/// Whether a file is a kustomization by its name.
+/// Reports whether a file is a kustomization by its name.
 pub(super) fn is_kustomization(path: &str) -> bool {
     NAMES.contains(&path.rsplit_once('/').map_or(path, |(_, name)| name))
 }
@@ -74,14 +74,14 @@ impl Patches {
         }
     }
 
-    /// Why the objects of a file are not evaluated, if it is a patch.
+    /// Returns why the objects of a file are not evaluated, if it is a patch.
     pub(super) fn reason(&self, path: &Path) -> Option<String> {
         let kustomization = self.0.get(&normalized(path))?;
         Some(format!("a patch of {}, not an object", kustomization.display()))
     }
 }
 
-/// The paths that a kustomization names as patches. A patch can also stand in the kustomization itself.
+/// Returns the paths that a kustomization names as patches. A patch can also be inline in the kustomization.
 fn paths(kustomization: &Document) -> Vec<String> {
     let root = kustomization.root();
     let each = |member: &str, path: &str| -> Vec<String> {
@@ -96,7 +96,7 @@ fn paths(kustomization: &Document) -> Vec<String> {
     all
 }
 
-/// A path without `.` and `..`.
+/// Returns a path without `.` and `..`.
 fn normalized(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
     for part in path.components() {

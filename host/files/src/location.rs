@@ -31,14 +31,14 @@ pub struct Location {
 const MAX_LINE: usize = 4_096;
 
 impl Location {
-    /// A place in a file that is no document.
+    /// Creates a place in a file that is no document.
     pub fn new(file: &File, line: u64, column: u64) -> Self {
         let is_hidden = mentions_secret(file.text().unwrap_or_default());
         let line_text = written(file, line).filter(|_| !is_hidden);
         Self { file: file.shown.clone(), line, column, excerpt: excerpt(line_text) }
     }
 
-    /// The place of an offset; whether it is in a Secret.
+    /// Creates the place of an offset; whether it is in a Secret.
     fn at(file: &File, offset: usize, is_hidden: bool) -> Self {
         let text = file.text().unwrap_or_default();
         let (line, column) = file.origin.place(file.lines().place(text, offset));
@@ -46,7 +46,7 @@ impl Location {
         Self { file: file.shown.clone(), line, column, excerpt: excerpt(line_text) }
     }
 
-    /// The start of the text on a line of a file. Lines are counted from 0.
+    /// Creates the start of the text on a line of a file. Lines are counted from 0.
     pub fn line(file: &File, index: u64) -> Self {
         let line = index.saturating_add(1);
         let text = written(file, line).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Location {
     }
 }
 
-/// A line of a file, from 1, unless it is very long.
+/// Returns a line of a file, from 1, unless it is very long.
 fn written(file: &File, line: u64) -> Option<&str> {
     let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
     let text = file.text()?;
@@ -67,8 +67,8 @@ fn excerpt(line: Option<&str>) -> String {
     line.filter(|line| is_shown(line)).unwrap_or_default().to_owned()
 }
 
-/// JSON pointer of the target of the tokens in a document, or of the nearest value around it, and the tokens
-/// that lead no further.
+/// Returns the JSON pointer of the target of the tokens in a document, or of the nearest enclosing value, and
+/// the remaining tokens.
 fn pointer<'t>(root: Value<'_>, tokens: &'t [String]) -> (String, &'t [String]) {
     let (mut at, mut pointer, mut tokens) = (root, String::new(), tokens);
     while !tokens.is_empty() {
@@ -108,7 +108,7 @@ impl Inner {
         Self::Broken(offset.min(text.len().saturating_sub(1)), mentions_secret(text))
     }
 
-    /// The offset of the target of the tokens, and whether that is in a Secret.
+    /// Returns the offset of the target of the tokens, and whether that is in a Secret.
     fn offset(&self, tokens: &[String]) -> Option<(usize, bool)> {
         match self {
             Self::Broken(offset, is_hidden) => Some((*offset, *is_hidden)),
@@ -121,8 +121,8 @@ impl Inner {
     }
 }
 
-/// The offset in the source of an offset in a text that is a literal block of YAML below a name; none if it
-/// is written in another way.
+/// Returns the offset in the source of an offset in a text that is a literal block of YAML below a name; none
+/// if it is written in another way.
 fn in_block(source: &str, name: usize, text: &str, offset: usize) -> Option<usize> {
     let header = source.get(name..)?.lines().next()?;
     let (_, style) = header.split(" #").next()?.trim_end().rsplit_once(' ')?;
@@ -143,7 +143,7 @@ fn in_block(source: &str, name: usize, text: &str, offset: usize) -> Option<usiz
     same.then_some(found)
 }
 
-/// The offset in the source of an offset in a quoted text of JSON that starts at `start`.
+/// Returns the offset in the source of an offset in a quoted text of JSON that starts at `start`.
 fn in_quotes(source: &str, start: usize, offset: usize) -> Option<usize> {
     let raw = source.get(start..)?.strip_prefix('"')?;
     let (mut at, mut passed) = (0_usize, 0_usize);
@@ -185,7 +185,7 @@ impl Locator {
         Self { document: documents.document(index), numbers, inner: Mutex::default() }
     }
 
-    /// The place of the target of the tokens below a JSON pointer, in this document.
+    /// Returns the place of the target of the tokens below a JSON pointer, in this document.
     pub(crate) fn place(
         &self,
         file: &File,
@@ -218,7 +218,7 @@ impl Locator {
         Location::at(file, offset, is_hidden)
     }
 
-    /// The JSON in the text at a pointer.
+    /// Returns the JSON in the text at a pointer.
     fn inner(&self, pointer: &str, text: &str) -> Arc<Inner> {
         let mut last = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, inner)) = &*last
@@ -232,7 +232,7 @@ impl Locator {
     }
 }
 
-/// The start of the name of a member, by the start of its value.
+/// Returns the start of the name of a member, by the start of its value.
 fn name_before(text: &str, offset: usize, pointer: &str) -> usize {
     let name = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
     let before = text.get(..offset).unwrap_or_default().trim_end();

@@ -11,12 +11,12 @@ use std::thread::{self, Result as Done};
 /// 2 MiB of an ordinary thread before [`opgate_yaml::DEPTH`].
 const STACK: usize = 32 << 20;
 
-/// The number of threads.
+/// Returns the number of threads.
 pub fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// The results of `work` for each item, in the order of the items. It runs on threads with enough
+/// Returns the results of `work` for each item, in the order of the items. It runs on threads with enough
 /// stack for deep documents, even for a single item.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
@@ -47,7 +47,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
 /// Results that wait for an earlier one at most: a worker that is further ahead waits.
 const MAX_AHEAD: usize = 64;
 
-/// How far [`in_order`] is.
+/// Progress of [`in_order`].
 struct Progress<R> {
     started: usize,
     taken: usize,
@@ -59,7 +59,7 @@ struct Progress<R> {
 /// under way. Results that were taken are not kept, so that memory does not grow with the number of items.
 ///
 /// # Errors
-/// The first error of `take`; the remaining items are left out.
+/// The first error of `take`; the remaining items are skipped.
 pub fn in_order<T: Sync, R: Send, E>(
     items: &[T],
     work: impl Fn(&T) -> R + Sync,

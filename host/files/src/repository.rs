@@ -77,7 +77,7 @@ impl Bundles {
         found.map(|file| parent(&file.path).to_owned()).collect()
     }
 
-    /// Whether a path is in a bundle.
+    /// Reports whether a path is in a bundle.
     fn holds(&self, path: &str) -> bool {
         // They are in the order of their paths, and none is in another one.
         let after = self.0.partition_point(|(bundle, _)| format!("{bundle}/").as_str() <= path);
@@ -116,7 +116,7 @@ fn bundle_kind(folder: &Folder, parent: &str, manifests: &str, reader: &Reader) 
     is_plain.then_some(As::Plain)
 }
 
-/// Whether a document is a ClusterServiceVersion, whatever its version.
+/// Reports whether a document is a ClusterServiceVersion of any version.
 fn is_version(json: &str) -> bool {
     let text = Arc::new(Text::new(json.to_owned()).unwrap_or_default());
     let end = text.len();
@@ -177,7 +177,7 @@ fn has_annotations(folder: &Folder, parent: &str) -> bool {
             .any(|name| file(folder, &format!("{metadata}/{name}")).is_some())
 }
 
-/// Whether a `watches.yaml` is that of a project: other programs may have such a file.
+/// Reports whether a `watches.yaml` is that of a project: other programs may have such a file.
 fn is_project(folder: &Folder, watches: &Entry, reader: &Reader) -> bool {
     let parent = parent(&watches.path);
     let slash = if parent.is_empty() { "" } else { "/" };
@@ -195,7 +195,7 @@ fn charts(folder: &Folder) -> Vec<&str> {
     folder.files.iter().filter(is_chart).map(|file| parent(&file.path)).collect()
 }
 
-/// The chart of which a file is a template.
+/// Returns the chart of which a file is a template.
 fn chart_of<'c>(charts: &[&'c str], path: &str) -> Option<&'c str> {
     let is_template = |chart: &&&str| {
         let inside = match **chart {
@@ -213,9 +213,9 @@ enum Look {
     Blobs(String),
     /// It has objects: of a cluster, or to be created.
     Objects(As),
-    /// It could have blobs or objects, but cannot be read, or is refused.
+    /// It could contain blobs or objects, but is unreadable, or is refused.
     Broken,
-    /// It is passed over.
+    /// It is skipped.
     Other(Reason),
 }
 
@@ -283,7 +283,7 @@ impl<'f> Search<'f> {
         found.extend(projects.iter().map(|path| (path.clone(), As::Project)));
         found.extend(catalogs.into_iter().map(|path| (path, As::Catalog)));
         let root = folder.root.path();
-        // Nothing joined would be a slash.
+        // Joining an empty path would add a slash.
         let place = |path: &str| if path.is_empty() { root.to_path_buf() } else { root.join(path) };
         let is_dump = |(_, kind): &(&Entry, As)| *kind == As::Cluster;
         if found.is_empty() && !manifests.is_empty() && manifests.iter().all(is_dump) {
@@ -340,7 +340,7 @@ impl<'f> Search<'f> {
         }
     }
 
-    /// Why a file that cannot be read is passed over; none if it should hold objects.
+    /// Returns why an unreadable file is skipped; none if it should contain objects.
     fn broken(&self, file: &Entry) -> Option<Reason> {
         if file.refused.is_some() {
             return None;
@@ -371,7 +371,7 @@ impl<'f> Search<'f> {
     /// Returns the catalogs: directories, or files if a directory contains a bundle as well.
     fn catalogs(&self, files: &[&Entry], looks: &[Look]) -> Vec<String> {
         let Self { folder, bundles, reader, .. } = self;
-        // If it cannot be read, reading the catalog reports that.
+        // If it is unreadable, the reader of the catalog reports that.
         let ignored = Ignore::of(folder, reader).unwrap_or_default();
         // Folders with a bundle anywhere below them.
         let shared: HashSet<&str> = if bundles.0.is_empty() {

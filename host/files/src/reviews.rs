@@ -39,7 +39,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A file that is not evaluated.
+    /// Creates a file that is not evaluated.
     pub(crate) fn not_evaluated(path: &Path, reason: &str) -> Self {
         Self {
             source: path.display().to_string(),
@@ -94,7 +94,9 @@ impl Subject {
             }
             _ if !all => return None,
             ("manifest", _) => format!("a manifest, evaluated as {operation} by opgate:check"),
-            ("cluster", _) => "an object of a cluster, evaluated as CREATE by opgate:check".to_owned(),
+            ("cluster", _) => {
+                "an object of a cluster, evaluated as CREATE by opgate:check".to_owned()
+            }
             ("catalog", _) => "a catalog".to_owned(),
             ("plain", _) => "a plain bundle".to_owned(),
             ("project", _) => "a project".to_owned(),
@@ -163,7 +165,7 @@ impl Request {
         !matches!(self.object, Layout::Object(_))
     }
 
-    /// `Pod default/web`
+    /// Returns `Pod default/web`.
     pub fn shown(&self) -> String {
         let Self { kind, namespace, name, .. } = self;
         let slash = if namespace.is_empty() { "" } else { "/" };
@@ -214,10 +216,10 @@ impl Request {
         object.written = Some(written.into());
     }
 
-    /// The review, as an API server would send it. Parts of files are not copied.
+    /// Returns the review, as an API server would send it. Parts of files are not copied.
     ///
     /// # Errors
-    /// If it is nested too deep.
+    /// Fails if it is nested too deep.
     pub fn text(&self) -> Result<Arc<Text>, TooDeep> {
         if let Some(recorded) = &self.recorded {
             return Text::new(recorded.json.to_string()).map(Arc::new);
@@ -249,7 +251,7 @@ impl Request {
         text.map(Arc::new)
     }
 
-    /// The review as one text.
+    /// Returns the review as one text.
     #[cfg(test)]
     pub(crate) fn review(&self) -> String {
         let text = self.text().unwrap();
@@ -278,7 +280,7 @@ pub struct Resolver<'l> {
 }
 
 impl<'l> Resolver<'l> {
-    /// For the violations of a document.
+    /// Creates it for the violations of a document.
     pub fn new(layout: &'l Layout) -> Self {
         Self { layout, ready: HashMap::new() }
     }

@@ -1,21 +1,21 @@
 //! Documents of a catalog file as `opm` cuts them.
 //!
-//! It reads JSON values where the file starts with `{`, and what follows the first one that is none as
-//! YAML. There a line that starts with `---` ends a document, unless nothing precedes it: such a line
-//! belongs to the document after it. A document that holds comments only is a blob without a schema.
+//! It reads JSON values if the file starts with `{`, and the text after the last valid one as YAML. There a
+//! line that starts with `---` ends a document, unless it is the first line: such a line belongs to the
+//! document after it. A document with only comments is a blob without a schema.
 
 use memchr::{memchr, memmem};
 use serde_json::value::RawValue;
 
 use super::content::Documents;
 
-/// How such a line starts.
+/// Start of such a line.
 const SEPARATOR: &str = "---";
 
 /// An offset in the text, and what is wrong there.
 pub(super) type Wrong = (usize, String);
 
-/// The offset of the first document without content.
+/// Returns the offset of the first document without content.
 ///
 /// # Errors
 /// A separator with something after it, which `opm` refuses.
@@ -27,7 +27,7 @@ pub(super) fn empty_document(documents: &Documents) -> Result<Option<usize>, Wro
     yaml(text, start_of_yaml(text))
 }
 
-/// JSON values other than those of the documents are `null`.
+/// Returns the position of a JSON value outside the documents; such values are `null`.
 fn null_between(documents: &Documents, text: &str) -> Option<usize> {
     let mut end = 0;
     let starts = (0..documents.len()).map(|index| {
@@ -44,8 +44,8 @@ fn null_between(documents: &Documents, text: &str) -> Option<usize> {
     None
 }
 
-/// Where the YAML of a text starts: after the JSON value at its start, and the rest of that line if it is
-/// blank.
+/// Returns the start of the YAML in a text: after the JSON value at its start, and the rest of that line if
+/// it is blank.
 fn start_of_yaml(text: &str) -> usize {
     if !text.trim_start().starts_with('{') {
         return 0;
@@ -61,7 +61,7 @@ fn start_of_yaml(text: &str) -> usize {
     start.saturating_add(line.min(blank))
 }
 
-/// The first document without content in a text from an offset.
+/// Returns the first document without content in a text from an offset.
 fn yaml(text: &str, start: usize) -> Result<Option<usize>, Wrong> {
     // A separator that ends nothing is part of the document after it, which is there then.
     let (mut begin, mut has_separator) = (start, false);
@@ -94,7 +94,7 @@ fn yaml(text: &str, start: usize) -> Result<Option<usize>, Wrong> {
     Ok(is_empty.then_some(begin))
 }
 
-/// Whether the content of a document is `null`: comments and blank lines, or the word.
+/// Reports whether the content of a document is `null`: comments and blank lines, or the word.
 fn is_nothing(content: &str) -> bool {
     let mut words = content
         .lines()

@@ -10,10 +10,10 @@ use super::content::{Broken, Content, Documents, File};
 use opgate_input::read::Reader;
 use opgate_text::lines::line_and_column;
 
-/// How an error about such a name starts, with the format before it.
+/// Start of the error for such a name, after the format.
 const TWICE: &str = ": duplicate mapping key: ";
 
-/// The file, unless an object in it has a name twice.
+/// Returns the file, unless an object in it has a name twice.
 pub(super) fn checked(file: File) -> File {
     match twice(&file) {
         Some(broken) => File { content: Content::Broken(broken), ..file },
@@ -21,7 +21,7 @@ pub(super) fn checked(file: File) -> File {
     }
 }
 
-/// The file in which the last member of a name counts.
+/// Returns the file in which the last member of a name counts.
 pub(super) fn tolerated(file: File, reader: &Reader) -> File {
     // The format does not matter where the file can be read.
     let noted = |broken: &Broken| {
@@ -40,7 +40,7 @@ pub(super) fn tolerated(file: File, reader: &Reader) -> File {
     File { content: Content::Documents(documents), twice, ..file }
 }
 
-/// The first such name in a file of JSON.
+/// Returns the first such name in a file of JSON.
 fn twice(file: &File) -> Option<Broken> {
     let text = &file.documents()?.text;
     let found = text.twice()?;
@@ -49,7 +49,7 @@ fn twice(file: &File) -> Option<Broken> {
     Some(Broken { line, column, why, text: Some(Arc::from(&***text)) })
 }
 
-/// The value of a quoted text.
+/// Returns the value of a quoted text.
 fn said(quoted: &str) -> String {
     // Half of a surrogate pair has no other representation than the text.
     serde_json::from_str(quoted).unwrap_or_else(|_| quoted.trim_matches('"').to_owned())

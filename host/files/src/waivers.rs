@@ -40,7 +40,7 @@ pub struct Waiver {
     pub reason: String,
     /// The last day, in UTC, on which the waiver holds.
     pub until: Option<Date>,
-    /// Where it begins in the file.
+    /// Its first line in the file.
     pub line: u64,
     /// In characters, from 1.
     pub column: u64,
@@ -83,7 +83,7 @@ pub fn read(
     Ok(Some(Waivers { file, list }))
 }
 
-/// Whether there is such a file, or anything else with its name.
+/// Reports whether there is such a file, or anything else with its name.
 #[must_use]
 pub fn is_in(folder: &Path) -> bool {
     folder.join(NAME).symlink_metadata().is_ok()
@@ -149,7 +149,7 @@ impl<'l> Errors<'l> {
         }
     }
 
-    /// The entries of the file.
+    /// Returns the entries of the file.
     fn entries(&mut self) -> &'l [Value] {
         const FORM: &str = "write waivers: [{rule: …, reason: …}]";
         let located = self.located;
@@ -214,7 +214,7 @@ impl<'l> Errors<'l> {
         Some(Waiver { rule, reason, until, line, column })
     }
 
-    /// A member that must be a text with something in it.
+    /// Returns a member that must be a text with something in it.
     fn text<'m>(
         &mut self,
         pointer: &str,
@@ -234,7 +234,7 @@ impl<'l> Errors<'l> {
     }
 }
 
-/// A `full-date` of RFC 3339.
+/// Returns a `full-date` of RFC 3339.
 fn day(text: &str) -> Option<Date> {
     let mut parts = text.split('-');
     let mut number = |digits: usize| -> Option<u16> {

@@ -29,7 +29,7 @@ impl Found<'_, '_> {
         self.api_version.split_once('/').unwrap_or(("", self.api_version))
     }
 
-    /// Whether it says itself what it is.
+    /// Reports whether it declares its type itself.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         is_text(self.value, "apiVersion") && is_text(self.value, "kind")
@@ -70,8 +70,8 @@ impl Typed {
     }
 }
 
-/// Calls `visit` with each object of a document in order, or with the reason why a part of it is none.
-/// `outer` is what the document is where it does not say it. Lists nest no deeper than documents do.
+/// Calls `visit` with each object of a document in order, or with the reason why a part of it is no object.
+/// `outer` is the type of a document that does not declare it. Lists nest no deeper than documents do.
 pub fn each<'d>(
     root: Value<'d>,
     outer: Option<&Typed>,
@@ -110,7 +110,7 @@ fn wrong<'d>(why: String, pointer: &str, visit: &mut impl FnMut(Result<Found<'d,
     visit(Err(Wrong { pointer: pointer.to_owned(), why }));
 }
 
-/// The objects of a JSON array at a pointer below another one.
+/// Iterates over the objects of a JSON array at a pointer below another one.
 pub fn elements<'d>(
     items: Value<'d>,
     at: &str,

@@ -61,20 +61,20 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// A reader with a budget of this many bytes.
+    /// Creates a reader with a budget of this many bytes.
     pub fn new(most: usize) -> Self {
         let budget = || AtomicU64::new(u64::try_from(most).unwrap_or(u64::MAX));
         Self { most, is_exceeded: AtomicBool::new(false), kept: budget(), looked: budget() }
     }
 
-    /// A reader with the whole budget of this one: for one of many things that are read one after
+    /// Returns a reader with the whole budget of this one: for one of many things that are read one after
     /// another and dropped.
     #[must_use]
     pub fn fresh(&self) -> Self {
         Self::new(self.most)
     }
 
-    /// Whether everything was read.
+    /// Reports whether everything was read.
     ///
     /// # Errors
     /// If something was not, because of the budget: the limit, and what to do.
@@ -113,7 +113,7 @@ impl Reader {
         )
     }
 
-    /// Remaining bytes for files that are kept.
+    /// Returns the remaining bytes for files that are kept.
     pub fn left(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
     }
@@ -122,7 +122,7 @@ impl Reader {
     /// because a text has none.
     ///
     /// # Errors
-    /// If it cannot be read, is too large, or exceeds the rest of the budget.
+    /// Fails if it is unreadable, is too large, or exceeds the rest of the budget.
     pub fn read(&self, opened: Opened, is_text: bool, what: Use) -> io::Result<Vec<u8>> {
         let Opened { file, size } = opened;
         is_small(size)?;
@@ -136,7 +136,7 @@ impl Reader {
     /// Takes the size of a file from the budget, of which parts are read.
     ///
     /// # Errors
-    /// If it is too large, or exceeds the rest of the budget.
+    /// Fails if it is too large, or exceeds the rest of the budget.
     pub fn fits(&self, opened: &Opened) -> io::Result<()> {
         is_small(opened.size)?;
         self.take(opened.size, Use::Keep)
@@ -145,7 +145,7 @@ impl Reader {
     /// Reads standard input.
     ///
     /// # Errors
-    /// If it cannot be read, or exceeds the rest of the budget.
+    /// Fails if it is unreadable, or exceeds the rest of the budget.
     pub fn stdin(&self) -> io::Result<Vec<u8>> {
         let most = self.left().min(MAX_FILE);
         self.up_to(io::stdin().lock(), most.saturating_add(1), true, Use::Keep)
@@ -173,7 +173,7 @@ impl Reader {
             let read = block.get(..count).unwrap_or_default();
             bytes.extend_from_slice(read);
             if is_text && memchr::memchr(0, read).is_some() {
-                // No character is cut in two.
+                // A read must not end inside a character.
                 if let Err(error) = std::str::from_utf8(&bytes)
                     && error.error_len().is_none()
                 {
@@ -204,7 +204,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// The bytes of a part, fewer if the file has become shorter.
+    /// Returns the bytes of a part, fewer if the file has become shorter.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -249,7 +249,7 @@ fn opened(file: OwnedFd) -> io::Result<Opened> {
 fn is_regular(found: &rustix::fs::Stat) -> io::Result<()> {
     let what = match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => return Ok(()),
-        FileType::Directory => "a folder",
+        FileType::Directory => "a directory",
         FileType::Symlink => "a symbolic link",
         FileType::Fifo => "a pipe",
         FileType::Socket => "a socket",
@@ -290,7 +290,7 @@ impl Root {
         let mut names = path.components().peekable();
         while let Some(name) = names.next() {
             let Component::Normal(name) = name else {
-                return Err(io::Error::other("not below the folder"));
+                return Err(io::Error::other("not below the directory"));
             };
             let folder = inner.as_ref().unwrap_or(&self.folder);
             let flags = FLAGS | OFlags::NOFOLLOW;
@@ -302,7 +302,7 @@ impl Root {
             is_regular(&rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
             return opened(rustix::fs::openat(folder, name, flags, Mode::empty())?);
         }
-        Err(io::Error::other("not a regular file, but a folder"))
+        Err(io::Error::other("not a regular file, but a directory"))
     }
 }
 
@@ -363,9 +363,9 @@ mod tests {
         for (path, why) in [
             ("pipe", "not a regular file, but a pipe"),
             ("zero", "not a regular file, but a symbolic link"),
-            ("a", "not a regular file, but a folder"),
-            ("../x", "not below the folder"),
-            ("/dev/zero", "not below the folder"),
+            ("a", "not a regular file, but a directory"),
+            ("../x", "not below the directory"),
+            ("/dev/zero", "not below the directory"),
             ("out/secret", "Not a directory"),
             ("in/b.yaml", "Not a directory"),
         ] {

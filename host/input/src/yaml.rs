@@ -41,7 +41,7 @@ pub struct Part {
     pub json: Arc<Text>,
     /// The places of its values, in bytes of the text.
     pub offsets: Offsets,
-    /// Where it starts, in bytes.
+    /// Its start, in bytes.
     pub offset: usize,
 }
 
@@ -49,15 +49,16 @@ pub struct Part {
 /// text.
 ///
 /// # Errors
-/// If it is not YAML, or exceeds the limits.
+/// Fails if it is not YAML, or exceeds the limits.
 pub fn parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
     parts_by(yaml, words, opgate_yaml::documents)
 }
 
-/// As [`parts`], but of a name that stands twice in a map the last member counts, as for upstream.
+/// Splits documents as [`parts`] does, but of duplicate names in a map the last member counts, as for
+/// upstream.
 ///
 /// # Errors
-/// If it is not YAML, or exceeds the limits.
+/// Fails if it is not YAML, or exceeds the limits.
 pub fn tolerant_parts(yaml: &str, words: Words) -> Result<Vec<Part>, YamlError> {
     parts_by(yaml, words, opgate_yaml::tolerant)
 }
@@ -87,13 +88,13 @@ fn parts_by(
 pub struct Offsets(Vec<u32>);
 
 impl Offsets {
-    /// Bytes that it uses.
+    /// Returns bytes that it uses.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.len() * size_of::<u32>()
     }
 
-    /// The same, with this many bytes before the text.
+    /// Returns the error with this number of bytes before the text.
     #[must_use]
     pub fn moved(mut self, by: usize) -> Self {
         let by = u32::try_from(by).unwrap_or(u32::MAX);
@@ -133,8 +134,8 @@ impl Numbers {
         Self { known }
     }
 
-    /// The number of members and elements up to a value, including it, which is its number among
-    /// the offsets.
+    /// Returns the number of members and elements up to a value, including it, which is its number among the
+    /// offsets.
     fn number(&self, json: &str, value: usize) -> usize {
         let index = self.known.partition_point(|(at, _)| *at <= value).saturating_sub(1);
         let (from, before) = self.known.get(index).copied().unwrap_or_default();
@@ -177,7 +178,7 @@ fn after_text(json: &[u8], start: usize) -> usize {
 }
 
 impl Numbers {
-    /// The place of a value of the document in the text.
+    /// Returns the place of a value of the document in the text.
     #[must_use]
     pub fn offset(&self, json: &str, offsets: &Offsets, value: usize) -> usize {
         offsets.get(self.number(json, value))
@@ -201,7 +202,7 @@ impl Located {
     /// off}`.
     ///
     /// # Errors
-    /// As for [`parts`], and if there are several documents.
+    /// Fails as [`parts`], and if there are several documents.
     pub fn read(yaml: &str) -> Result<Self, YamlError> {
         let mut parts = parts(yaml, Words::Few)?;
         let lines = Arc::new(Lines::of(yaml));
@@ -225,7 +226,7 @@ impl Located {
         Self { value, document, numbers, part, text: yaml.to_owned(), lines }
     }
 
-    /// The place of the value at a pointer, or of the nearest value around it.
+    /// Returns the place of the value at a pointer, or of the nearest value around it.
     #[must_use]
     pub fn place(&self, pointer: &str) -> (u64, u64) {
         let mut pointer = pointer;
@@ -241,7 +242,7 @@ impl Located {
     }
 }
 
-/// The value for `serde_json`. The limit of nesting limits the recursion.
+/// Returns the value for `serde_json`. The limit of nesting limits the recursion.
 fn value_of(value: Value<'_>) -> serde_json::Value {
     match value.kind() {
         Kind::Object => {

@@ -19,7 +19,7 @@ pub struct Question(Request);
 /// Returns the requests for each package of a catalog, as in `opgate check`.
 ///
 /// # Errors
-/// Where it is no catalog or cannot be read.
+/// Fails if it is no catalog or is unreadable.
 pub fn catalog(path: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Question>> {
     let subjects = files::load(&Found::new(path, As::Catalog), since, &Reader::default())?;
     Ok(subjects.into_iter().flat_map(|subject| subject.requests).map(Question).collect())
@@ -28,16 +28,16 @@ pub fn catalog(path: &Path, since: Option<&Path>) -> anyhow::Result<Vec<Question
 /// Finds out what is at a path.
 ///
 /// # Errors
-/// Where it is nothing that is known.
+/// Fails if its type is unknown.
 pub fn detect(path: &Path) -> anyhow::Result<()> {
     files::detect(path, &Reader::default()).map(drop)
 }
 
 impl Question {
-    /// The JSON of the document, and of the one that was published before.
+    /// Returns the JSON of the document, and of the one that was published before.
     ///
     /// # Errors
-    /// Where the review cannot be read, which must not happen.
+    /// Fails if the review is unreadable, which must not happen.
     pub fn documents(&self) -> anyhow::Result<[Option<String>; 2]> {
         let text = self.0.text().map_err(|deep| anyhow::anyhow!("{deep:?}"))?;
         let inputs = Review::read(&text)?.inputs();
@@ -45,7 +45,7 @@ impl Question {
         Ok(documents.map(|document| document.map(|d| d.root().raw().into_owned())))
     }
 
-    /// File, line and column of each field, where there are any.
+    /// Returns file, line and column of each field, if it has a location.
     pub fn places(&self, fields: &[String]) -> Vec<Option<(String, u64, u64)>> {
         let mut places = Resolver::new(&self.0.object);
         let place = |Location { file, line, column, .. }| (file, line, column);
@@ -53,7 +53,7 @@ impl Question {
     }
 }
 
-/// Line and column of each value of a document of our own, by JSON pointer; none where it is none.
+/// Returns line and column of each value of an opgate document, by JSON pointer; none for other documents.
 pub fn located(yaml: &str, pointers: &[String]) -> Option<Vec<(u64, u64)>> {
     let located = opgate_input::yaml::Located::read(yaml).ok()?;
     Some(pointers.iter().map(|pointer| located.place(pointer)).collect())

@@ -362,7 +362,7 @@ impl App {
 
     fn refused(&self, error: &ReviewError) -> Response {
         if let Some(more) = self.refused_told.tell() {
-            tracing::warn!(%error, more, "not a review");
+            tracing::warn!(%error, more, "invalid AdmissionReview rejected");
         }
         let code = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
         plain(code, &error.to_string())
@@ -379,7 +379,7 @@ impl App {
     fn shed(&self, text: &str) -> Response {
         self.metrics.shed.inc();
         if let Some(more) = self.shed_told.tell() {
-            tracing::warn!(text, more, "shed");
+            tracing::warn!(text, more, "request shed");
         }
         let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -535,7 +535,7 @@ fn log_decision(
         failed = decision.failure.is_some(),
         rules = rules.join(","),
         microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        "decided"
+        "review decided"
     );
 }
 

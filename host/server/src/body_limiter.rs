@@ -2,8 +2,8 @@
 //! it.
 //!
 //! ```text
-//! begin(origin) ─▶ Arrival ─ push(bytes) ─▶ no memory ─▶ the slowest body of the heaviest origin ends (503)
-//!                    │                                     └─ until there is memory, or no body is left to end
+//! begin(origin) ─▶ Arrival ─ push(bytes) ─▶ no memory ─▶ the slowest body of the largest origin ends (503)
+//!                    │                                     └─ until there is memory, or no body is left
 //!                    ├─ no bytes for a while ─▶ too slow (408)
 //!                    └─ finish() ─▶ the bytes, and their memory
 //! ```

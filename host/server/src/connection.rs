@@ -3,7 +3,7 @@
 //! ```text
 //! stream ─▶ TLS ─▶ HTTP/1.1 or h2 ─▶ router ─▶ Held response ─▶ client
 //!           └─ turn (handshakes)
-//!                     ▲                          └─ busy, with the resources of the request, until it is sent
+//!                     ▲                          └─ busy, with the resources of the request, until sent
 //! Place ─ evicted, retired ┘
 //! ```
 

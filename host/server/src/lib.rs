@@ -381,10 +381,10 @@ async fn open(webhook: Webhook, app: &App, most: Duration) -> io::Result<TcpList
         Webhook::Closed(socket) => socket,
     };
     let set = app.serving.current().set.clone();
-    tracing::info!(time = ?most, "listing what policies read");
+    tracing::info!(time = ?most, "listing cluster objects");
     if tokio::time::timeout(most, set.cluster().seen()).await.is_err() {
         for line in readiness::unseen(&set) {
-            tracing::warn!(why = line, "serving all the same");
+            tracing::warn!(why = line, "cluster cache not synced in time; accepting requests");
         }
     }
     socket.listen(BACKLOG)

@@ -194,16 +194,17 @@ struct ConfigurationMetrics {
 
 impl ConfigurationMetrics {
     fn register(&self, registry: &mut Registry) {
-        let text = "Changes of the configuration";
+        let text = "Reloads of the configuration, by result";
         registry.register("configuration_reloads", text, self.reloads.clone());
         for result in ["replaced", "failed"] {
             drop(self.reloads.get_or_create(&Result { result }));
         }
-        let text = "1 for the configuration that serves, by its digest";
+        let text = "1 for the active configuration, by its digest";
         registry.register("configuration_info", text, self.info.clone());
-        let text = "Whether the files hold another configuration than the one that serves";
+        let text =
+            "Whether the files hold an invalid configuration, and the last good one is active";
         registry.register("configuration_stale", text, self.stale.clone());
-        let text = "When the configuration that serves was loaded, in seconds since 1970";
+        let text = "When the active configuration was loaded, Unix time";
         let loaded = self.loaded.clone();
         registry.register_with_unit("configuration_loaded_timestamp", text, Unit::Seconds, loaded);
     }
@@ -243,40 +244,39 @@ struct ClusterMetrics {
 
 impl ClusterMetrics {
     fn register(&self, registry: &mut Registry) {
-        let text = "Whether policies get an answer about a resource of the cluster";
+        let text = "Whether the cluster cache of a resource is synced and not stale";
         registry.register("cluster_cache_ready", text, self.current.clone());
-        registry.register("cluster_cache_objects", "Objects that are kept", self.objects.clone());
-        let text = "Bytes of the objects that are kept";
+        registry.register("cluster_cache_objects", "Objects in memory", self.objects.clone());
+        let text = "Bytes of the objects in memory";
         registry.register_with_unit("cluster_cache_size", text, Unit::Bytes, self.bytes.clone());
-        let text = "When an object was last heard of, in seconds since 1970";
+        let text = "Time of the last list or event, Unix time";
         registry.register_with_unit(
             "cluster_cache_last_event_timestamp",
             text,
             Unit::Seconds,
             self.last_event.clone(),
         );
-        let text = "Time since the API server was last heard of about a resource";
+        let text = "Time since the last report of the API server for a resource";
         registry.register_with_unit("cluster_cache_age", text, Unit::Seconds, self.age.clone());
-        let text = "Whether a resource is listed at intervals, because it cannot be watched";
+        let text = "Whether a resource is polled, because it cannot be watched";
         registry.register("cluster_cache_polled", text, self.polled.clone());
         let text = "Whether the watch of a resource has failed for longer than some seconds";
         registry.register("cluster_cache_watch_failing", text, self.interrupted.clone());
-        let text = "Objects that cannot be read";
+        let text = "Unreadable objects, and objects for which there is no memory";
         registry.register("cluster_cache_unreadable_objects", text, self.unreadable.clone());
-        let text = "Objects of which only the names are kept, because there is no memory for them";
+        let text = "Objects for which there is no memory, so that only their names are kept";
         registry.register("cluster_cache_name_only_objects", text, self.by_name.clone());
-        let text = "Memory of the objects that are kept, of all resources";
+        let text = "Memory of the objects of all resources";
         let memory = self.memory.clone();
         registry.register_with_unit("cluster_cache_memory", text, Unit::Bytes, memory);
-        let text = "Maximum memory of the objects that are kept";
+        let text = "Maximum memory of the objects of all resources";
         let memory_limit = self.memory_limit.clone();
         registry.register_with_unit("cluster_cache_memory_limit", text, Unit::Bytes, memory_limit);
-        let text = "Requests that were allowed and are not known to be stored";
+        let text = "Allowed changes that are not known to be stored";
         registry.register("reservations", text, self.reservations.clone());
-        let text =
-            "Share of the reservations that it may have that the tenant with most of them uses";
+        let text = "Share of its reservation limit that the tenant with the most reservations uses";
         registry.register("reservation_ratio", text, self.reservation_ratio.clone());
-        let text = "Whether the API server refuses the token of this server for a resource";
+        let text = "Whether the API server rejects the token of this server for a resource";
         registry.register("cluster_cache_unauthorized", text, self.unauthorized.clone());
     }
 
@@ -366,13 +366,13 @@ impl Metrics {
     pub(super) fn new(supervisor: &Supervisor, others: &[Figures]) -> Self {
         let mut registry = Registry::with_prefix("opgate");
         let requests = Family::<Code, Counter>::default();
-        registry.register("requests", "Answers by HTTP code", requests.clone());
+        registry.register("requests", "Responses by HTTP code", requests.clone());
         let duration = Histogram::new(BUCKETS);
-        let text = "From the head of a request to its answer";
+        let text = "Time from the head of a request to its response";
         registry.register_with_unit("request_duration", text, Unit::Seconds, duration.clone());
         let new: fn() -> Histogram = || Histogram::new(BUCKETS);
         let durations = Family::<Named, Histogram, fn() -> Histogram>::new_with_constructor(new);
-        let text = "Calls of a policy, the wait for its turn included";
+        let text = "Time of a policy call, including the wait for a permit";
         registry.register_with_unit("evaluation_duration", text, Unit::Seconds, durations.clone());
         let up = Family::<Named, Gauge>::default();
         registry.register("policy_up", "Whether a configured policy serves", up.clone());
@@ -383,63 +383,64 @@ impl Metrics {
             faults.family(),
         );
         let violations = Series::<Broken>::default();
-        registry.register("violations", "Rules broken, by what that did", violations.family());
+        registry.register("violations", "Rule violations by effect", violations.family());
         let dropped = Series::<Left>::default();
-        let text = "Rules that only warn and were left out, because the call failed with them";
+        let text = "Advisory rules dropped because the call failed with them";
         registry.register("rules_dropped", text, dropped.family());
         let notes = Series::<Note>::default();
-        let text = "Audit annotations that policies write, by their key";
+        let text = "Audit annotations of policies, by key";
         registry.register("audit_annotations", text, notes.family());
         let shed = Counter::default();
-        registry.register("requests_shed", "Requests answered with 503", shed.clone());
+        registry.register("requests_shed", "Requests with the response 503", shed.clone());
         let bodies_ended = Family::<Reason, Counter>::default();
-        let text = "Bodies that were ended while they arrived, by reason";
+        let text = "Bodies that the server ended while they arrived, by reason";
         registry.register("bodies_ended", text, bodies_ended.clone());
         for reason in [Ended::Slow, Ended::Evicted, Ended::Full].map(Ended::as_str) {
             drop(bodies_ended.get_or_create(&Reason { reason }));
         }
         let in_flight = Gauge::default();
-        registry.register("requests_in_flight", "Requests being served", in_flight.clone());
+        registry.register("requests_in_flight", "Requests in progress", in_flight.clone());
         let connections = Gauge::default();
         registry.register("connections", "Open connections", connections.clone());
         let evicted = Counter::default();
-        let text = "Connections that were closed to make room for others";
+        let text = "Connections that the server closed to free slots";
         registry.register("connections_evicted", text, evicted.clone());
         let memory_used = Gauge::default();
-        let text = "Memory that requests hold, from their body to their answer";
+        let text = "Memory of requests, from their body to their response";
         registry.register_with_unit("request_memory", text, Unit::Bytes, memory_used.clone());
         let memory_limit = Gauge::default();
-        let text = "Memory that requests may hold";
+        let text = "Maximum memory of requests";
         let limit = memory_limit.clone();
         registry.register_with_unit("request_memory_limit", text, Unit::Bytes, limit);
         let handshake_failures = Counter::default();
-        let text = "TLS handshakes that failed or took too long";
+        let text = "TLS handshakes that failed or timed out";
         registry.register("tls_handshake_failures", text, handshake_failures.clone());
         let client_rejections = Family::<Reason, Counter>::default();
-        let text = "Clients refused in the handshake, by reason";
+        let text = "Clients rejected in the handshake, by reason";
         registry.register("client_rejections", text, client_rejections.clone());
         for refusal in Refusal::ALL {
             drop(client_rejections.get_or_create(&Reason { reason: refusal.as_str() }));
         }
-        let text = "Tasks that failed and were started anew";
+        let text = "Tasks that failed and were restarted";
         registry.register("task_restarts", text, supervisor.restarts());
         let panics = Counter::default();
         registry.register(
             "panics",
-            "Requests answered with 500 after a panic of the host",
+            "Requests with the response 500 after a panic of the host",
             panics.clone(),
         );
         let reloads = Family::<Result, Counter>::default();
-        registry.register("certificate_reloads", "Changes of the certificate", reloads.clone());
+        let text = "Reloads of the certificate, by result";
+        registry.register("certificate_reloads", text, reloads.clone());
         let client_ca_reloads = Family::<Result, Counter>::default();
-        let text = "Changes of the CA bundle for clients";
+        let text = "Reloads of the CA bundle for clients, by result";
         registry.register("client_ca_reloads", text, client_ca_reloads.clone());
         for result in ["replaced", "failed"] {
             drop(reloads.get_or_create(&Result { result }));
             drop(client_ca_reloads.get_or_create(&Result { result }));
         }
         let not_after = Gauge::default();
-        let text = "When the serving certificate ends, in seconds since 1970";
+        let text = "End of the serving certificate's validity, Unix time";
         registry.register_with_unit(
             "certificate_expiration_timestamp",
             text,

@@ -28,7 +28,7 @@ use opgate_text::one_line;
 /// Maximum bytes of a panic's text in the log and in answers.
 const TEXT: usize = 512;
 
-/// When to restart a task, and when to give it up.
+/// Delays before restarts of a task, and the limit of restarts.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     /// Waits between two runs, doubled from the first to the last.
@@ -52,7 +52,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// The wait after this many failures in a row, or none to give the task up.
+    /// Returns the delay after this number of consecutive failures, or none to give up.
     fn wait(&self, failures: u32) -> Option<Duration> {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         let wait = self.first_wait.saturating_mul(doubled).min(self.last_wait);
@@ -113,13 +113,13 @@ impl Supervisor {
         Supervised { tasks }
     }
 
-    /// The tasks that were given up.
+    /// Returns the tasks that were given up.
     #[must_use]
     pub fn gone(&self) -> Vec<Gone> {
         self.gone.lock().clone()
     }
 
-    /// The number of restarts.
+    /// Returns the number of restarts.
     #[must_use]
     pub fn restarts(&self) -> Family<Task, Counter> {
         self.restarts.clone()
@@ -154,7 +154,7 @@ impl Supervisor {
     }
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 fn panicked(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -172,7 +172,7 @@ impl Supervised {
 
 /// For tests.
 impl Supervisor {
-    /// A supervisor that never waits and gives up at the second failure in a row.
+    /// Creates a supervisor that never waits and gives up at the second consecutive failure.
     #[doc(hidden)]
     #[must_use]
     pub fn impatient() -> Self {
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Also a task that fails before it waits, or at the end.
+    /// Applies also to a task that fails before it waits, or at the end.
     #[tokio::test]
     async fn task_that_panics_at_once_is_given_up() {
         let supervisor = Supervisor::impatient();

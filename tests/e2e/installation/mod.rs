@@ -304,7 +304,7 @@ fn nothing_that_is_applied_refuses_a_request() {
         let objects = all(arguments);
         let mut registrations =
             objects.iter().filter(|object| object["kind"] == "ValidatingWebhookConfiguration");
-        if arguments.contains(&"by-hand") {
+        if arguments.contains(&"manual") {
             assert_eq!(registrations.next(), None);
             continue;
         }
@@ -373,7 +373,7 @@ fn pods_have_required_grace_period_and_memory() {
         let objects = all(arguments);
         let spec = &deployment(&objects)["spec"]["template"]["spec"];
         let end = spec["terminationGracePeriodSeconds"].as_u64().unwrap();
-        assert!(end > default("drain-delay") + default("grace"), "{end}");
+        assert!(end > default("drain-delay") + default("grace-period"), "{end}");
         let resources = &container(&objects)["resources"];
         assert_eq!(resources["requests"]["memory"], resources["limits"]["memory"]);
         assert_eq!(resources["limits"].get("cpu"), None);

@@ -67,7 +67,7 @@ fn folders(root: &Path, about: &About) -> Result<Vec<(String, &'static str)>> {
         // Flags for C are separated by spaces.
         ensure!(
             !from.contains(' '),
-            "the image cannot be built below a folder with a space: {from}"
+            "the image cannot be built below a directory with a space: {from}"
         );
         Ok((from.to_owned(), to))
     };
@@ -87,7 +87,7 @@ fn flags(folders: &[(String, &'static str)]) -> Vec<String> {
 fn cargo_home() -> Result<PathBuf> {
     let set = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = || env::home_dir().map(|home| home.join(".cargo"));
-    set.or_else(home).context("no home folder, and CARGO_HOME is not set")
+    set.or_else(home).context("no home directory, and CARGO_HOME is not set")
 }
 
 /// Adds the standard library for the platform where it is missing.

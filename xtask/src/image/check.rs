@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::platform::Arch;
 use super::{About, OUTPUT, layout_of, said};
 
-/// Where the clone goes. Its depth differs from that of the workspace on purpose.
+/// Returns the directory of the clone. Its depth deliberately differs from that of the workspace.
 pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("target/image-check/a/clone")
 }

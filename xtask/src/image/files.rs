@@ -7,9 +7,9 @@ use super::digest;
 
 /// User and group: the ones that images without a distribution usually use for an unprivileged user.
 pub(super) const USER: &str = "65532:65532";
-/// Where scanners find the SBOM by its name.
+/// Path at which scanners find the SBOM by its name.
 pub(super) const SBOM: &str = "usr/share/doc/opgate/opgate.cdx.json";
-/// Where programs look for CA certificates, on Debian and on what follows it.
+/// Path at which programs search for CA certificates, on Debian and its derivatives.
 const ROOTS: &str = "etc/ssl/certs/ca-certificates.crt";
 /// Compression level. Level 10 triples the time and saves 0.3 %.
 const LEVEL: u8 = 9;
@@ -98,7 +98,7 @@ pub(super) fn layer(files: &[File], time: i64) -> Result<Layer> {
 
 const BLOCK: usize = 512;
 
-/// A header of ustar: names and numbers in octal, each in its field.
+/// Returns a header of ustar: names and numbers in octal, each in its field.
 fn header(file: &File, time: u64) -> Result<Vec<u8>> {
     let kind = if file.path.ends_with('/') { "5" } else { "0" };
     let octal = |number: u64, digits: usize| {

@@ -24,7 +24,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIGURATION: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
-/// As registries and scanners know SBOMs of this format.
+/// Media type of SBOMs of this format.
 const CYCLONEDX: &str = "application/vnd.cyclonedx+json";
 
 /// Marks a directory as a layout.
@@ -140,7 +140,7 @@ impl Layout {
         Ok(self.add(media_type, serde_json::to_vec(value)?))
     }
 
-    /// The descriptor of a blob.
+    /// Returns the descriptor of a blob.
     fn add(&mut self, media_type: &str, bytes: Vec<u8>) -> Value {
         let digest = digest(&bytes);
         let descriptor = json!({"mediaType": media_type, "digest": digest, "size": bytes.len()});
@@ -177,11 +177,11 @@ pub(super) fn check_output(output: &Path) -> Result<()> {
         entries => entries.with_context(|| output.display().to_string())?,
     };
     if entries.next().is_some() && !output.join(MARK).is_file() && !output.join("blobs").is_dir() {
-        bail!("{} is not empty, and no OCI layout: name another folder", output.display());
+        bail!("{} is not empty, and no OCI layout: name another directory", output.display());
     }
     ensure!(
         !output.join(".git").exists(),
-        "{} is a repository: name another folder",
+        "{} is a repository: name another directory",
         output.display()
     );
     Ok(())

@@ -35,7 +35,7 @@ impl Arch {
         }
     }
 
-    /// As Debian and Rust name the processor.
+    /// Returns the name of the processor in Debian and Rust.
     fn processor(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",
@@ -57,7 +57,7 @@ impl Arch {
         }
     }
 
-    /// The C compiler, which is also the linker.
+    /// Returns the C compiler, which is also the linker.
     pub(super) fn compiler(self) -> String {
         if self.is_native() {
             "cc".to_owned()
@@ -66,7 +66,7 @@ impl Arch {
         }
     }
 
-    /// `e_machine` of ELF.
+    /// Returns `e_machine` of ELF.
     pub(super) fn machine(self) -> u16 {
         match self {
             Self::Amd64 => 62,
@@ -74,10 +74,10 @@ impl Arch {
         }
     }
 
-    /// The C library that is linked in.
+    /// Returns the C library that is linked in.
     ///
     /// # Errors
-    /// Where the compiler or the library is missing, with what to install.
+    /// Fails if the compiler or the library is missing, with the package to install.
     pub(super) fn libc(self) -> Result<PathBuf> {
         let compiler = self.compiler();
         let packages = match self {
@@ -92,7 +92,7 @@ impl Arch {
         };
         let found =
             said(Command::new(&compiler).arg("-print-file-name=libc.a")).with_context(hint)?;
-        // It gives the name back where it finds none.
+        // The compiler returns the name unchanged if it finds no file.
         let path = PathBuf::from(found.trim());
         ensure!(path.is_absolute() && path.is_file(), "{}", hint());
         Ok(path)

@@ -7,7 +7,7 @@
 //! Cargo.lock: sums ────────────────────────┘
 //! ```
 //!
-//! Macros and build scripts are left out: they run during the build, and nothing of them is in the binary.
+//! Macros and build scripts are omitted: they run during the build, and are not part of the binary.
 
 #[path = "../../../host/opgate/policies.rs"]
 mod policies;
@@ -75,7 +75,7 @@ impl Graph {
     }
 }
 
-/// The SBOM for a platform.
+/// Returns the SBOM for a platform.
 pub(super) fn of(root: &Path, about: &About, arch: Arch) -> Result<Vec<u8>> {
     let mut graph = Graph::default();
     graph.read(&tree(root, arch.triple(), &["opgate".to_owned()])?)?;
@@ -185,7 +185,7 @@ fn locked(lock: &str) -> impl Iterator<Item = Locked<'_>> {
     })
 }
 
-/// The standard library.
+/// Returns the standard library.
 fn rust() -> Result<Value> {
     let told = said(Command::new("rustc").args(["--version", "--verbose"]))?;
     let release = told.lines().find_map(|line| line.strip_prefix("release: "));
@@ -200,8 +200,8 @@ fn rust() -> Result<Value> {
     }))
 }
 
-/// The C library, which says in itself what it is:
-/// `GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.`
+/// Describes the C library, which contains its version: `GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable
+/// release version 2.36.`
 fn libc(arch: Arch) -> Result<Value> {
     let path = arch.libc()?;
     let library = fs::read(&path).with_context(|| path.display().to_string())?;

@@ -77,7 +77,7 @@ impl Written {
         serde_json::from_slice(&self.blob(descriptor)).unwrap()
     }
 
-    /// A blob that is what its descriptor says.
+    /// Returns a blob, which must match its descriptor.
     fn blob(&self, descriptor: &Value) -> Vec<u8> {
         let digest = descriptor["digest"].as_str().unwrap();
         let path = self.0.path().join("blobs").join(digest.replace(':', "/"));
@@ -254,7 +254,7 @@ fn only_an_earlier_layout_is_written_over() {
     let other = tempfile::tempdir().unwrap();
     fs::write(other.path().join("precious"), "x").unwrap();
     let error = layout.write(other.path()).unwrap_err().to_string();
-    assert!(error.ends_with("is not empty, and no OCI layout: name another folder"), "{error}");
+    assert!(error.ends_with("is not empty, and no OCI layout: name another directory"), "{error}");
     assert!(other.path().join("precious").exists());
 }
 

@@ -48,7 +48,7 @@ pub(super) fn add(version: &Path, wanted: &[String], types: &mut Types) -> Resul
     Ok(())
 }
 
-/// `io.k8s.api.core.v1.Container` as `api/core/v1` and `Container`.
+/// Returns `io.k8s.api.core.v1.Container` as `api/core/v1` and `Container`.
 fn place(definition: &str) -> Option<(String, &str)> {
     let (module, name) = definition.strip_prefix("io.k8s.")?.rsplit_once('.')?;
     Some((module.replace('.', "/").replace('-', "_"), name))
@@ -65,7 +65,7 @@ fn file(version: &Path, definition: &str) -> Option<PathBuf> {
     used.map(|module| folder.join(format!("{module}.rs")))
 }
 
-/// The fields of the one type in a file.
+/// Returns the fields of the one type in a file.
 fn fields(version: &Path, text: &str) -> Result<BTreeMap<String, Type>> {
     let mut lines = text.lines();
     let mut of_rust = BTreeMap::new();
@@ -94,7 +94,7 @@ fn fields(version: &Path, text: &str) -> Result<BTreeMap<String, Type>> {
     Ok(fields)
 }
 
-/// A type of Rust.
+/// Returns a type of Rust.
 fn converted(version: &Path, rust: &str) -> Result<Type> {
     let inner = |start: &str| rust.strip_prefix(start).and_then(|rest| rest.strip_suffix('>'));
     if let Some(of) = inner("Option<").or_else(|| inner("std::boxed::Box<")) {

@@ -51,7 +51,7 @@ pub(super) fn text(kinds: &[Kind], types: &Types) -> Result<String> {
     for of in scalars.iter().chain(&roots) {
         numbers.add(of);
     }
-    // Definitions that no kind leads to are left out.
+    // Definitions that no kind uses are omitted.
     let mut next = 0;
     while let Some(of) = numbers.all.get(next).copied() {
         if let Type::Struct(name) = of {
@@ -100,7 +100,7 @@ pub(super) fn text(kinds: &[Kind], types: &Types) -> Result<String> {
     Ok(text)
 }
 
-/// A definition as Go names the type: `v1.Container`.
+/// Returns a definition as Go names the type: `v1.Container`.
 fn shown(definition: &str) -> String {
     let mut parts = definition.rsplitn(3, '.');
     let (name, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

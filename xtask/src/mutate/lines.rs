@@ -7,7 +7,7 @@
 
 use std::ops::RangeInclusive;
 
-/// The lines to delete, as indexes, for each mutation.
+/// Returns the lines to delete, as indexes, for each mutation.
 pub(crate) fn candidates(source: &str) -> Vec<RangeInclusive<usize>> {
     let code = code(source);
     let lines: Vec<&str> = code.lines().collect();
@@ -44,7 +44,7 @@ fn is_function(line: &str) -> bool {
     words.find(|word| !is_before(word)) == Some("fn")
 }
 
-/// How far the brackets of a line go down at most, and where they end.
+/// Returns the lowest and the final depth of the brackets of a line.
 fn depths(line: &str) -> (i32, i32) {
     let (mut lowest, mut depth) = (0, 0);
     for c in line.chars() {
@@ -58,7 +58,7 @@ fn depths(line: &str) -> (i32, i32) {
     (lowest, depth)
 }
 
-/// The line on which what a line opens is closed.
+/// Returns the line on which what a line opens is closed.
 fn closing(lines: &[&str], start: usize) -> Option<usize> {
     let mut depth = 0;
     for (index, line) in lines.iter().enumerate().skip(start) {
@@ -70,7 +70,7 @@ fn closing(lines: &[&str], start: usize) -> Option<usize> {
     None
 }
 
-/// The last line of the item that starts here.
+/// Returns the last line of the item that starts here.
 fn item_end(lines: &[&str], start: usize) -> Option<usize> {
     let mut at = start;
     // Parameters may stand on lines before the block.
@@ -84,7 +84,7 @@ fn item_end(lines: &[&str], start: usize) -> Option<usize> {
     }
 }
 
-/// The lines on which the block of a function starts and ends.
+/// Returns the lines on which the block of a function starts and ends.
 fn body(lines: &[&str], start: usize) -> Option<(usize, usize)> {
     let end = item_end(lines, start)?;
     let opens = |line: &&str| line.trim_end().ends_with('{');
@@ -93,7 +93,7 @@ fn body(lines: &[&str], start: usize) -> Option<(usize, usize)> {
     Some(open.map_or((end, end), |open| (start + open, end)))
 }
 
-/// The last line of `if !report.is_on(&RULE) { return; }`.
+/// Returns the last line of `if !report.is_on(&RULE) { return; }`.
 fn spares_work(lines: &[&str], start: usize) -> Option<usize> {
     let last = closing(lines, start)?;
     let head = lines.get(start)?.trim();
@@ -124,7 +124,7 @@ fn statement(lines: &[&str], start: usize, end: usize) -> Option<RangeInclusive<
     (last < end).then_some(start..=last)
 }
 
-/// The source with blanks in the place of comments and of what is in texts.
+/// Returns the source with blanks in the place of comments and of what is in texts.
 fn code(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -144,8 +144,8 @@ fn comment(rest: &str) -> Option<usize> {
     rest.starts_with("//").then(|| rest.find('\n').unwrap_or(rest.len()))
 }
 
-/// A text: `"…"`, `r"…"` or `r#"…"#`. What it is comes after other code, so a name that ends in `r`
-/// before a text is not a concern.
+/// Returns the length of a string literal: `"…"`, `r"…"` or `r#"…"#`. Its type follows other code, so a name
+/// that ends in `r` before a literal is not a concern.
 fn text(rest: &str) -> Option<usize> {
     if let Some(raw) = rest.strip_prefix('r') {
         let hashes = raw.len() - raw.trim_start_matches('#').len();
@@ -163,7 +163,7 @@ fn text(rest: &str) -> Option<usize> {
     Some(1 + end?.0 + 1)
 }
 
-/// `'x'` or `'\n'`; a lifetime has no second quote so soon.
+/// Returns `'x'` or `'\n'`; a lifetime has no second quote so soon.
 fn character(rest: &str) -> Option<usize> {
     let inside = rest.strip_prefix('\'')?;
     let mut chars = inside.char_indices();

@@ -149,7 +149,7 @@ fn table_cells_equal_single_lookups() {
     assert_eq!(stopped, Err(3));
 }
 
-/// Parts of other texts look as if they were written where they stand for something.
+/// Checks that parts of other texts read as if they were written at their offsets.
 #[test]
 fn inserted_documents_read_like_parts_of_the_text() {
     let text = r#"{"a": [null, 1, null], "b": null, "c": "x"}"#;
@@ -245,7 +245,7 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// No text makes it panic, whatever is asked.
+    /// Checks that no text and no read causes a panic.
     #[test]
     fn any_text_is_read_or_refused(text in "[\\[\\]{}\",:0-9a-z\\\\ ]{0,40}", pointer in "[/~01a-z]{0,8}") {
         if let Ok(doc) = Document::parse(&text) {

@@ -15,8 +15,8 @@ fn digit(byte: u8) -> Option<u8> {
 /// Marks a byte that is no digit.
 const NONE: u8 = 64;
 
-/// Appends what whole groups of four digits stand for, as far as there is nothing else. Gives the
-/// bytes read. Manifests in a catalog are nearly all of its text: this is where time goes.
+/// Decodes whole groups of four digits, up to other characters. Returns the bytes read. Manifests in a
+/// catalog are nearly all of its text: this function is performance-critical.
 fn groups(text: &[u8], into: &mut Vec<u8>) -> usize {
     let all: [u8; 256] =
         std::array::from_fn(|byte| u8::try_from(byte).ok().and_then(digit).unwrap_or(NONE));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Largest number of nanoseconds, and one more: as far as a negative duration reaches.
 const LIMIT: u64 = 1 << 63;
 
-/// Whether a text is a duration as Go writes them: `10m`, `1h2.5s`, `-1.5h`.
+/// Reports whether a text is a duration as Go writes them: `10m`, `1h2.5s`, `-1.5h`.
 ///
 /// # Errors
 /// Go's text.
@@ -63,13 +63,13 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-/// Decimal digits; none is zero. `None` where they do not fit.
+/// Parses decimal digits; an empty text is zero. `None` if they do not fit.
 fn number(digits: &str) -> Option<u64> {
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() { Some(0) } else { digits.parse().ok().filter(|n| *n <= LIMIT) }
 }
 
-/// The digits behind the point as nanoseconds. Digits that no longer matter do not count.
+/// Returns the digits behind the point as nanoseconds. Digits that no longer matter do not count.
 fn part(digits: &str, unit: u64) -> u64 {
     let mut scale = unit;
     let mut sum: u64 = 0;
@@ -80,7 +80,7 @@ fn part(digits: &str, unit: u64) -> u64 {
     sum
 }
 
-/// The quotes of package `time`, which are not those of `%q`.
+/// Returns the quotes of package `time`, which are not those of `%q`.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len().saturating_add(2));
     quoted.push('"');

@@ -14,7 +14,7 @@ pub enum Ip {
 }
 
 impl Ip {
-    /// `netip.ParseAddr`.
+    /// Parses as `netip.ParseAddr`.
     ///
     /// # Errors
     /// Go's text.
@@ -48,7 +48,7 @@ fn error(whole: &[u8], why: &str, at: &[u8]) -> String {
     format!("ParseAddr({whole}): {why} (at {})", quote_bytes(at))
 }
 
-/// The four numbers of version 4, in a part of the whole text.
+/// Returns the four numbers of version 4, in a part of the whole text.
 fn fields(whole: &[u8], part: &[u8]) -> Result<[u8; 4], String> {
     let wrong = |why, at| Err(error(whole, why, at));
     let mut fields = [0_u8; 4];
@@ -95,7 +95,7 @@ fn set(bytes: &mut [u8], index: usize, value: u32) {
     }
 }
 
-/// The hexadecimal number at the start, and the number of its digits.
+/// Returns the hexadecimal number at the start, and the number of its digits.
 fn group(whole: &[u8], rest: &[u8]) -> Result<(u32, usize), String> {
     let (mut value, mut digits) = (0_u32, 0_usize);
     for &byte in rest {

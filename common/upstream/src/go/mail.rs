@@ -8,7 +8,7 @@
 use super::ip::Ip;
 use super::{mime, quote, quote_char};
 
-/// `mail.ParseAddress`: whether a text is one address.
+/// Checks as `mail.ParseAddress` whether a text is one address.
 ///
 /// # Errors
 /// Go's text.
@@ -40,7 +40,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t')
 }
 
-/// A character of an atom, or the dot between two.
+/// Reports whether a character belongs to an atom, or is the dot between two.
 fn is_of_atom(c: char) -> bool {
     let is_special =
         matches!(c, '(' | ')' | '<' | '>' | '[' | ']' | ':' | ';' | '@' | '\\' | ',' | '"');
@@ -73,7 +73,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// One address, or a group where there may be one. Gives the number of addresses.
+    /// Reads one address, or a group if it is allowed. Returns the number of addresses.
     fn address(&mut self, may_be_group: bool) -> Result<usize, String> {
         self.skip_space();
         if self.rest.is_empty() {
@@ -125,7 +125,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `local@domain`.
+    /// Reads `local@domain`.
     fn spec(&mut self) -> Result<(), String> {
         self.skip_space();
         if self.rest.is_empty() {
@@ -148,7 +148,7 @@ impl<'t> Parser<'t> {
         if self.take('[') { self.literal() } else { self.atom(false).map(drop) }
     }
 
-    /// The words of a name. An error after the first word ends the name. Says whether all of the name
+    /// Returns the words of a name. An error after the first word ends the name. Says whether all of the name
     /// is one atom; what words are encoded one after the other make one word.
     fn phrase(&mut self) -> Result<bool, String> {
         let (mut words, mut is_atom) = (0_usize, true);
@@ -243,7 +243,7 @@ impl<'t> Parser<'t> {
         Ok(atom)
     }
 
-    /// An IP address in the place of a domain, after the bracket.
+    /// Reads an IP address instead of a domain, after the bracket.
     fn literal(&mut self) -> Result<(), String> {
         let is_end = |c| matches!(c, '[' | ']' | '\\') || !is_visible(c);
         let end = self.rest.find(is_end).unwrap_or(self.rest.len());
@@ -266,7 +266,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A comment after the address is its name.
+    /// Reads a comment after the address as its name.
     fn named_by_comment(&mut self) -> Result<(), String> {
         let Some(comment) = self.comment() else { return wrong(COMMENT) };
         comment.split(is_space).try_for_each(|word| mime::decode(word).map(drop))

@@ -6,7 +6,7 @@ use super::{base64, folds_to, quote};
 /// completely.
 ///
 /// # Errors
-/// Go's text, where it does not know the character set.
+/// Fails with Go's text for an unknown character set.
 pub(super) fn decode(word: &str) -> Result<Option<String>, String> {
     let Some((charset, bytes)) = parts(word) else { return Ok(None) };
     let is = |name| folds_to(charset, name);
@@ -24,7 +24,7 @@ pub(super) fn decode(word: &str) -> Result<Option<String>, String> {
     Err(format!("charset not supported: {}", quote(&charset.to_lowercase())))
 }
 
-/// The character set, and the bytes of the text.
+/// Returns the character set, and the bytes of the text.
 fn parts(word: &str) -> Option<(&str, Vec<u8>)> {
     let inner = word.strip_prefix("=?")?.strip_suffix("?=")?;
     if word.len() < 8 || word.matches('?').count() != 4 {
@@ -41,7 +41,7 @@ fn parts(word: &str) -> Option<(&str, Vec<u8>)> {
     Some((charset, bytes))
 }
 
-/// The encoding Q.
+/// Returns the encoding Q.
 fn unquote(text: &str, into: &mut Vec<u8>) -> Option<()> {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -3,7 +3,7 @@
 use super::ip::Ip;
 use super::{quote, quote_bytes};
 
-/// `url.ParseRequestURI`: whether a text is an absolute URL, or an absolute path.
+/// Checks as `url.ParseRequestURI` whether a text is an absolute URL, or an absolute path.
 ///
 /// # Errors
 /// Go's text.
@@ -11,7 +11,7 @@ pub fn check_request_uri(text: &str) -> Result<(), String> {
     check(text.as_bytes()).map_err(|why| format!("parse {}: {why}", quote(text)))
 }
 
-/// Where an escape is decoded: not everything can be escaped everywhere.
+/// Context of an escape: not every character can be escaped everywhere.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Host,
@@ -54,7 +54,7 @@ fn cut(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
-/// The scheme, empty for none, and what follows it.
+/// Returns the scheme, empty for none, and what follows it.
 fn scheme(text: &[u8]) -> Result<(&[u8], &[u8]), String> {
     for (index, byte) in text.iter().enumerate() {
         match byte {
@@ -113,7 +113,7 @@ fn check_host(scheme: &[u8], host: &[u8]) -> Result<(), String> {
     unescape(host, Part::Host).map(drop)
 }
 
-/// An address of version 6 in brackets, and a port.
+/// Checks an address of version 6 in brackets, and a port.
 fn check_literal(host: &[u8]) -> Result<(), String> {
     let close = host.iter().rposition(|&byte| byte == b']').ok_or("missing ']' in host")?;
     let port = host.get(close + 1..).unwrap_or_default();

@@ -190,7 +190,7 @@ impl<'y> Scanner<'y> {
         }
     }
 
-    /// A character that is written with `\`.
+    /// Returns a character that is written with `\`.
     fn escape(&mut self, context: Mark) -> Result<char, Error> {
         let (c, digits) = match self.at(1) {
             b'0' => ('\0', 0),

@@ -64,7 +64,7 @@ impl<'y> Scanner<'y> {
         let start = self.offset;
         while self.at(0).is_ascii_digit() {
             self.skip(1);
-            // As many as upstream's numbers have.
+            // The limit is that of upstream's numbers.
             if self.offset - start > 2 {
                 return Err(self.error("found extremely long version number", context));
             }

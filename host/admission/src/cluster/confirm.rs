@@ -3,8 +3,8 @@
 //! it denies a request. An allowed request causes no such read.
 //!
 //! ```text
-//! denial ─▶ Grounds (objects in the results, objects and namespaces without one) ─▶ reads ─┬▶ as the watch: deny
-//!                                                                                          └▶ news: evaluate again
+//! denial ─▶ Grounds (objects in results, objects and namespaces without one) ─▶ reads ─┬▶ as the watch: deny
+//!                                                                                      └▶ news: evaluate again
 //! ```
 
 use std::sync::Arc;

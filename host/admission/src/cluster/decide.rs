@@ -1,13 +1,13 @@
 //! Makes verdicts that hold whatever the outcome of the requests in progress.
 //!
 //! ```text
-//! evaluate in Stored ─ wants a sample, or asked what must be exact? ─▶ list, direct read, again
+//! evaluate in Stored ─ wants a sample or an exact result? ─▶ list, direct read, again
 //!      │
 //!      ├─ no reservation touched ───────────────────────────────────────────▶ verdict
 //!      └─ touched ─▶ evaluate in Applied …, Together, Apart ─ all allow, all deny ─▶ verdict
 //!                           │
-//!                           └─ they differ ─▶ wait for the watch, then one direct read of what was
-//!                              touched ─▶ settled: again; time is over: deny
+//!                           └─ they differ ─▶ wait for the watch, then one direct read of the touched
+//!                              objects ─▶ settled: again; time is over: deny
 //! verdict denies ─▶ confirm: one read of its grounds ─▶ news: again; otherwise deny
 //! verdict allows, changes something ─▶ reserve ─ a query result may have changed ─▶ again; after three
 //!                              rounds with a claim, for which others wait (claims); limit reached:

@@ -81,7 +81,7 @@ impl Waits {
     /// Records that the cache is ready, which shows nothing about the next watch.
     fn current(&mut self, server: &Server, kind: &Kind) {
         if self.told.take().is_some() {
-            tracing::info!(resource = %kind.resource(), "the cluster context is current again");
+            tracing::info!(resource = %kind.resource(), "cluster cache synced again");
             server.has_recovered();
         }
     }
@@ -94,7 +94,7 @@ impl Waits {
 
     fn tell(&mut self, kind: &Kind, why: &str) {
         if self.told.as_deref() != Some(why) {
-            tracing::warn!(resource = %kind.resource(), why, "the cluster context cannot be read");
+            tracing::warn!(resource = %kind.resource(), why, "cluster cache sync failed; retrying");
             self.told = Some(why.to_owned());
         }
     }
@@ -187,7 +187,7 @@ fn poll(kind: &Kind, waits: &Waits) {
         let seconds = waits.poll.as_secs();
         tracing::info!(
             resource = %kind.resource(), seconds,
-            "polled: the API server lists it, but does not watch it"
+            "resource does not support watch; polling"
         );
     }
 }
@@ -291,7 +291,7 @@ async fn watch_once(
     let request = request.watch(&params, version).map_err(|e| Trouble::Other(e.to_string()))?;
     let stream = server.ask(request).await?;
     if kind.set_polled(false) {
-        tracing::info!(resource = %kind.resource(), "no longer polled: the API server watches it");
+        tracing::info!(resource = %kind.resource(), "resource supports watch; no longer polling");
     }
     let mut stream = std::pin::pin!(stream);
     let silence = watch.saturating_add(GRACE);

@@ -123,7 +123,7 @@ impl PageText {
             return Err(Trouble::Other(format!("an object of more than {LARGEST_OBJECT} bytes")));
         }
         if self.split.frame_bytes() > LARGEST_FRAME {
-            let text = format!("an answer of more than {LARGEST_FRAME} bytes beside its objects");
+            let text = format!("a response of more than {LARGEST_FRAME} bytes without its objects");
             return Err(Trouble::Other(text));
         }
         self.count = self.count.saturating_add(usize::from(item.is_some()));
@@ -186,10 +186,10 @@ pub(crate) enum Trouble {
     #[error("the API server does not know the resource")]
     Absent,
     /// The version to continue from is too old, or in the future.
-    #[error("the history that was asked for is gone")]
+    #[error("the requested version is no longer available")]
     Gone,
     /// Watches without any message.
-    #[error("watches say nothing")]
+    #[error("the watch returns no messages")]
     Silence,
     /// The API server does not accept the credentials.
     #[error("the API server does not accept the credentials (401: {0})")]

@@ -144,28 +144,28 @@ impl fmt::Display for NotAsked {
         match self {
             Self::Mode => f.write_str("its mode is off"),
             Self::Resource(all) if all.is_empty() => f.write_str("it has no match rules"),
-            Self::Resource(all) => write!(f, "it looks at other resources: {}", some(all)),
-            Self::Version(all) => write!(f, "it looks at other versions: {}", some(all)),
-            Self::SubResource(all) => write!(f, "it looks at {} only", some(all)),
+            Self::Resource(all) => write!(f, "it matches other resources: {}", some(all)),
+            Self::Version(all) => write!(f, "it matches other versions: {}", some(all)),
+            Self::SubResource(all) => write!(f, "it matches {} only", some(all)),
             Self::Operation(all) => {
                 let all: Vec<_> = all.iter().map(|one| one.as_str().to_owned()).collect();
-                write!(f, "it looks at other operations: {}", some(&all))
+                write!(f, "it matches other operations: {}", some(&all))
             }
             Self::RulesOff(all) if all.len() == 1 => {
-                write!(f, "its rule about it is off: {}", some(all))
+                write!(f, "its rule for this is off: {}", some(all))
             }
-            Self::RulesOff(all) => write!(f, "all its rules about it are off: {}", some(all)),
+            Self::RulesOff(all) => write!(f, "all its rules for this are off: {}", some(all)),
             Self::Setting(all) if all.iter().all(|one| one == FILES) => {
-                f.write_str("it looks at it only in files (opgate check)")
+                f.write_str("it matches this only in files (opgate check)")
             }
             Self::Setting(all) => {
                 let dotted = |one: &String| one.trim_start_matches('/').replace('/', ".");
                 let all: Vec<_> = all.iter().filter(|one| *one != FILES).map(dotted).collect();
-                write!(f, "it looks at it only with a setting: {}", some(&all))
+                write!(f, "it matches this only with a setting: {}", some(&all))
             }
-            Self::Namespace(name) => write!(f, "it looks at it only in namespace {name}"),
-            Self::NamespacePattern(text) => write!(f, "the namespace is left out by name: {text}"),
-            Self::NamePattern(text) => write!(f, "the object is left out by name: {text}"),
+            Self::Namespace(name) => write!(f, "it matches this only in namespace {name}"),
+            Self::NamespacePattern(text) => write!(f, "the namespace is excluded by name: {text}"),
+            Self::NamePattern(text) => write!(f, "the object is excluded by name: {text}"),
             Self::Selector(selector) => {
                 write!(f, "the labels of the namespace do not fit the selector {selector}")
             }

@@ -106,7 +106,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
         if let Some(denial) = &mut judged.decision.denial {
             let objects = objects.join(", ");
             let why = format!(
-                "\nthis rests on {objects}: allowed just now, and not known to be stored; try again"
+                "\nconflicts with {objects}, allowed moments ago and not yet stored; try again"
             );
             denial.message.push_str(&why);
         }
@@ -186,7 +186,7 @@ async fn ask<O: Observer>(
         let rules = policy.advice_on(bench.review);
         tracing::warn!(
             policy = policy.name, rules = ?rules, cause = %fault,
-            "a call failed, and did not without the rules that only warn"
+            "advisory rules dropped after a policy error"
         );
         finding.without(policy, rules, &fault);
     }
@@ -197,7 +197,7 @@ async fn ask<O: Observer>(
     {
         policy.note_error(fault.to_string());
         let uid = opgate_text::one_line(inputs.request.uid(), 128);
-        tracing::error!(policy = policy.name, uid, cause = %fault, "no verdict");
+        tracing::error!(policy = policy.name, uid, cause = %fault, "policy evaluation failed");
     }
     let mut reader = call.reader.and_then(cluster::Reader::of);
     if let Some(reader) = &mut reader {

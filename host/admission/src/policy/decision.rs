@@ -231,7 +231,8 @@ impl Finding {
             )));
         }
         let rule_of = |id: &str| {
-            let unknown = || Fault::Answer(format!("{:?} is no rule of it", one_line(id, 64)));
+            let unknown =
+                || Fault::Answer(format!("{:?} is not a rule of the policy", one_line(id, 64)));
             policy.descriptor.rule(id).ok_or_else(unknown)
         };
         let mut violations = Vec::with_capacity(count);
@@ -347,7 +348,7 @@ impl Builder {
         if violations.iter().any(|v| v.effect == Effect::Deny) {
             self.reasons.push(reason);
         }
-        let without = |d: &Dropped| format!("not evaluated {}: {}", d.rules.join(" "), d.cause);
+        let without = |d: &Dropped| format!("dropped {}: {}", d.rules.join(" "), d.cause);
         let note = |v: &Violation| format!("{} {}: {}", v.effect.as_str(), v.rule, v.message);
         let notes: Vec<_> =
             dropped.iter().map(without).chain(violations.iter().map(note)).collect();

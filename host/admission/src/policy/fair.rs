@@ -7,8 +7,8 @@
 //! tenant ─▶ Account: permits, recent CPU time, whether its calls were long
 //!    │
 //!    ├─ a permit is free ──────────────────────────▶ Permit ─ dropped: time is charged, next one in
-//!    ├─ not now ─▶ the queue of the tenant ─ round-robin ▶ Permit
-//!    └─ its share of the queue is full ─────────────▶ Refused (503, a while later), others are not
+//!    ├─ not now ─▶ queue of the tenant ─ round-robin ▶ Permit
+//!    └─ its share of the queue is full ────────────▶ Refused (503, a while later), others are not
 //! ```
 //!
 //! * No tenant holds more than half of the permits, and no tenant has more than half of the queue.

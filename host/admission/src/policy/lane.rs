@@ -4,15 +4,15 @@
 //! fast path: on the thread that serves the request, with a short deadline. A call that exceeds it
 //! is stopped and repeated on the slow path: on a worker thread, with the whole deadline. This is
 //! correct because a policy has no effects, and equal input gives the same verdict. After some
-//! time there, the call only gets the CPU time that the serving threads leave. If the call was
-//! long there, too, further calls of that tenant start there until they have been short for some
-//! time. Calls of other tenants do not, unless calls are long for most of them (`usual.rs`).
+//! time there, the call only gets the CPU time that the serving threads leave (`SCHED_IDLE`). If
+//! the call was long there, too, further calls of that tenant start there until they have been
+//! short for some time. Calls of other tenants do not, unless calls are long for most of them (`usual.rs`).
 //!
 //! ```text
 //!  tenant ─▶ permit (fair.rs) ──▶ fast path, 2 ms ──ok──▶ verdict
 //!              │                       │ too long: a permit for long calls
 //!              │ calls were long       ▼
-//!              └──────────────▶ slow path: worker thread, SCHED_IDLE, whole deadline ──▶ verdict or policy error
+//!              └──────────────▶ slow path: worker thread, whole deadline ──▶ verdict or policy error
 //! ```
 //!
 //! All calls of one evaluation of a review share CPU time (`review_time.rs`). If that is used up,
@@ -72,7 +72,7 @@ pub enum Overload {
     },
     /// The share of the tenant in the queue is full.
     #[error(
-        "policy {policy}: of the same namespace or user {waiting} calls are waiting already: try again"
+        "policy {policy}: queue share of this namespace or user is full ({waiting} calls): try again"
     )]
     Share {
         /// The policy.
@@ -81,16 +81,16 @@ pub enum Overload {
         waiting: usize,
     },
     /// All permits are in use, and a policy that cannot block does not wait.
-    #[error("policy {policy}: all its calls are taken")]
+    #[error("policy {policy}: all permits are in use")]
     Busy {
         /// The policy.
         policy: String,
     },
     /// Other requests changed the same objects repeatedly.
-    #[error("other requests changed the same objects again and again until the time was up")]
+    #[error("conflicting requests kept changing the same objects until the deadline: try again")]
     Contention,
     /// Too many allowed changes are not known to be stored.
-    #[error("too many requests that were allowed are not known to be stored: {why}; try again")]
+    #[error("reservation limit reached: {why}; try again")]
     NoRoom {
         /// The tenant and the limit.
         why: String,
@@ -104,7 +104,7 @@ pub enum Overload {
         why: String,
     },
     /// The request has no memory left for its response.
-    #[error("no memory is left for the answer: try again")]
+    #[error("no memory is left for the response: try again")]
     Memory,
     /// No client waits for the response any more.
     #[error("the time of the request was over before it was decided")]
@@ -119,7 +119,7 @@ pub enum Overload {
     },
     /// The review was evaluated several times, which used more CPU time than one review may use.
     #[error(
-        "evaluated {evaluations} times, because what it depends on changed meanwhile, which used more than {}ms of processor time: try again",
+        "evaluated {evaluations} times because objects that it depends on changed, and exceeded the CPU time limit of {}ms: try again",
         .limit.as_millis()
     )]
     Repeated {
@@ -314,7 +314,7 @@ pub(super) async fn validate(
             return Ok(Asked { call: stopped(over), dropped: None });
         }
         // Either the call was long or its thread got no CPU time. The second run shows which.
-        tracing::debug!(policy = policy.name, "a call is run again, apart");
+        tracing::debug!(policy = policy.name, "call moved to a worker thread");
         if is_long {
             lane.usual.repeats();
         }

@@ -128,7 +128,7 @@ pub(super) fn load(
                     "policy {} reads {}, which is not granted: add it to `allowedReads`",
                     config.name, read.resource
                 );
-                errors.push(configuration.at(config, "/cluster", &text));
+                errors.push(configuration.at(config, "/allowedReads", &text));
             }
         }
     }
@@ -401,7 +401,7 @@ fn check_settings(
     if config.settings.get("rules").is_some() {
         wrong(
             "/rules",
-            "the levels of rules belong beside `settings`, under `rules` of the policy",
+            "the levels of rules do not belong in `settings`: set `rules` of the policy",
         );
         return Ok(errors);
     }

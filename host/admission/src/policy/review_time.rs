@@ -141,6 +141,6 @@ mod tests {
         assert_eq!(time.end(Some(&last)), Some(overload));
         assert!(time.begin().is_err());
         let text = time.begin().unwrap_err().to_string();
-        assert!(text.contains("evaluated 5 times") && text.contains("more than 200ms"), "{text}");
+        assert!(text.contains("evaluated 5 times") && text.contains("limit of 200ms"), "{text}");
     }
 }

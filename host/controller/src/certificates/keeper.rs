@@ -51,7 +51,7 @@ pub struct State {
 }
 
 impl State {
-    /// `sha256:…` of the bundle; nothing without one.
+    /// Returns `sha256:…` of the bundle; nothing without one.
     #[must_use]
     pub fn bundle_digest(&self) -> String {
         if self.bundle.is_empty() {
@@ -115,7 +115,7 @@ pub struct Keeper {
     leader: Leader,
     replicas: Replicas,
     remembered: Remembered,
-    /// The Secret as it was read last: its version, and what it holds. Most looks find the same.
+    /// The last read Secret: its version, and its contents. Most reads return the same.
     last: Option<(String, Remembered)>,
     /// The digest of the newest CA, and since when all our webhooks have been seen to trust it.
     noticed: Option<(String, Duration)>,
@@ -155,7 +155,7 @@ pub enum KeeperError {
 }
 
 impl Keeper {
-    /// One that knows nothing yet.
+    /// Creates one without any state.
     #[must_use]
     pub fn new(
         installation: Installation,
@@ -220,7 +220,7 @@ impl Keeper {
     /// Reads what there is, serves it, and, on the leader, does what is to be done.
     ///
     /// # Errors
-    /// Where that failed. The next round tries again.
+    /// Fails if a step failed. The next round tries again.
     pub async fn round(&mut self, api: &dyn Api) -> Result<(), KeeperError> {
         let done = self.steps(api).await;
         let trouble = match &done {
@@ -238,7 +238,7 @@ impl Keeper {
         done.map(drop)
     }
 
-    /// The steps of a round; gives what it waits for.
+    /// Runs the steps of a round; returns the condition that it waits for.
     async fn steps(&mut self, api: &dyn Api) -> Result<Option<&'static str>, KeeperError> {
         let mut waits = None;
         for _ in 0..STEPS {
@@ -292,7 +292,7 @@ impl Keeper {
         stored
     }
 
-    /// The calendar that counts.
+    /// Returns the calendar that counts.
     fn now(&mut self, api: &dyn Api) -> SystemTime {
         let here = self.clock.calendar();
         let Some(there) = api.date() else { return here };
@@ -463,7 +463,7 @@ impl Keeper {
 enum Next {
     /// The next one.
     Again,
-    /// Nothing in this round, and why.
+    /// No step in this round, and the reason.
     Later(Option<&'static str>),
 }
 

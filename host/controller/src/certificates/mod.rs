@@ -12,9 +12,10 @@
 //! * `step`: the decision, without I/O.
 //! * `keeper`: reads, decides, writes.
 //!
-//! A CA changes in this order: its certificate goes into the bundle; into the `caBundle` of all our webhooks; time
-//! passes, so that API servers notice; only then a leaf of it is issued. The old CA stays in the bundle until it has
-//! ended, so that a replica that has not noticed yet is trusted as long as its leaf is good.
+//! A CA changes in this order: its certificate is added to the bundle; then to the `caBundle` of all our
+//! webhooks; after a delay in which API servers notice it, a serving certificate of it is issued. The old CA
+//! stays in the bundle until it has expired, so that a replica with an old certificate is trusted while that
+//! certificate is valid.
 
 mod keeper;
 mod step;
@@ -34,15 +35,15 @@ pub const SECRET: &str = "opgate-tls";
 /// Interval at which each replica reads the Secret.
 pub const LOOK: Duration = Duration::from_secs(5);
 
-/// How long certificates live. They are renewed after two thirds of their life.
+/// Lifetimes of certificates. They are renewed after two thirds of their lifetime.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// A CA: short enough for its rotation to be nothing special.
     pub authority: Duration,
     /// A leaf.
     pub leaf: Duration,
-    /// How long API servers may take to use a changed `caBundle`. They watch the configurations, so that it is
-    /// a second at most times.
+    /// Maximum time in which API servers use a changed `caBundle`. They watch the configurations, so that it
+    /// usually takes a second at most.
     pub notice: Duration,
 }
 

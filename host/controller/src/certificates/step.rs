@@ -33,7 +33,7 @@ pub(super) struct View<'a> {
     pub(super) trusting: &'a [Vec<u8>],
     /// For how long all of them have trusted the newest CA.
     pub(super) noticed: Option<Duration>,
-    /// The CAs whose leaves replicas serve, if that is known.
+    /// The CAs of the certificates that replicas serve, if known.
     pub(super) in_use: Option<&'a [String]>,
     /// The names of our Service; API servers use the first one.
     pub(super) names: &'a [String],
@@ -47,22 +47,22 @@ pub(super) enum Step {
     Write(Box<Stored>, &'static str),
     /// Put the bundle into our webhooks.
     Trust,
-    /// Nothing before API servers have noticed.
+    /// No step before API servers have noticed.
     Wait,
 }
 
-/// Whether two thirds of a life are over.
+/// Reports whether two thirds of a life are over.
 fn is_due(begin: SystemTime, end: SystemTime, now: SystemTime) -> bool {
     let life = end.duration_since(begin).unwrap_or_default();
     now.duration_since(begin).unwrap_or_default() >= life / 3 * 2
 }
 
-/// Whether a leaf can be served: of a CA of the bundle, for our name, now.
+/// Reports whether a certificate can be served: of a CA of the bundle, for our name, now.
 fn is_usable(leaf: &Leaf, bundle: &[Root], view: &View<'_>) -> bool {
     is_for(leaf, view.names) && leaf.is_valid_at(view.now) && leaf.issuer(bundle).is_some()
 }
 
-/// Whether a leaf has the name that API servers use.
+/// Reports whether a certificate has the name that API servers use.
 pub(super) fn is_for(leaf: &Leaf, names: &[String]) -> bool {
     names.first().is_some_and(|name| leaf.pair.names().contains(name))
 }
@@ -74,7 +74,7 @@ pub(super) fn step(view: &View<'_>, times: &Times) -> Result<Step, Error> {
     let Some(signer) = stored.signer.as_ref().filter(|signer| signer.is_valid_at(view.now)) else {
         return Ok(Step::Write(healed(view, stored, times)?.into(), "a new CA"));
     };
-    // An administrator who removed a CA from the bundle did not know that a certificate needs it.
+    // The bundle may lack a CA that an administrator removed although a certificate needs it.
     let leaves = [&stored.leaf, &remembered.leaf].into_iter().flatten();
     for leaf in leaves.filter(|leaf| leaf.is_valid_at(view.now)) {
         if leaf.issuer(&stored.bundle).is_none()

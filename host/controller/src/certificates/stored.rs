@@ -42,12 +42,12 @@ impl Leaf {
         self.pair.not_before() <= now && now < self.pair.not_after()
     }
 
-    /// The CA of a bundle that issued it.
+    /// Returns the CA of a bundle that issued it.
     pub(super) fn issuer<'r>(&self, bundle: &'r [Root]) -> Option<&'r Root> {
         bundle.iter().find(|root| self.is_of(root))
     }
 
-    /// Whether a CA issued it.
+    /// Reports whether a CA issued it.
     pub(super) fn is_of(&self, root: &Root) -> bool {
         let mut vouched = self.vouched.lock();
         if let Some((_, known)) = vouched.iter().find(|(digest, _)| digest == root.digest()) {
@@ -61,7 +61,7 @@ impl Leaf {
     }
 }
 
-/// The CA whose key is there: the newest.
+/// The newest CA, whose key is present.
 #[derive(Clone)]
 pub(super) struct Signer {
     pub(super) root: Root,
@@ -101,12 +101,12 @@ impl Stored {
         Self { signer, leaf: Leaf::of(text(CHAIN), text(KEY)), bundle }
     }
 
-    /// The bundle as PEM.
+    /// Returns the bundle as PEM.
     pub(super) fn pem(&self) -> String {
         self.bundle.iter().map(Root::pem).collect()
     }
 
-    /// Writes it into a Secret, and leaves what else is there.
+    /// Writes it to a Secret, and keeps other members.
     pub(super) fn write(&self, secret: &mut Value) {
         if !secret.get("data").is_some_and(Value::is_object)
             && let Some(secret) = secret.as_object_mut()
@@ -127,7 +127,7 @@ impl Stored {
     }
 }
 
-/// A Secret without content.
+/// Returns a Secret without content.
 pub(super) fn new_secret(installation: &Installation) -> Value {
     json!({
         "apiVersion": Kind::Secret.api_version(),

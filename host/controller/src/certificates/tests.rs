@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// Whether all replicas serve a leaf of one CA, which is trusted.
+    /// Reports whether all replicas serve a trusted certificate of one CA.
     fn is_settled(&self) -> bool {
         let served = |node: &Node| {
             let state = node.keeper.states().borrow().clone();
@@ -369,7 +369,7 @@ fn ten_years_with_random_failures_fail_no_handshake() {
 enum Mishap {
     /// The leader loses its connection to the API server.
     LeaderCutOff,
-    /// It gets no more answers, and its requests are carried out.
+    /// It receives no more responses, and its requests are executed.
     LeaderDeaf,
     /// The process ends.
     LeaderEnds,
@@ -410,8 +410,8 @@ fn failure_during_any_step_fails_no_handshake() {
         Mishap::ConfigurationLost,
     ];
     for mishap in mishaps {
-        // A leaf; a fresh leaf with a new CA; the configuration; a leaf of the new CA; the configuration without
-        // the old one, and so on.
+        // A certificate; a fresh certificate with a new CA; the configuration; a certificate of the new CA;
+        // the configuration without the old one, and so on.
         for step in 1..=6 {
             let lasts = [SECOND * 20, HOUR * 2][step % 2];
             let mut world = World::new(&["a", "b"], SHORT);
@@ -482,7 +482,7 @@ fn replica_paused_for_two_rotations_serves_trusted_certificate() {
     world.run(SECOND * 5, SECOND);
     assert!(world.is_settled());
     assert_ne!(world.digest(), before);
-    // It was the leader, and has not noticed the end of its term by itself: it is not any more.
+    // It was the leader, but its term has ended, although it has not noticed that itself.
     assert!(world.leader().is_some());
 }
 

@@ -1,7 +1,7 @@
 //! The desired registration, and its differences from the stored one.
 //!
-//! Two things never differ: `caBundle`, which belongs to those who keep certificates, and the port of the
-//! Service, which is not ours to know. What an API server adds by itself is no difference either.
+//! Two fields are not compared: `caBundle`, which the certificate controller manages, and the port of the
+//! Service, which opgate does not know. Defaults that an API server adds are no difference either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// A `ValidatingWebhookConfiguration` as JSON, and the names of all policies for which it stands.
+    /// Creates it from a `ValidatingWebhookConfiguration` as JSON, and the names of all its policies.
     #[must_use]
     pub fn of(configuration: &Value, policies: impl IntoIterator<Item = String>) -> Self {
         let webhooks = super::webhooks(configuration).iter().map(comparable).collect::<Vec<_>>();
@@ -43,13 +43,14 @@ impl Wanted {
         Self { webhooks, policies: policies.into_iter().collect(), digest: sum }
     }
 
-    /// `sha256:…`; two replicas have the same one if API servers would send the same requests on the same paths.
+    /// Returns `sha256:…`; two replicas have the same digest if API servers would send the same requests on
+    /// the same paths.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Whether no request is wanted.
+    /// Reports whether no request is matched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.webhooks.is_empty()
@@ -68,7 +69,7 @@ impl Wanted {
     }
 }
 
-/// A webhook without what is not compared.
+/// Returns a webhook without the fields that are not compared.
 fn comparable(webhook: &Value) -> Value {
     let mut webhook = webhook.clone();
     if let Some(client) = webhook.get_mut("clientConfig").and_then(Value::as_object_mut) {
@@ -90,7 +91,8 @@ fn comparable(webhook: &Value) -> Value {
     webhook
 }
 
-/// How webhooks differ from what is wanted, in a few words each; empty if they do not.
+/// Returns the differences between the stored and the desired webhooks, in a few words each; empty if there
+/// are none.
 pub(super) fn differences(ours: &BTreeMap<String, Value>, wanted: &Wanted) -> Vec<String> {
     let mut told = Vec::new();
     for webhook in &wanted.webhooks {
@@ -124,14 +126,14 @@ fn members(a: &Value, b: &Value) -> Vec<String> {
     all.into_iter().filter(|key| a.get(key) != b.get(key)).collect()
 }
 
-/// The policies that the path of a webhook names.
+/// Returns the policies that the path of a webhook names.
 pub(super) fn names(webhook: &Value) -> BTreeSet<String> {
     let path = text(webhook, "/clientConfig/service/path");
     let names = path.strip_prefix("/validate/").unwrap_or_default();
     listed(names.split('/'))
 }
 
-/// The policies that an annotation names.
+/// Returns the policies that an annotation names.
 pub(super) fn named(annotation: &str) -> BTreeSet<String> {
     listed(annotation.split(' '))
 }
@@ -144,7 +146,7 @@ fn listed<'n>(names: impl Iterator<Item = &'n str>) -> BTreeSet<String> {
     names.filter(is_name).take(MOST_NAMES).map(str::to_owned).collect()
 }
 
-/// The port that all webhooks have that call the Service; none if they differ.
+/// Returns the port that all webhooks have that call the Service; none if they differ.
 pub(super) fn port<'w>(webhooks: impl Iterator<Item = &'w Value>) -> Option<u64> {
     let ports = webhooks.filter_map(|w| w.pointer("/clientConfig/service/port")?.as_u64());
     let ports: BTreeSet<_> = ports.collect();

@@ -39,7 +39,7 @@ impl Figures {
         registry.register("registration_restored", text, self.healed.clone());
     }
 
-    /// How it is; none if that is not known.
+    /// Sets the current state; none if it is unknown.
     pub fn shows(&self, standing: Option<&Standing>) {
         match standing {
             Some(standing) => {
@@ -50,7 +50,7 @@ impl Figures {
         }
     }
 
-    /// It was applied just now.
+    /// Records an applied registration.
     pub fn applied(&self, at: SystemTime, by_hand: bool) {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.applied.set(i64::try_from(at).unwrap_or(i64::MAX));

@@ -31,7 +31,7 @@ fn wanted(policies: &[&str]) -> Wanted {
     Wanted::of(&json!({ "webhooks": webhooks }), policies)
 }
 
-/// As `opgate manifests all` makes it.
+/// Returns the configuration as `opgate manifests all` creates it.
 fn empty() -> Value {
     json!({
         "apiVersion": KIND.api_version(),
@@ -138,8 +138,8 @@ impl Cluster {
         Self { fake, clock: Moved::at(Duration::from_secs(1_700_000_000)) }
     }
 
-    /// Time passes, and every replica does its rounds. An API server calls all the while, by what is registered
-    /// and by what was a moment ago: every replica that is ready must know every name.
+    /// Advances the time, while every replica runs its rounds. An API server calls continuously, with the
+    /// current and the previous registration: every ready replica must know every name.
     fn pass(&self, time: Duration, replicas: &mut [&mut Replica]) {
         let mut passed = Duration::ZERO;
         while passed < time {
@@ -148,7 +148,7 @@ impl Cluster {
                 replica.round();
                 let asked: BTreeSet<_> = before.union(&self.registered()).cloned().collect();
                 let unknown: Vec<_> = asked.difference(&replica.known).collect();
-                // It looks when it is asked by a name that it does not know.
+                // A replica reads the registration when it is called with an unknown name.
                 if !unknown.is_empty() {
                     replica.look();
                 }

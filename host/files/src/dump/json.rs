@@ -1,4 +1,4 @@
-//! Where the objects of a JSON file are, by its brackets.
+//! Locates the objects of a JSON file by its brackets.
 //!
 //! ```text
 //! {"apiVersion": "v1", "items": [   {…}, {…}, …   ], "kind": "List"}   the next value
@@ -17,18 +17,18 @@ use super::{BATCH, BLOCK, FRAME, Index, Slot};
 /// The name of the list, with its quotes.
 const ITEMS: &[u8] = b"\"items\"";
 
-/// Where a byte is.
+/// Position of a byte.
 #[derive(Debug, Default, Clone, Copy)]
 struct At {
     offset: u64,
     lines: u64,
     columns: u64,
-    /// Where its line starts, if nothing but spaces is in front of it.
+    /// Start of its line, if only spaces precede it.
     line: Option<u64>,
 }
 
 impl At {
-    /// A slot from here on, with the spaces in front of it.
+    /// Starts a slot here, with the preceding spaces.
     fn slot(self) -> Slot {
         let Self { offset, lines, columns, line } = self;
         let (start, columns) = line.map_or((offset, columns), |start| (start, 0));
@@ -43,7 +43,7 @@ struct Current {
     /// After `[` and before `]` of the elements.
     head: Option<u64>,
     tail: Option<u64>,
-    /// How many lists of the name there are.
+    /// Number of lists with this name.
     lists: usize,
     /// Whether its API version and kind precede its elements.
     is_typed: bool,
@@ -83,7 +83,7 @@ impl Scan {
         let mut rest = block;
         while let Some((&byte, after)) = rest.split_first() {
             if self.quotes == Quotes::Inside && self.depth > 1 {
-                // Nothing in it counts before the next of these two.
+                // The text before the next of these two bytes is irrelevant.
                 let length = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
                 let (inside, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
                 if !inside.is_empty() {
@@ -228,7 +228,7 @@ impl Scan {
     }
 }
 
-/// The objects of a file.
+/// Returns the objects of a file.
 pub(super) fn index(opened: &Opened) -> io::Result<Index> {
     let (mut index, mut scan) = (Index::default(), Scan::default());
     let mut at = 0_u64;
@@ -303,7 +303,7 @@ pub(super) fn without_commas(bytes: &mut [u8]) {
     }
 }
 
-/// Whether a text begins with a list of objects.
+/// Reports whether a text begins with a list of objects.
 pub(super) fn begins_list(block: &[u8]) -> bool {
     let mut scan = Scan::default();
     scan.take(block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block));

@@ -62,7 +62,7 @@ struct List {
     whole: Slot,
 }
 
-/// Where the objects of a file are.
+/// Positions of the objects in a file.
 #[derive(Debug, Default)]
 struct Index {
     slots: Vec<Slot>,
@@ -130,7 +130,7 @@ pub fn open(path: &Path, reader: &Reader) -> Result<Vec<Dump>, String> {
     if errors.is_empty() { Ok(dumps) } else { Err(errors.join("\n")) }
 }
 
-/// Whether a file begins with a list of objects, as `kubectl get` prints it.
+/// Reports whether a file begins with a list of objects, as `kubectl get` prints it.
 pub(crate) fn is_list(path: &Path) -> bool {
     let Ok(opened) = At::Named(path).open() else { return false };
     let Ok(block) = opened.part(0..FRAME) else { return false };
@@ -167,7 +167,7 @@ impl Dump {
         &self.path
     }
 
-    /// The parts of the file, in order.
+    /// Returns the parts of the file, in order.
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
         &self.index.slots
@@ -198,7 +198,7 @@ impl Dump {
         Part { file: Arc::new(file), list: slot.list, is_sequence, typed }
     }
 
-    /// Reads lists as a whole from now on whose elements cannot be read on their own.
+    /// Reads lists as a whole from now on if their elements are unreadable separately.
     pub fn keep_whole(&mut self, lists: &[usize]) -> Vec<Slot> {
         let mut whole = Vec::new();
         for number in lists {
@@ -225,13 +225,13 @@ pub struct Part {
 }
 
 impl Part {
-    /// The list that must be read as a whole, because this part of it cannot be read on its own.
+    /// Returns the list that must be read as a whole, because this section of it is unreadable separately.
     #[must_use]
     pub fn broken_list(&self) -> Option<usize> {
         self.list.filter(|_| self.file.documents().is_none())
     }
 
-    /// A line with the reason why it cannot be read, if it cannot.
+    /// Returns a line with the reason why it is unreadable, if so.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         template::complaint(&self.file)

@@ -60,7 +60,8 @@ impl Part {
     }
 }
 
-/// An object that an API server has sent, which has no places in a file. `None` if it is on its way out.
+/// Returns an object that an API server has sent, which has no places in a file. `None` if it is on its way
+/// out.
 #[must_use]
 pub fn live(source: String, found: &Found<'_, '_>, resource: &str) -> Option<Subject> {
     if is_leaving(found) {
@@ -102,7 +103,7 @@ fn subject(source: String, found: &Found<'_, '_>, object: Object, resource: Stri
     }
 }
 
-/// The object as it would be sent.
+/// Returns the object as it would be sent.
 fn written(found: &Found<'_, '_>) -> String {
     let mut json = String::with_capacity(found.value.size());
     json.push('{');
@@ -128,8 +129,8 @@ fn written(found: &Found<'_, '_>) -> String {
     json
 }
 
-/// Whether an object is deleted and waits for its finalizers, or OLM replaces or deletes it: the rules
-/// hold for what takes its place.
+/// Reports whether an object is deleted and waits for its finalizers, or OLM replaces or deletes it: the
+/// rules apply to its replacement.
 fn is_leaving(found: &Found<'_, '_>) -> bool {
     let text = |pointer: &str| found.value.get(pointer).and_then(|value| value.text());
     let is_csv =

@@ -1,4 +1,4 @@
-//! Where the objects of a YAML file are, by the indentation of its lines.
+//! Locates the objects of a YAML file by the indentation of its lines.
 //!
 //! ```text
 //! apiVersion: v1        ┐
@@ -10,8 +10,8 @@
 //! ---                     the next document
 //! ```
 //!
-//! No line of an element stands as far to the left as its dash, except inside of quotes and brackets. An
-//! element that is cut there cannot be read on its own, and the list is read as a whole.
+//! No line of an element is indented less than its dash, except inside quotes and brackets. An element that
+//! is cut there is unreadable separately, and the list is read as a whole.
 
 use std::io;
 
@@ -59,7 +59,7 @@ impl Line<'_> {
         self.prefix.get(self.indent()..).unwrap_or_default()
     }
 
-    /// Whether nothing is on it. A line that begins with many spaces has something behind them.
+    /// Reports whether nothing is on it. A line that begins with many spaces has something behind them.
     fn is_empty(&self) -> bool {
         let rest = self.rest();
         self.prefix.len() < PREFIX && rest.trim_ascii().is_empty() || rest.starts_with(b"#")
@@ -91,7 +91,7 @@ struct Current {
     is_typed: bool,
     state: State,
     indent: usize,
-    /// Where `items:` is, and what comes after the elements.
+    /// Position of `items:`, and of the text after the elements.
     items: u64,
     tail: u64,
     slots: Vec<Slot>,
@@ -140,7 +140,7 @@ impl Current {
         }
     }
 
-    /// The document ends here.
+    /// Ends the document here.
     fn end(mut self, end: u64, opened: &Opened, index: &mut Index) -> io::Result<()> {
         if !self.has_content {
             return Ok(());
@@ -170,7 +170,7 @@ fn typed(frame: Vec<u8>) -> Option<Typed> {
     super::frame_of(&document)
 }
 
-/// The objects of a file.
+/// Returns the objects of a file.
 pub(super) fn index(opened: &Opened) -> io::Result<Index> {
     let mut index = Index::default();
     let (mut current, mut is_first, mut has_directive) = (Current::default(), true, false);
@@ -242,7 +242,7 @@ fn lines(opened: &Opened, mut visit: impl FnMut(Line<'_>)) -> io::Result<u64> {
     }
 }
 
-/// Whether a text begins with a list of objects.
+/// Reports whether a text begins with a list of objects.
 pub(super) fn begins_list(block: &[u8]) -> bool {
     let mut current = Current::default();
     let text = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);

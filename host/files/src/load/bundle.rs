@@ -77,7 +77,7 @@ pub(super) fn all_read(old: &Bundle) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The manifests among the files, each with its path in the document.
+/// Returns the manifests among the files, each with its path in the document.
 fn objects(bundle: &Bundle) -> Vec<Request> {
     // The legacy format has one such directory for each version instead.
     let flat = bundle.directories.iter().any(|folder| folder == "manifests");

@@ -66,7 +66,7 @@ pub(super) fn load(
     Ok(packages.into_iter().map(subject).collect())
 }
 
-/// Names of packages that were published and are missing now. If a file cannot be read, which is
+/// Returns the names of packages that were published and are missing now. If a file cannot be read, which is
 /// reported, any of them can be in it.
 fn gone(old: &BTreeMap<String, Arc<Package>>, packages: &[Arc<Package>]) -> Vec<String> {
     if packages.iter().any(|package| !package.broken.is_empty()) {

@@ -136,7 +136,7 @@ pub(super) fn pair<'r>(new: impl IntoIterator<Item = &'r mut Request>, old: Vec<
     }
 }
 
-/// The objects of a document: itself, or the elements of a list.
+/// Returns the objects of a document: itself, or the elements of a list.
 ///
 /// # Errors
 /// If something in it is not an object.

@@ -13,13 +13,13 @@ use crate::bundle::BundleKind;
 use crate::kinds::{As, Found};
 use crate::reviews::Subject;
 
-/// The subjects to be checked of something that was found. Deep documents need the stack of a thread of
-/// [`crate::parallel::map`]. `since` is the published version. Everything is read with the budget of the
+/// Returns the subjects to be checked of something that was found. Deep documents need the stack of a thread
+/// of [`crate::parallel::map`]. `since` is the published version. Everything is read with the budget of the
 /// reader.
 ///
 /// # Errors
-/// If it cannot be read as this kind: one line for each error. If there is more to read than the reader's
-/// budget, that is the only error.
+/// Fails if it is unreadable as this kind: one line for each error. If it exceeds the reader's budget, that
+/// is the only error.
 pub fn load(found: &Found, since: Option<&Path>, reader: &Reader) -> anyhow::Result<Vec<Subject>> {
     let (path, shown) = (found.path.as_path(), found.path.display());
     let subjects = subjects(found, since, reader);

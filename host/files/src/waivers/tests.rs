@@ -1,4 +1,4 @@
-//! Waivers as people and strangers write them.
+//! Tests of valid and hostile waiver files.
 
 use std::fs::File;
 use std::os::unix::fs::symlink;
@@ -187,7 +187,7 @@ fn only_a_regular_waiver_file_is_read() {
         assert!(error.ends_with("not a regular file, but a symbolic link"), "{error}");
     }
     let inner = Temporary::new(&[(".opgate.yaml/x", text)]);
-    assert!(read(&inner).unwrap_err().ends_with("not a regular file, but a folder"));
+    assert!(read(&inner).unwrap_err().ends_with("not a regular file, but a directory"));
     folder.write(NAME, vec![b'#'; MAX_FILE + 1]);
     assert!(read(&folder).unwrap_err().ends_with("/.opgate.yaml: larger than 64Ki"));
     let file = File::options().write(true).open(folder.path().join(NAME)).unwrap();

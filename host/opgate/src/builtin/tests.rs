@@ -29,7 +29,7 @@ impl Observer for Notes<'_> {
     }
 }
 
-/// Findings warn, and the objects are kept of which policies ask.
+/// Violations warn, and the objects that policies query are stored.
 fn set() -> Set {
     let text = r#"{
         "apiVersion": "opgate.dev/v1alpha1",

@@ -75,7 +75,7 @@ enum Command {
     },
 }
 
-/// Where the serving certificate is.
+/// Source of the serving certificate.
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// Folder with tls.crt and tls.key

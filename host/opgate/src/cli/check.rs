@@ -267,7 +267,7 @@ mod tests {
         });
         assert_eq!(
             record,
-            json!({"source": shown, "kind": "Bundle", "name": "x", "ok": false, "violations": [violation], "as": "manifest"})
+            json!({"source": shown, "kind": "Bundle", "name": "x", "ok": false, "violations": [violation], "inputType": "manifest"})
         );
         assert_eq!(judged.checked.outcome(), Outcome::Denied);
         assert!(judged.is_seen);
@@ -282,7 +282,7 @@ mod tests {
             record["violations"][0]["field"],
             "spec.files[0].documents[0].spec.source.image"
         );
-        assert_eq!(record["violations"][0]["place"]["line"], 7);
+        assert_eq!(record["violations"][0]["location"]["line"], 7);
         assert!(!judged.is_seen);
         assert_eq!(judged.unreported.len(), 1);
     }
@@ -293,7 +293,7 @@ mod tests {
         for (check, ok) in [("", true), ("check: {warningsAsErrors: true}\n", false)] {
             let (record, _) =
                 judged(&immutability(&format!("  mode: warn\n{check}")), folder.path()).remove(0);
-            assert_eq!(record["violations"][0]["level"], "warn");
+            assert_eq!(record["violations"][0]["effect"], "warn");
             assert_eq!(record["ok"], ok);
         }
     }

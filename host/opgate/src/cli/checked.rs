@@ -52,7 +52,7 @@ pub(super) struct Checked {
     /// Violations that are not shown.
     #[serde(skip)]
     hidden: Hidden,
-    /// How long the policies took.
+    /// Wall-clock time of the policies.
     #[serde(skip)]
     time: Duration,
 }
@@ -78,7 +78,7 @@ struct Located {
 }
 
 impl Checked {
-    /// Nothing is known yet.
+    /// Creates an empty result.
     pub(super) fn new(subject: &Subject) -> Self {
         Self {
             source: subject.source.clone(),
@@ -136,12 +136,12 @@ impl Checked {
         self.error = self.error.take().or(fault);
     }
 
-    /// After the last document: how long the policies took together.
+    /// Sets the total time of the policies, after the last document.
     pub(super) fn took(&mut self, time: Duration) {
         self.time = time;
     }
 
-    /// After the last document: marks the violations of rules that are waived.
+    /// Marks the waived violations, after the last document.
     pub(super) fn waive(&mut self, mut waived: impl FnMut(&str) -> Option<Waived>) {
         for Located { violation, .. } in &mut self.violations {
             violation.waived = waived(&violation.rule);
@@ -163,12 +163,12 @@ impl Checked {
         self.explanations.push(Explained { object, explanation });
     }
 
-    /// Whether the policies have said all that they have to say.
+    /// Reports whether the policies have evaluated it.
     pub(super) fn is_judged(&self) -> bool {
         self.error.is_none()
     }
 
-    /// After the waivers. What could not be read as a whole is not in order.
+    /// Computes the outcome, after the waivers. Input that is unreadable as a whole fails the check.
     pub(super) fn conclude(&mut self, warnings_as_errors: bool, is_complete: bool) {
         let counts = |effect| self.violations.iter().any(|v| v.violation.counts_as(effect));
         self.ok &= is_complete;
@@ -242,7 +242,7 @@ impl Checked {
         }
     }
 
-    /// `OperatorGroup operators/global`
+    /// Returns `OperatorGroup operators/global`.
     fn object(&self) -> String {
         let Self { kind, name, .. } = self;
         match self.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {

@@ -87,7 +87,7 @@ struct Validate {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Human-readable text
     Text,
     /// One list of errors
     Json,
@@ -168,7 +168,7 @@ impl Validate {
         Ok(outcome)
     }
 
-    /// How many policies there are, and everything that is wrong, in the order of the file.
+    /// Returns the number of policies and all errors, in the order of the file.
     fn examine(&self, path: &Path, text: &str) -> Result<(usize, Vec<Wrong>), Failure> {
         let (found, errors) = Configuration::examine(path, text, BUILTINS);
         let mut wrong: Vec<_> = errors.lines().map(|line| Wrong::of(line, path)).collect();

@@ -1,4 +1,4 @@
-//! `opgate constraint`: what an `olm.constraint` asks for, and whether properties fulfil it. The code
+//! `opgate constraint`: the requirement of an `olm.constraint`, and whether properties satisfy it. The code
 //! is that of the policy `constraint-limits`.
 
 use std::io::Write as _;
@@ -60,12 +60,12 @@ enum Format {
     Json,
 }
 
-/// The level of a check's violations, as text.
+/// Returns the level of a check's violations, as text.
 fn level(check: Check) -> &'static str {
     if check.is_advice() { "warn" } else { "deny" }
 }
 
-/// The text for the omitted violations of a rule.
+/// Returns the text for the omitted violations of a rule.
 fn left_out(more: usize) -> String {
     format!("{more} more violations of this rule are omitted")
 }
@@ -131,8 +131,8 @@ impl Eval {
     }
 }
 
-/// The raw text of a constraint. JSON is read verbatim, including white space; YAML is converted to compact
-/// JSON.
+/// Returns the raw text of a constraint. JSON is read verbatim, including white space; YAML is converted to
+/// compact JSON.
 fn constraint_value(path: &Path) -> anyhow::Result<Vec<u8>> {
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
     if path.extension().is_some_and(|ending| ending == "json") {

@@ -53,7 +53,7 @@ struct Step {
     review: String,
 }
 
-/// The requests of the demo, in order.
+/// Returns the requests of the demo, in order.
 fn steps() -> [Step; 9] {
     let step = |what, rule, review: &str| Step { what, rule, review: review.to_owned() };
     let csv = recorded!("021-create-clusterserviceversions-webhook-operator.v0.0.1");
@@ -195,7 +195,7 @@ async fn send(client: &mut SendRequest<Full<Bytes>>, step: &Step) -> anyhow::Res
     Ok(())
 }
 
-/// The beginning of a message: two lines of 71 columns, which are indented by 9.
+/// Returns the beginning of a message: two lines of 71 columns, which are indented by 9.
 fn lines(message: &str) -> Vec<String> {
     const COLUMNS: usize = 71;
     let mut lines = vec![String::new()];

@@ -108,13 +108,13 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// The name of the program as a plugin of kubectl, which finds it by its file.
 const PLUGIN: &str = "kubectl-opgate";
 
-/// Whether kubectl has started it: `kubectl opgate …`.
+/// Reports whether kubectl has started it: `kubectl opgate …`.
 pub(super) fn is_plugin() -> bool {
     let started_as = std::env::args_os().next().unwrap_or_default();
     Path::new(&started_as).file_stem() == Some(OsStr::new(PLUGIN))
 }
 
-/// The command line of this process.
+/// Returns the command line of this process.
 pub(super) fn command() -> Command {
     let command = complete();
     // Help and errors of usage are written while arguments are read.
@@ -128,7 +128,7 @@ pub(super) fn command() -> Command {
     if is_plugin() { renamed(command.bin_name("kubectl opgate")) } else { command }
 }
 
-/// All commands, each with examples.
+/// Returns all commands, each with examples.
 pub(super) fn complete() -> Command {
     with_examples(Cli::command(), "")
 }

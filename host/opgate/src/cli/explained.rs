@@ -180,7 +180,7 @@ impl Explanation {
         Self { policies: attention.into_iter().map(one).collect() }
     }
 
-    /// The lines below a review.
+    /// Writes the lines below a review.
     pub(super) fn write(&self, out: &mut impl io::Write, indent: &str) -> io::Result<()> {
         for one in self.policies.iter().filter(|one| one.matched) {
             one.write(out, indent)?;
@@ -291,12 +291,12 @@ impl Explained {
     }
 }
 
-/// `0.4 ms`
+/// Returns `0.4 ms`.
 fn milliseconds(microseconds: u64) -> String {
     format!("{}.{} ms", microseconds / 1_000, microseconds % 1_000 / 100)
 }
 
-/// `a b and 3 more`
+/// Returns `a b and 3 more`.
 pub(super) fn some(all: &[&str]) -> String {
     let most = if super::voice::is_verbose() { usize::MAX } else { NAMED };
     let shown = all.iter().take(most).copied().collect::<Vec<_>>().join(" ");

@@ -15,7 +15,7 @@ pub(super) enum FailOn {
 }
 
 impl FailOn {
-    /// The exit status for this outcome. Input that cannot be read and policies that fail always count.
+    /// Returns the exit status for this outcome. Unreadable input and policy errors always count.
     pub(super) fn status(self, outcome: Outcome) -> Outcome {
         if self == Self::Never && outcome == Outcome::Denied { Outcome::Ok } else { outcome }
     }

@@ -41,7 +41,7 @@ pub(super) struct Taken {
     pub(super) source: String,
     pub(super) text: Arc<Text>,
     pub(super) what: TakenFor,
-    /// A line for people.
+    /// A line for the user.
     pub(super) line: String,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Giver {
 }
 
 impl Giver {
-    /// The reviews of an item.
+    /// Returns the reviews of an item.
     ///
     /// # Errors
     /// Returns the reviews of an item, or one line with the source that describes the actual type or the
@@ -118,7 +118,7 @@ impl Giver {
         Ok(taken)
     }
 
-    /// The review of an object of a document, or the object that is one.
+    /// Returns the review of an object of a document, or the object that is one.
     fn object(&mut self, item: &Item, found: &Found<'_, '_>) -> Result<Taken, String> {
         let source = match found.pointer {
             "" => item.source.clone(),
@@ -149,7 +149,7 @@ impl Giver {
     }
 }
 
-/// `a.json: an AdmissionReview, UPDATE of v1/pods ns/name by admin`
+/// Returns `a.json: an AdmissionReview, UPDATE of v1/pods ns/name by admin`.
 fn shown(source: &str, review: &Review<'_>) -> String {
     let namespace = review.own_namespace();
     let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
@@ -173,7 +173,7 @@ pub(super) const NOTHING: &str =
 const NEITHER: &str = "and no manifest: apiVersion and kind are missing; \
     `opgate review new` creates an AdmissionReview from a manifest";
 
-/// The lines about files that were taken for something, not too many of them.
+/// The lines about detected types of files, limited in number.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     said: usize,
@@ -181,7 +181,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Says what a file was taken for: what is not expected always, everything with `all`.
+    /// Reports the detected type of a file: always if it is unexpected, otherwise with `all`.
     pub(super) fn say(&mut self, taken: &Taken, all: bool) {
         if taken.what == TakenFor::Review && !all {
             return;
@@ -194,7 +194,7 @@ impl Lines {
         }
     }
 
-    /// Says how many more there were.
+    /// Reports the number of further files.
     pub(super) fn end(&self) {
         if self.more > 0 {
             note(format!("and {} more manifests, evaluated in the same way", self.more));

@@ -163,7 +163,7 @@ pub(super) fn snapshot(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Sna
     Ok(snapshot)
 }
 
-/// Whether a path is a file-based catalog. What cannot be read is said when it is read as objects.
+/// Reports whether a path is a file-based catalog. An unreadable path is reported when it is read as objects.
 fn is_catalog(path: &Path, reader: &Reader) -> bool {
     let is_one = |found: &files::Found| found.kind == files::As::Catalog;
     path != Path::new("-")
@@ -178,7 +178,7 @@ fn is_review_file(path: &Path) -> bool {
     ENDINGS.contains(&ending(path).as_str())
 }
 
-/// The reviews of one file.
+/// Returns the reviews of one file.
 pub(super) fn read(input: &Input, reader: &Reader) -> Vec<Item> {
     let source = input.path.display().to_string();
     match input.bytes(reader) {
@@ -215,7 +215,7 @@ fn split(source: &str, ending: &str, bytes: Vec<u8>) -> Vec<Item> {
     }]
 }
 
-/// Whether the first line is a whole object and another one follows.
+/// Reports whether the first line is a whole object and another one follows.
 fn is_lines(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().unwrap_or_default();
@@ -275,14 +275,14 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<Item> {
 }
 
 impl Item {
-    /// Where it stands in its file.
+    /// Returns its location in the file.
     pub(super) fn place(&self) -> Place {
         let line = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let end = self.lines.map(|lines| line(self.lines_before.saturating_add(lines.max(1))));
         Place { file: self.file.clone(), start: line(self.lines_before).saturating_add(1), end }
     }
 
-    /// An error with its place in front.
+    /// Formats an error with its location.
     pub(super) fn error(&self, error: &ReviewError) -> String {
         let file = &self.file;
         match error {
@@ -300,7 +300,7 @@ impl Item {
         }
     }
 
-    /// The text as a document.
+    /// Returns the text as a document.
     pub(super) fn object(&self) -> Result<Document, String> {
         if self.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
             return Err(format!("{}: {NO_OBJECT}", self.source));
@@ -316,7 +316,7 @@ impl Item {
         Ok(Document::part(text, 0..end))
     }
 
-    /// The checked text.
+    /// Returns the checked text.
     pub(super) fn checked(&self) -> Result<Arc<opgate_document::Text>, String> {
         let bytes = self.text.clone()?;
         review::text(bytes).map_err(|error| self.error(&error))

@@ -26,7 +26,7 @@ use opgate_text::one_line;
 /// No client waits for a check; the limits of the policies still apply.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// Why rules about objects of a cluster are left out.
+/// Why rules for objects of a cluster are skipped.
 const NO_CLUSTER: &str = "they need other objects of a cluster";
 /// Maximum number of lines about rules that were not evaluated.
 const LINES: usize = 20;
@@ -50,7 +50,7 @@ pub(super) struct Judge<'s> {
 }
 
 impl<'s> Judge<'s> {
-    /// For one thread.
+    /// Creates one for a thread.
     pub(super) fn new(set: &'s Set) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(Self { set, runtime, explains: false })
@@ -121,7 +121,7 @@ pub(super) struct Findings<'s> {
     pub(super) unread: Vec<Unread>,
     /// Number of objects of a cluster that are being deleted and are therefore not evaluated.
     pub(super) leaving: usize,
-    /// Objects about which no webhook is asked.
+    /// Objects that no webhook matches.
     pub(super) exempt: usize,
     is_audit: bool,
     /// Whether objects that were not evaluated fail the check.
@@ -193,7 +193,7 @@ impl<'s> Findings<'s> {
         }
     }
 
-    /// A text in which standard input has its name.
+    /// Returns a text in which standard input has its name.
     pub(super) fn named(&self, text: &str) -> String {
         self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.named(text))
     }
@@ -245,8 +245,8 @@ impl<'s> Findings<'s> {
     }
 }
 
-/// Whether no webhook is asked about an object of a cluster: `opgate manifests webhook` exempts the namespace
-/// that the cluster itself needs.
+/// Reports whether no webhook matches an object of a cluster: `opgate manifests webhook` exempts the
+/// namespace that the cluster itself needs.
 pub(super) fn is_exempt(subject: &Subject) -> bool {
     let is_it = |text: &String| text == SYSTEM_NAMESPACE;
     let is_namespace =
@@ -254,13 +254,13 @@ pub(super) fn is_exempt(subject: &Subject) -> bool {
     subject.namespace.as_ref().is_some_and(is_it) || is_namespace && is_it(&subject.name)
 }
 
-/// The lines of an error about a path, each with the path as one line: a name can have line breaks.
+/// Returns the lines of an error about a path, each with the path as one line: a name can have line breaks.
 pub(super) fn lines_about(path: &str, lines: &str) -> Vec<String> {
     let shown = one_line(path, usize::MAX);
     lines.replace(path, &shown).lines().map(str::to_owned).collect()
 }
 
-/// How far the work is, for people who wait.
+/// Progress display.
 pub(super) struct Progress {
     all: usize,
     done: AtomicUsize,

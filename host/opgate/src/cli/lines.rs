@@ -1,4 +1,4 @@
-//! The lines of `opgate check` about its input: what was found, what it was taken for, and what was passed over.
+//! The lines of `opgate check` about its input: results of directories, detected types, and skipped files.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// For people who read a table; with `all`, every line.
+    /// Creates the lines for table output; with `all`, every line.
     pub(super) fn new(is_table: bool, all: bool) -> Self {
         Self { is_table, all, said: 0, warned: 0, passed_over: Vec::new() }
     }
@@ -90,7 +90,7 @@ impl Lines {
     }
 }
 
-/// A reason without its file, and what to do.
+/// Returns a reason without its file, and what to do.
 fn group(reason: &Reason) -> (String, String) {
     let (what, hint) = match reason {
         Reason::Unreadable(_) => ("neither JSON nor YAML", "-v names them"),

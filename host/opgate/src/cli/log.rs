@@ -4,8 +4,8 @@
 //! so is a message that could be read as a key. Readers and programs therefore find only the keys that opgate
 //! wrote.
 //!
-//! A server writes the time and the level before them. The lines of other commands are for who typed the
-//! command, and look like its errors: `warning: …`.
+//! A server writes the time and the level before them. The lines of interactive commands resemble their
+//! errors: `warning: …`.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::report::{ERROR, WARNING};
 
-/// How fields are written.
+/// Format of fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields;
 
@@ -39,7 +39,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// As the global choice of colours and stderr have it.
+    /// Creates it with the global choice of colours for stderr.
     pub(super) fn new() -> Self {
         let choice = anstream::AutoStream::choice(&std::io::stderr());
         Self { is_colored: choice != anstream::ColorChoice::Never }
@@ -110,7 +110,7 @@ fn is_one(text: &str) -> bool {
     !text.is_empty() && !text.contains(splits)
 }
 
-/// Whether all of it is one text in quotes.
+/// Reports whether all of it is one text in quotes.
 fn is_quoted(text: &str) -> bool {
     let inside = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let Some(inside) = inside else { return false };

@@ -141,7 +141,7 @@ struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// The configuration, with the components that registries have for it now.
+    /// Returns the configuration, with the components that registries have for it now.
     fn configuration(&self) -> anyhow::Result<Configuration> {
         let mut configuration = self.read()?;
         self.resolve(&mut configuration)?;
@@ -162,7 +162,7 @@ impl ConfigArgs {
         self.registry.resolve(configuration, cache.as_deref())
     }
 
-    /// The cache is for policies from files; the built-in ones need none.
+    /// Returns the cache for policies from files; the built-in ones need none.
     fn cache(&self, configuration: &Configuration) -> Option<PathBuf> {
         let user = || {
             let folder = std::env::var_os("XDG_CACHE_HOME")
@@ -175,7 +175,7 @@ impl ConfigArgs {
         self.cache_dir.clone().or_else(user).filter(|_| needed)
     }
 
-    /// The cache for one policy.
+    /// Returns the cache for one policy.
     fn cache_of(&self, policy: &PolicyConfig) -> Option<PathBuf> {
         let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
         configuration.policies = vec![policy.clone()];
@@ -204,8 +204,8 @@ impl ConfigArgs {
         })
     }
 
-    /// The set that is to replace one that serves. Processes that compile have this many bytes of memory
-    /// together.
+    /// Returns the set that is to replace one that serves. Processes that compile have this many bytes of
+    /// memory together.
     ///
     /// # Errors
     /// Returns the errors of the configuration or of the machine.
@@ -220,14 +220,14 @@ impl ConfigArgs {
         served.load_beside(configuration, cache, compiler, &Loading::default())
     }
 
-    /// The policies as servers run them, whatever their cluster is.
+    /// Loads the policies as servers do, for any platform.
     fn servers_set(&self) -> Result<Set, Failure> {
         let mut configuration = self.configuration()?;
         configuration.for_any_cluster();
         self.complete_set_of(&configuration, cluster::Source::Absent)
     }
 
-    /// The policies, all of which can be used.
+    /// Returns the policies, all of which can be used.
     fn complete_set_of(
         &self,
         configuration: &Configuration,
@@ -246,7 +246,7 @@ impl ConfigArgs {
     }
 }
 
-/// How much is read.
+/// Limits of the input.
 #[derive(Debug, Args)]
 struct ReadArgs {
     /// Maximum bytes to read, including the JSON made from YAML: from all files together, or for
@@ -256,12 +256,12 @@ struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// For all files of a command.
+    /// Returns a reader for all files of a command.
     fn reader(&self) -> Reader {
         Reader::new(self.max_input_size.unwrap_or(BUDGET))
     }
 
-    /// For each of many things that are read one after another: see [`Reader::fresh`].
+    /// Returns a reader for many units in sequence: see [`Reader::fresh`].
     fn unit_reader(&self) -> Reader {
         Reader::new(self.max_input_size.unwrap_or(UNIT_BUDGET))
     }
@@ -270,7 +270,7 @@ impl ReadArgs {
 /// Calls wait at most this long for each policy in `serve`.
 const QUEUE: usize = 64;
 
-/// How a command ended; the numbers are part of the command line's contract.
+/// Result of a command; the numbers are part of the stable interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     /// All allowed.
@@ -338,7 +338,7 @@ pub fn main() -> ExitCode {
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
-        // It quotes arguments, and names of files can be among them.
+        // The message quotes arguments, which can include names of files.
         Err(error) if error.use_stderr() => {
             let text = error.render();
             report::complain(format_args!("{}", text.ansi().to_string().trim_end_matches('\n')));

@@ -1,7 +1,7 @@
 //! Loads subjects from the paths of `opgate check`.
 //!
 //! ```text
-//! PATH, - ─▶ files::detect, or --input-type ─┬▶ what is checked, passed over, or cannot be read
+//! PATH, - ─▶ files::detect, or --input-type ─┬▶ subjects, skipped files, or unreadable files
 //!                                    └▶ files::waivers
 //! ```
 
@@ -91,8 +91,10 @@ impl Loaded {
                     let is_waived = |found: &Found| found.path == *path || found.folder.is_some();
                     if files::waivers::is_in(path) && !found.iter().any(is_waived) {
                         let file = path.join(files::waivers::NAME);
-                        let (file, why) =
-                            (file.display(), "it belongs in the directory of a bundle or a catalog");
+                        let (file, why) = (
+                            file.display(),
+                            "it belongs in the directory of a bundle or a catalog",
+                        );
                         tracing::warn!("{file}: it has no effect here: {why}");
                     }
                     all.extend(found);
@@ -166,7 +168,7 @@ impl Loaded {
         folders.into_iter().map(|folder| folder.and_then(&mut number)).collect()
     }
 
-    /// The paths, with the copy of standard input for its name.
+    /// Returns the paths, with the copy of standard input for its name.
     fn with_stdin(&mut self, paths: &[PathBuf], reader: &Reader) -> Vec<PathBuf> {
         let is_stdin = |path: &&PathBuf| path.as_path() == Path::new(stdin::NAME);
         let mut read = Vec::with_capacity(paths.len());
@@ -199,7 +201,7 @@ impl Loaded {
         }
     }
 
-    /// A text as people know it: standard input has its own name.
+    /// Replaces the path of standard input in a text by its name.
     pub(super) fn named(&self, text: &str) -> String {
         self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.named(text))
     }

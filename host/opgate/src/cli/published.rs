@@ -19,7 +19,7 @@ pub(super) struct Push {
     registry: RegistryArgs,
     /// Component, as `opgate policy pack` writes it
     component: PathBuf,
-    /// Where it goes: `oci://HOST/REPOSITORY:TAG`
+    /// Destination: `oci://HOST/REPOSITORY:TAG`
     reference: String,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Push {
 pub(super) struct Pull {
     #[command(flatten)]
     registry: RegistryArgs,
-    /// Where it is: `oci://HOST/REPOSITORY@sha256:…`, or `:TAG`
+    /// Source: `oci://HOST/REPOSITORY@sha256:…`, or `:TAG`
     reference: String,
     /// File for the component [default: the last part of the repository, ending in .component.wasm]
     #[arg(long, value_name = "FILE")]
@@ -46,7 +46,7 @@ pub(super) struct Pull {
 pub(super) struct Verify {
     #[command(flatten)]
     registry: RegistryArgs,
-    /// Where it is: `oci://HOST/REPOSITORY@sha256:…`, or `:TAG`
+    /// Source: `oci://HOST/REPOSITORY@sha256:…`, or `:TAG`
     reference: String,
     /// Public keys (PEM), one of which must have signed it as cosign does
     #[arg(long, value_name = "FILE")]
@@ -96,7 +96,7 @@ impl Verify {
     }
 }
 
-/// The keys in a file, for what was signed under a name.
+/// Returns the keys in a file, for what was signed under a name.
 fn keys_for(path: &Path, repository: Option<&str>) -> anyhow::Result<Keys> {
     let (keys, _) = keys_in(path).map_err(anyhow::Error::msg)?;
     let repository = repository.map(Repository::parse).transpose().map_err(anyhow::Error::msg)?;

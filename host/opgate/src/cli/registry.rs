@@ -1,4 +1,4 @@
-//! Registries on the command line: how they are reached, and when they are asked.
+//! Registries on the command line: access to them, and cached results.
 //!
 //! ```text
 //! opgate.yaml ─▶ Configuration ─▶ resolve ─ known ───────────────▶ Configuration with components and digests ─▶ Set::load
@@ -34,7 +34,7 @@ const PULLED_AT_A_TIME: usize = 4;
 /// Bytes of a file with public keys.
 const MAX_KEYS: u64 = 64 << 10;
 
-/// How registries are reached.
+/// Flags for access to registries.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct RegistryArgs {
     /// Docker configuration with credentials of registries [default: config.json in `DOCKER_CONFIG`, or in ~/.docker]
@@ -123,7 +123,7 @@ struct Wanted {
     keys: Option<Keys>,
 }
 
-/// Whether an argument is a reference, and no file or name.
+/// Reports whether an argument is a reference, and no file or name.
 pub(super) fn is_reference(text: &str) -> bool {
     text.starts_with(SCHEME)
 }
@@ -163,8 +163,8 @@ impl RegistryArgs {
     /// Finds the components that a configuration names. Policies that are off need none.
     ///
     /// # Errors
-    /// If a reference or a key is wrong, or a file that these arguments name cannot be used. That a component is not to be had makes its
-    /// policy broken, as a file does that is not there.
+    /// Fails if a reference or a key is invalid, or if a file that these arguments name is unusable. An
+    /// unavailable component makes its policy broken, as a missing file does.
     pub(super) fn resolve(
         &self,
         configuration: &mut Configuration,
@@ -292,7 +292,7 @@ pub(super) fn parsed(reference: &str) -> anyhow::Result<Reference> {
     Reference::parse(reference).map_err(anyhow::Error::msg)
 }
 
-/// The keys of a configuration, and their text.
+/// Returns the keys of a configuration, and their text.
 fn keys(key: &SignatureKey) -> Result<(Keys, String), String> {
     match key {
         SignatureKey::Pem(text) => Ok((Keys::parse(text)?, text.clone())),
@@ -300,7 +300,7 @@ fn keys(key: &SignatureKey) -> Result<(Keys, String), String> {
     }
 }
 
-/// The keys in a file, and their text.
+/// Returns the keys in a file, and their text.
 ///
 /// # Errors
 /// Returns the error of an invalid key file.
@@ -356,7 +356,7 @@ mod tests {
         known.learn(&tag, &found(), now);
         known.learn(&pinned, &found(), now);
         known.learn(&gone, &Err("404".to_owned()), now);
-        // As long as the configuration is the same.
+        // While the configuration is unchanged.
         known.keep_for(Some("1"), &wanted());
         assert!(known.answer(&tag, now).is_some() && known.answer(&pinned, now).is_some());
         // A failed lookup is repeated with increasing delays.
@@ -366,7 +366,7 @@ mod tests {
             assert!(known.answer(&gone, now + wait).is_none());
             known.learn(&gone, &Err("404".to_owned()), now);
         }
-        // With another text, tags and failures are asked for again.
+        // With another text, tags and failures are looked up again.
         known.keep_for(Some("2"), &wanted());
         assert!(known.answer(&tag, now).is_none() && known.answer(&gone, now).is_none());
         assert!(known.answer(&pinned, now).is_some());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PATHs ─▶ input ─▶ given ─▶ Set::decide ─▶ Record ─▶ report
-//!                                └▶ explained: who was asked, and what was not evaluated
+//!                                └▶ explained: matched policies, and skipped rules
 //! ```
 
 use std::collections::BTreeSet;

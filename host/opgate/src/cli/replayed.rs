@@ -44,10 +44,10 @@ pub(super) struct Record {
     pub(super) unjudged: Option<String>,
     #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
     pub(super) explanation: Option<Explanation>,
-    /// Whether the webhook would have given no answer.
+    /// Whether the webhook would have returned no decision.
     #[serde(skip)]
     pub(super) failed: bool,
-    /// Where it stands.
+    /// Its location.
     #[serde(skip)]
     pub(super) place: Option<Place>,
 }
@@ -57,7 +57,7 @@ pub(super) struct Record {
 pub(super) struct Place {
     pub(super) file: String,
     pub(super) start: u64,
-    /// If it is known.
+    /// End of the line, if known.
     pub(super) end: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl Record {
         }
     }
 
-    /// The webhook would have given no answer.
+    /// Records an error: the webhook would have returned no decision.
     fn fail(&mut self, policy: String, cause: String) {
         (self.allowed, self.failed) = (false, true);
         let message =
@@ -140,7 +140,7 @@ impl Record {
         }
     }
 
-    /// Whether a violation warns.
+    /// Reports whether a violation warns.
     pub(super) fn warns(&self) -> bool {
         self.violations.iter().any(|violation| violation.counts_as(Effect::Warn))
     }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 
 use opgate_input::read::Reader;
 
-/// How it is named.
+/// Name of standard input on the command line.
 pub(super) const NAME: &str = "-";
 
 /// The copy of standard input.
@@ -50,7 +50,7 @@ impl Stdin {
         &self.0
     }
 
-    /// A text in which the copy has the name of the original.
+    /// Returns a text in which the copy has the name of the original.
     pub(super) fn named(&self, text: &str) -> String {
         text.replace(&*self.0.to_string_lossy(), NAME)
     }
@@ -58,7 +58,7 @@ impl Stdin {
 
 impl Drop for Stdin {
     fn drop(&mut self) {
-        // Nothing depends on it.
+        // A failure has no effect.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -40,7 +40,7 @@ docs/command-line.md describes the members.";
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS)]
 pub(super) struct Completions {
-    /// Shell that completes commands, flags, formats, and the ids of rules and findings
+    /// Shell that completes commands, flags, formats, and the ids of rules and of findings of the doctor
     shell: Shell,
 }
 
@@ -64,13 +64,13 @@ pub(super) struct Version {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Human-readable text
     Text,
     /// One JSON object
     Json,
 }
 
-/// The rules of the built-in policies are those that they document. No policy is loaded for that.
+/// Returns the rules of the built-in policies are those that they document. No policy is loaded for that.
 fn rules() -> BTreeSet<String> {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
     let modules = BUILTINS.iter().map(|builtin| ModuleSource::Builtin(builtin.name.to_owned()));
@@ -78,7 +78,7 @@ fn rules() -> BTreeSet<String> {
     docs.flat_map(BTreeMap::into_keys).collect()
 }
 
-/// The command with values for the first positional argument of a subcommand.
+/// Returns the command with values for the first positional argument of a subcommand.
 fn with_values(command: Command, name: &str, of: &str, values: Vec<String>) -> Command {
     // clap wants texts that live as long as the process, which ends here.
     let values: Vec<_> =

@@ -23,7 +23,7 @@ use super::review::kinds::misspelt;
 /// A file of more bytes is read while no other large one is in memory. So is each catalog.
 const LARGE: u64 = 16 << 20;
 
-/// How to load and evaluate.
+/// Parameters for loading and evaluation.
 pub(super) struct Units<'u> {
     set: &'u Set,
     reader: &'u Reader,
@@ -123,7 +123,7 @@ impl<'u> Units<'u> {
     }
 }
 
-/// Whether something is read while no other large thing is.
+/// Reports whether something is read while no other large thing is.
 fn is_large(found: &Found) -> bool {
     let size = || std::fs::metadata(&found.path).map_or(0, |metadata| metadata.len());
     found.kind == As::Catalog || size() > LARGE

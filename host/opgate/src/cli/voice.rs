@@ -1,4 +1,4 @@
-//! How much a command says, and how that looks: `-q`, `-v`, `--color`, and the log.
+//! Output of a command: `-q`, `-v`, `--color`, and the log.
 //!
 //! ```text
 //! results ───────────────────────────▶ stdout
@@ -32,7 +32,7 @@ pub(super) struct Voice {
     /// When to use colors; auto is for terminals, and respects `NO_COLOR`
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
-    /// Lowest level to log, whatever -q and -v say [default: info for `serve`, otherwise warn]
+    /// Lowest level to log, regardless of -q and -v [default: info for `serve`, otherwise warn]
     #[arg(long, global = true, env = "OPGATE_LOG", value_name = "LEVEL")]
     log: Option<Level>,
     /// Log format, on stderr
@@ -48,7 +48,7 @@ pub(super) struct Voice {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum LogFormat {
-    /// For people
+    /// Human-readable text
     Text,
     /// One JSON object a line
     Json,
@@ -85,14 +85,14 @@ pub(super) fn note(line: impl AsRef<str>) {
     }
 }
 
-/// An error on stderr, one line: `error: PLACE: what: what to do`.
+/// Writes an error to stderr as one line: `error: LOCATION: error: fix`.
 pub(super) fn error(line: &str) {
     let style = super::report::ERROR;
     super::report::complain(format_args!("{style}error{style:#}: {line}"));
 }
 
 impl Voice {
-    /// For this process, from now on. A server logs more, and with the time.
+    /// Configures the log of this process. A server logs more, and with the time.
     pub(super) fn raise(&self, matches: &ArgMatches, serves: bool) {
         colors(self.color);
         let amount = match (self.quiet, self.verbose) {
@@ -105,7 +105,7 @@ impl Voice {
         init_log(self.log_format, self.level(matches, serves), serves);
     }
 
-    /// A flag takes precedence over the environment.
+    /// Returns the log level. A flag takes precedence over the environment.
     fn level(&self, matches: &ArgMatches, serves: bool) -> Level {
         let is_typed = matches.value_source("log") == Some(ValueSource::CommandLine);
         let is_asked = self.quiet || self.verbose > 0;
@@ -122,7 +122,7 @@ impl Voice {
     }
 }
 
-/// For both streams.
+/// Sets the colours of both streams.
 pub(super) fn colors(choice: ColorChoice) {
     match choice {
         ColorChoice::Auto => anstream::ColorChoice::Auto,

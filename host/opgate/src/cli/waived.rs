@@ -19,7 +19,7 @@ use opgate_files::waivers::{self, Waiver, Waivers};
 use opgate_input::read::Reader;
 use opgate_text::hint;
 
-/// The current day, in UTC: until when waivers hold is compared with it, and nothing else.
+/// Returns the current day in UTC, which is compared with the last day of waivers.
 pub(super) fn today() -> Date {
     OffsetDateTime::now_utc().date()
 }
@@ -43,7 +43,7 @@ impl<'c> Rules<'c> {
         Self { configuration, configured, ids, builtin: OnceCell::new() }
     }
 
-    /// The rules of a built-in policy are those that it documents.
+    /// Returns the rules of a built-in policy are those that it documents.
     fn builtin(&self) -> &BTreeSet<String> {
         self.builtin.get_or_init(|| {
             let modules = BUILTINS.iter().map(|b| ModuleSource::Builtin(b.name.to_owned()));
@@ -52,7 +52,7 @@ impl<'c> Rules<'c> {
         })
     }
 
-    /// If there is no such rule: a hint, possibly empty.
+    /// Returns a hint if there is no such rule, possibly empty.
     fn unknown(&self, rule: &str) -> Option<String> {
         if self.configured.contains(rule)
             || self.ids.contains_key(rule)

@@ -57,7 +57,7 @@ fn is_wasm(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "wasm")
 }
 
-/// The package as a component of types, and the names of its interfaces.
+/// Returns the package as a component of types, and the names of its interfaces.
 fn encoded() -> anyhow::Result<(Vec<u8>, Vec<String>)> {
     let mut resolve = wit_parser::Resolve::default();
     let package = resolve.push_source("policy.wit", TEXT).context("wit/policy.wit")?;

@@ -53,7 +53,7 @@ fn missing(module: &[u8]) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// A module with one import and one custom section, both empty for none.
+    /// Returns a module with one import and one custom section, both empty for none.
     fn module(import: &str, section: &str) -> Vec<u8> {
         let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
         let part = |id: u8, content: Vec<u8>| {

@@ -34,7 +34,7 @@ impl<'p> PolicyFacts<'p> {
         let mut matches: Vec<Match<'p>> = Vec::new();
         for requests in self.requests {
             let Requests { rule, namespace, can_deny, .. } = requests;
-            // No version matches no request.
+            // A rule without versions matches no request.
             if rule.versions.is_empty() {
                 continue;
             }
@@ -80,7 +80,7 @@ pub(crate) struct Match<'p> {
     pub(crate) namespaces: Option<BTreeSet<&'p str>>,
     /// Only in namespaces that this selector (JSON) selects; empty for everywhere.
     pub(crate) namespace_labels: &'p str,
-    /// Only where all conditions of one of these hold.
+    /// Lists of conditions, of which one must hold completely.
     pub(crate) conditions: BTreeSet<&'p [MatchCondition]>,
     /// Whether the policy itself narrows all of them by conditions, not only by names.
     pub(crate) is_narrowed: bool,
@@ -94,7 +94,7 @@ impl Match<'_> {
             && self.namespace_labels == other.namespace_labels
     }
 
-    /// Does without conditions: what only warns would cost every write of its kind, and is left out.
+    /// Removes conditions: advisory rules would cost every write of their kind, and are omitted.
     pub(crate) fn without_conditions(&mut self) -> bool {
         if self.is_narrowed && !self.blocks {
             let Self { policy, resource, operation, .. } = self;
@@ -103,7 +103,7 @@ impl Match<'_> {
                 policy,
                 resource,
                 operation,
-                "without matchConditions API servers would send all of them: left out"
+                "without matchConditions API servers would send all of them: omitted"
             );
             return false;
         }
@@ -111,8 +111,8 @@ impl Match<'_> {
         true
     }
 
-    /// Versions of one rule and namespaces of another may be too much together; the policy is not
-    /// asked about what is too much.
+    /// Merges another entry. Versions of one rule and namespaces of another may match too many requests
+    /// together; the server does not call the policy for the superfluous ones.
     fn merge(&mut self, more: Self) {
         self.blocks |= more.blocks;
         self.conditions.extend(more.conditions);

@@ -42,7 +42,7 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// The webhook configuration.
+    /// Returns the webhook configuration.
     pub(crate) fn of(&self, policies: &[PolicyFacts<'_>]) -> ValidatingWebhookConfiguration {
         let matches = self.matches(policies);
         let mut webhooks = Vec::new();

@@ -1,6 +1,6 @@
-//! Names as API servers take them, of arguments and of what policies ask for.
+//! Validation of names as in API servers, for arguments and for matches of policies.
 
-/// A label of DNS, as namespaces, Services, versions and resources have them.
+/// Reports whether a text is a DNS label, as the names of namespaces, Services, versions and resources.
 pub(crate) fn is_label(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -13,7 +13,7 @@ pub(crate) fn is_domain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
-/// An argument that names a namespace.
+/// Returns an argument that names a namespace.
 pub(crate) fn namespace(text: &str) -> Result<String, String> {
     if is_label(text) {
         return Ok(text.to_owned());
@@ -23,7 +23,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
     ))
 }
 
-/// An argument that names an object.
+/// Returns an argument that names an object.
 pub(crate) fn object_name(text: &str) -> Result<String, String> {
     if is_domain(text) {
         return Ok(text.to_owned());

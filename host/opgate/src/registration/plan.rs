@@ -8,22 +8,20 @@
 //!                                                                         /validate/{policy}
 //! ```
 //!
-//! One call for several policies is better than several calls: the request is read once, and what
-//! one policy denies is reserved for none. Policies of a class share a webhook where they want the
-//! same versions of what they both want. API servers convert a request to a version of the rules
-//! (`matchPolicy: Equivalent`) only where none of the webhook's rules has the version of the request.
-//! A policy for `v1` would not be asked about `v2` any more once it shares a webhook with one for `v1`
-//! and `v2`.
+//! One call for several policies is better than several calls: the request is read once, and a request that
+//! one policy denies is reserved for none. Policies of a class share a webhook if they match the same
+//! versions of their common resources. API servers convert a request to a version of the rules (`matchPolicy:
+//! Equivalent`) only if none of the webhook's rules has the version of the request. A policy for `v1` would
+//! no longer receive `v2` if it shared a webhook with one for `v1` and `v2`.
 //!
-//! `/validate` asks every policy that matches, and API servers call every webhook that matches. That
-//! path is therefore only for a webhook whose requests no other webhook can match, whatever its
-//! failure policy, namespaces and conditions. Otherwise the path names the policies. A policy that
-//! wants some of these requests in another way, such as with another failure policy, does not share
-//! the webhook for their resource: its failures must not block them. It shares those for other
-//! resources, so that an object costs few calls. What is left: a policy that wants a resource both
-//! by its name and by `*`, in different namespaces or groups, or in namespaces with different
-//! labels, may be asked twice. It gives the same verdict both times, and API servers show a warning
-//! once.
+//! `/validate` calls every policy that matches, and API servers call every webhook that matches. That path is
+//! therefore only for a webhook whose requests no other webhook can match, whatever its failure policy,
+//! namespaces and conditions. Otherwise the path names the policies. A policy that matches some of these
+//! requests with other parameters, such as another failure policy, does not share the webhook for their
+//! resource: its failures must not block them. It shares those for other resources, so that an object costs
+//! few calls. One case remains: a policy that matches a resource both by its name and by `*`, in different
+//! namespaces or groups, or in namespaces with different labels, may be called twice. It returns the same
+//! verdict both times, and API servers show a warning once.
 //!
 //! Advisory rules share webhooks at the end, across API groups: otherwise a policy with advisory rules for
 //! ten groups would have ten webhooks that differ in nothing else. Webhooks that can deny cover one group,
@@ -43,11 +41,11 @@ pub(super) struct Planned<'w> {
     /// At least one, all alike.
     pub(super) matches: Vec<&'w Match<'w>>,
     pub(super) policies: Vec<&'w PolicyFacts<'w>>,
-    /// Whether others may be asked about the same requests, so that the path names the policies.
+    /// Whether other webhooks may match the same requests, so that the path names the policies.
     pub(super) is_named: bool,
 }
 
-/// The webhooks for what is wanted.
+/// Plans the webhooks for these matches.
 pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<Planned<'w>> {
     let mut planned = Vec::new();
     for class in grouped(matches, is_alike) {
@@ -67,12 +65,12 @@ pub(super) fn plan<'w>(matches: &'w [Match<'w>]) -> Vec<Planned<'w>> {
         let apart = grouped(apart, is_of_one_policy).into_iter();
         planned.extend(apart.map(|of_one| Planned::of(of_one, true)));
     }
-    // Where two would have the same name, the one that guards has it.
+    // If two have the same name, the one that can deny gets it.
     planned.sort_by_key(|webhook| !webhook.blocks());
     across_groups(planned)
 }
 
-/// The resources of a class, in as few parts as possible, so that the policies of a part can share a
+/// Returns the resources of a class, in as few parts as possible, so that the policies of a part can share a
 /// webhook; and the resources that even alone cannot be shared.
 fn by_resource<'w>(class: Vec<&'w Match<'w>>, matches: &[Match<'_>]) -> (Parts<'w>, Part<'w>) {
     let (mut parts, mut rest) = (Parts::new(), Part::new());
@@ -149,7 +147,7 @@ impl<'w> Planned<'w> {
         self.matches.iter().any(|matched| matched.blocks)
     }
 
-    /// The API groups, each once.
+    /// Returns the API groups, each once.
     pub(super) fn groups(&self) -> BTreeSet<&'w str> {
         self.matches.iter().map(|matched| matched.group).collect()
     }
@@ -173,7 +171,7 @@ impl<'w> Planned<'w> {
     }
 }
 
-/// Whether one webhook can stand for both.
+/// Reports whether one webhook can serve both.
 fn is_alike(a: &Match<'_>, b: &Match<'_>) -> bool {
     a.group == b.group && a.blocks == b.blocks && is_narrowed_alike(a, b)
 }
@@ -188,7 +186,7 @@ fn is_of_one_policy(a: &Match<'_>, b: &Match<'_>) -> bool {
     a.policy.name == b.policy.name
 }
 
-/// Whether there may be a request that is among both.
+/// Reports whether there may be a request that is among both.
 fn overlap(a: &Match<'_>, b: &Match<'_>) -> bool {
     let either = |a: &str, b: &str| a == b || a == "*" || b == "*";
     let (resource, sub) = parts(a.resource);
@@ -204,14 +202,14 @@ fn overlap(a: &Match<'_>, b: &Match<'_>) -> bool {
         && !apart
 }
 
-/// Resource and sub-resource, as API servers and `MatchRule::matches` read them: `pods/*` stands
-/// for `pods` as well.
+/// Splits resource and sub-resource, as API servers and `MatchRule::matches` read them: `pods/*` includes
+/// `pods`.
 pub(super) fn parts(resource: &str) -> (&str, &str) {
     resource.split_once('/').unwrap_or((resource, ""))
 }
 
-/// Whether a policy of a class, where it shares a webhook with the others, is also asked what it wants
-/// to see in another way: for example without a failure policy of `Fail`.
+/// Reports whether a policy that shares a webhook with others of its class also receives requests that it
+/// matches with other parameters: for example without a failure policy of `Fail`.
 fn is_asked_more(policy: &PolicyFacts<'_>, class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
     let of_class = |a: &Match<'_>| class.iter().any(|b| std::ptr::eq(*b, a));
     let mut elsewhere = matches.iter().filter(|a| a.policy.name == policy.name && !of_class(a));
@@ -226,7 +224,7 @@ fn agree(class: &[&Match<'_>]) -> bool {
     class.iter().all(|a| class.iter().all(|b| same(a, b)))
 }
 
-/// Whether the policies of a class can share a webhook, and no other webhook can match its requests.
+/// Reports whether the policies of a class can share a webhook, and no other webhook can match its requests.
 fn is_alone(class: &[&Match<'_>], matches: &[Match<'_>]) -> bool {
     agree(class) && class.iter().all(|a| matches.iter().all(|b| !overlap(a, b) || is_alike(a, b)))
 }
@@ -250,7 +248,7 @@ mod tests {
         let a = "vbundles.core.rukpak.io /validate/a Fail";
         let b = "vbundles-b.core.rukpak.io /validate/b Fail";
         let cases = [
-            // The same, and different resources.
+            // The webhooks are the same, for different resources.
             (vec![policy("a", &bundles), policy("b", &bundles)], vec![shared]),
             (vec![policy("b", &deployments), policy("a", &bundles)], vec![shared]),
             (vec![policy("a", &bundles), policy("b", &deletions)], vec![shared]),

@@ -18,7 +18,7 @@ use opgate_admission::policy::{
 /// Group, resource and operation.
 type Asked = BTreeSet<(String, String, String)>;
 
-/// Where the kinds are that API servers ask about; documents of files are none of them.
+/// Returns the resources of a kind; none for documents of files.
 fn resources(kind: &str) -> &'static [(&'static str, &'static str)] {
     const OLM: &str = "operators.coreos.com";
     const RBAC: &str = "rbac.authorization.k8s.io";
@@ -164,7 +164,7 @@ fn load(configuration: &Configuration) -> Set {
     set
 }
 
-/// Every descriptor with the name of its policy.
+/// Returns every descriptor with the name of its policy.
 fn described() -> Vec<(String, Descriptor)> {
     let set = load(&Configuration::builtin(Profile::default(), BUILTINS));
     set.policies().iter().map(|p| (p.name.clone(), p.descriptor.clone())).collect()
@@ -184,7 +184,7 @@ impl Copies {
         Self { text, expected: Vec::new() }
     }
 
-    /// With one rule on: by its level, unless the setting does it.
+    /// Adds a case with one rule on: by its level, unless the setting enables it.
     fn add(&mut self, policy: &str, all: &Descriptor, on: Option<&Rule>, setting: Option<&str>) {
         let number = self.expected.len();
         let levels = all.rules.iter().filter_map(|rule| match on {
@@ -215,7 +215,7 @@ impl Copies {
         self.expected.push((why, expected));
     }
 
-    /// A value that a schema allows, and that is not nothing.
+    /// Returns a value that a schema allows, and that is not nothing.
     fn some(schema: &Value) -> Value {
         match schema["type"].as_str() {
             Some("array") => match &schema["items"]["enum"][0] {

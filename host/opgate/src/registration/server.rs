@@ -1,4 +1,4 @@
-//! Where API servers find opgate: behind a Service, or at a URL.
+//! Address of opgate for API servers: a Service, or a URL.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use opgate_controller::{INSTALLATION_LABEL, NAME_LABEL};
 /// Port of a Service that names none.
 const HTTPS: u16 = 443;
 
-/// Where API servers find opgate: one of them.
+/// Flags for the address of opgate, of which one is required.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct ServerArgs {
@@ -34,13 +34,13 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// With the usual port.
+    /// Creates it with the default port.
     pub(crate) fn of(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), port: HTTPS }
     }
 }
 
-/// Where API servers find opgate.
+/// Address of opgate for API servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     Service(Service),
@@ -69,7 +69,7 @@ impl Target {
         [label(NAME_LABEL.0, NAME_LABEL.1)].into_iter().chain(installation).collect()
     }
 
-    /// `NAMESPACE/SERVICE`, for a server behind a Service.
+    /// Returns `NAMESPACE/SERVICE`, for a server behind a Service.
     pub(crate) fn owner(&self) -> Option<String> {
         match self {
             Self::Service(Service { namespace, name, .. }) => Some(format!("{namespace}/{name}")),
@@ -111,7 +111,7 @@ fn service(text: &str) -> Result<Service, String> {
     }
 }
 
-/// The part of the webhooks' URLs in front of `/validate`.
+/// Parses the part of the webhooks' URLs before `/validate`.
 fn base_url(text: &str) -> Result<String, String> {
     let wrong = |why: &str| format!("{text:?} {why}: write https://HOST[:PORT][/PREFIX]");
     let url = text.parse::<Uri>();

@@ -50,7 +50,7 @@ pub(crate) fn within(namespace: &str, requests: Requests) -> Requests {
     Requests::new(requests.rule, Some(namespace.to_owned()), true, &Scope::default())
 }
 
-/// Under these conditions, each a name and an expression.
+/// Creates requests with these conditions, each a name and an expression.
 pub(crate) fn under(conditions: &[(&str, &str)], requests: Requests) -> Requests {
     let mut rule = requests.rule;
     let condition = |(name, expression): &(&str, &str)| MatchCondition {
@@ -72,7 +72,7 @@ pub(crate) fn policy<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts
     PolicyFacts { name, requests, blocks: true, time, excluded: &[] }
 }
 
-/// One that can keep nothing from passing.
+/// Creates a policy that cannot deny.
 pub(crate) fn warns<'p>(name: &'p str, requests: &'p [Requests]) -> PolicyFacts<'p> {
     PolicyFacts { blocks: false, ..policy(name, requests) }
 }
@@ -92,7 +92,7 @@ pub(crate) fn webhooks(policies: &[PolicyFacts<'_>]) -> Vec<Value> {
     printed(policies)["webhooks"].as_array().unwrap().clone()
 }
 
-/// `name path failurePolicy` of each.
+/// Returns `name path failurePolicy` of each.
 pub(crate) fn shown(policies: &[PolicyFacts<'_>]) -> Vec<String> {
     let show = |webhook: Value| {
         let url = webhook["clientConfig"]["url"].as_str().unwrap().to_owned();

@@ -14,8 +14,8 @@ use super::plan::{Planned, parts};
 use opgate_admission::policy::MatchCondition as PolicyCondition;
 use opgate_admission::review::Operation;
 
-/// Group and resource whose webhook has the name that the documentation of RukPak prints,
-/// `vbundles.core.rukpak.io`, also where other resources are in it.
+/// Group and resource whose webhook has the name in the documentation of RukPak, `vbundles.core.rukpak.io`,
+/// also if it covers other resources.
 const DOCUMENTED: (&str, &str) = ("core.rukpak.io", "bundles");
 
 /// End of the names of webhooks for groups that make no name with three segments themselves.
@@ -40,7 +40,7 @@ impl Planned<'_> {
         registration: &Registration,
         others: &[ValidatingWebhook],
     ) -> ValidatingWebhook {
-        // Where opgate blocks nothing, its absence must not either.
+        // A webhook that denies nothing must not block requests when opgate is absent.
         let failure_policy = if self.blocks() { "Fail" } else { "Ignore" };
         ValidatingWebhook {
             name: self.name(others),
@@ -51,14 +51,14 @@ impl Planned<'_> {
             match_policy: Some("Equivalent".to_owned()),
             namespace_selector: Some(self.namespaces(&registration.exempt)),
             rules: Some(self.rules()),
-            // Nothing is changed anywhere, so that dry runs are checked as well.
+            // Without side effects, dry runs are checked as well.
             side_effects: "None".to_owned(),
             timeout_seconds: Some(self.timeout_seconds()),
             ..ValidatingWebhook::default()
         }
     }
 
-    /// API servers accept only segments that are DNS names, which names of policies are.
+    /// Returns the path. API servers accept only segments that are DNS names, which names of policies are.
     fn path(&self) -> String {
         let names = self.policies.iter().map(|policy| policy.name);
         match self.policies.as_slice() {
@@ -70,9 +70,9 @@ impl Planned<'_> {
         }
     }
 
-    /// `v`, the first resource and the group, as the documented name is made. It stands in denials
-    /// and in front of audit annotations. A webhook for several groups, which denies nothing, has
-    /// the name of its policy instead.
+    /// Builds the name from `v`, the first resource and the group, as documented. Denials and audit
+    /// annotations start with it. A webhook for several groups, which denies nothing, has the name of its
+    /// policy instead.
     fn name(&self, others: &[ValidatingWebhook]) -> String {
         let documented = |matched: &&Match<'_>| (matched.group, matched.resource) == DOCUMENTED;
         let first = self.matches.iter().copied().find(documented).or(self.matches.first().copied());
@@ -140,7 +140,7 @@ impl Planned<'_> {
         rules.collect()
     }
 
-    /// The conditions under which requests are sent. Where there are several lists, one of them must
+    /// Returns the conditions under which requests are sent. If there are several lists, one of them must
     /// hold.
     fn conditions(&self) -> Option<Vec<MatchCondition>> {
         let lists = &self.matches.first()?.conditions;
@@ -199,7 +199,7 @@ impl Planned<'_> {
         LabelSelector { match_expressions: Some(conditions), match_labels: selector.match_labels }
     }
 
-    /// Long calls of several policies run side by side, so that the slowest counts.
+    /// Returns the timeout. Long calls of several policies run in parallel, so that the slowest counts.
     fn timeout_seconds(&self) -> i32 {
         let slowest = self.policies.iter().map(|policy| policy.time).max();
         seconds_for(slowest.unwrap_or_default()).clamp(LEAST_SECONDS, MOST_SECONDS)
@@ -228,7 +228,7 @@ fn owned<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<String> {
     texts.into_iter().map(str::to_owned).collect()
 }
 
-/// Whether every request for `inner` is one for `outer`.
+/// Reports whether every request for `inner` is one for `outer`.
 fn covers(outer: &str, inner: &str) -> bool {
     let ((resource, sub), (other, other_sub)) = (parts(outer), parts(inner));
     (resource == "*" || resource == other) && (sub == "*" || sub == other_sub)

@@ -149,7 +149,7 @@ impl Kind {
                     let namespace = opgate_text::one_line(&key.namespace, 253);
                     tracing::warn!(
                         resource = %self.resource(), namespace, reason = %why,
-                        "no memory for objects of a namespace, of which the names are kept; queries that they could answer fail"
+                        "no memory for objects of a namespace; queries that could return them fail"
                     );
                 }
                 Err(name)
@@ -161,7 +161,7 @@ impl Kind {
         let line = |text: &str| opgate_text::one_line(text, 253);
         tracing::warn!(
             resource = %self.resource(), namespace = line(&key.namespace), name = line(&key.name),
-            why = %why, "an object cannot be read; questions that it may be an answer to have none"
+            why = %why, "unreadable object; queries that could return it fail"
         );
     }
 

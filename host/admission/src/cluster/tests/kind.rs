@@ -539,7 +539,7 @@ fn incompletely_read_object_is_not_reserved() {
     let kind = &cluster.kinds[0];
     let account = opgate_document::Account::new(1 << 20);
     let whole = object("a", "", "a", "x").charged_to(&account);
-    assert!(!account.take(2 << 20), "a look at it has found no room");
+    assert!(!account.take(2 << 20), "reading it has found no memory");
     assert!(!reserve_for(kind, "u", &key("a"), &whole, ""));
     assert_eq!(kind.status().reservations, 0);
 }

@@ -256,6 +256,6 @@ fn response_without_items_is_an_error_not_an_empty_list() {
     let large = [br#"{"items":["#.as_slice(), &vec![b'['; 32 << 20]].concat();
     assert_eq!(read(&large), Err("an object of more than 33554432 bytes".to_owned()));
     let beside = [br#"{"a":""#.as_slice(), &vec![b'x'; 2 << 20]].concat();
-    let expected = "an answer of more than 1048576 bytes beside its objects";
+    let expected = "a response of more than 1048576 bytes without its objects";
     assert_eq!(read(&beside), Err(expected.to_owned()));
 }

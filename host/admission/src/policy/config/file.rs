@@ -294,7 +294,7 @@ impl Origin {
             let parts: Vec<_> = resource.trim_start_matches('/').split('/').collect();
             if !matches!(parts.len(), 2 | 3) || parts.iter().any(|part| part.is_empty()) {
                 let text = format!(
-                    "{resource:?} is not of the form group/version/resource (version/resource in the core group)"
+                    "{resource:?} is not a resource: write group/version/resource (version/resource in the core group)"
                 );
                 wrong(&format!("/allowedReads/{index}"), &text);
             }

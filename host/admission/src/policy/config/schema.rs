@@ -260,7 +260,7 @@ fn selector() -> Value {
             "matchLabels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
             "matchExpressions": {"type": ["array", "null"], "items": expression},
         },
-        "description": "Labels of the namespaces that the policy is about",
+        "description": "Labels of the namespaces that the policy matches",
     })
 }
 

@@ -77,7 +77,7 @@ fn missed(resource: &str, why: &str) -> Unread {
     Unread { source: resource.to_owned(), line }
 }
 
-/// The files that `kubectl` reads, unless some are named.
+/// Returns the files that `kubectl` reads, unless some are named.
 pub(in crate::cli) fn paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> {
     let variable = std::env::var_os("KUBECONFIG").unwrap_or_default();
     for text in [kubeconfig, &variable] {
@@ -133,11 +133,11 @@ fn has(all: &[String], name: &str) -> bool {
     all.iter().any(|one| one == "*" || one == name)
 }
 
-/// Whether a rule wants to see the creation of such objects.
+/// Reports whether a rule matches the creation of such objects.
 fn wants(rule: &MatchRule, served: &Served) -> bool {
     let resource = &served.resource;
     let is_secret = resource.group.is_empty() && resource.resource == "secrets";
-    // Secrets of a whole cluster are read only if a setting asks for it.
+    // Secrets of a whole cluster are read only if a setting requires it.
     let is_for_files = rule.enabled_by == ["/files"];
     let is_named = rule.resources.contains(&resource.resource) && !(is_secret && is_for_files);
     has(&rule.versions, &resource.version)
@@ -221,9 +221,9 @@ impl Batch<'_, '_> {
 /// Result of one object.
 enum One {
     Judged(Box<Judged>),
-    /// It is on its way out.
+    /// It is being deleted.
     Leaving,
-    /// No webhook is asked about it.
+    /// No webhook matches it.
     Exempt,
 }
 

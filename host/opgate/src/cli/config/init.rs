@@ -71,7 +71,7 @@ impl Init {
     }
 }
 
-/// The text of the file. The names of users are among those that opgate knows, which need no escapes.
+/// Returns the text of the file. Its user names are those that opgate defines, which need no escapes.
 fn text(platform: Option<&Platform>) -> String {
     let mut text = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n".to_owned();
     let Some(Platform { profile, version, olm, rukpak }) = platform else {

@@ -74,7 +74,7 @@ pub(super) struct Requests {
 #[derive(Debug, Serialize)]
 pub(super) struct Permission {
     pub(super) change: Change,
-    /// None for all.
+    /// Namespace; none for all.
     pub(super) namespace: Option<String>,
     pub(super) group: String,
     pub(super) resource: String,
@@ -87,7 +87,7 @@ pub(super) struct Read {
     pub(super) change: Change,
     pub(super) policy: String,
     pub(super) resource: String,
-    /// None for all.
+    /// Namespace; none for all.
     pub(super) namespace: Option<String>,
     /// The members that differ: `fields`, `labels`, `optional`.
     pub(super) differs: Vec<&'static str>,
@@ -123,7 +123,7 @@ impl Difference {
     }
 }
 
-/// The keys of both, each once and in order, with their values.
+/// Returns the keys of both, each once and in order, with their values.
 fn both<'f, K: Ord, V>(
     old: &'f BTreeMap<K, V>,
     new: &'f BTreeMap<K, V>,

@@ -44,11 +44,11 @@ pub(super) struct Facts {
 pub(super) struct Wanted {
     pub(super) policy: String,
     pub(super) versions: Vec<String>,
-    /// None for all.
+    /// Namespaces; none for all.
     pub(super) namespaces: Option<Vec<String>>,
     /// A label selector, JSON; empty for all.
     pub(super) namespace_labels: String,
-    /// Only where all expressions of one of these lists hold; empty for always.
+    /// Lists of expressions, of which one must hold completely; empty for no conditions.
     pub(super) conditions: Vec<Vec<String>>,
     /// `Fail` if these requests shall rather fail than pass without the policy.
     pub(super) failure_policy: &'static str,
@@ -75,7 +75,7 @@ impl Kept {
 
 impl Facts {
     /// # Errors
-    /// Where a policy asks for requests that an API server would not take into its configuration.
+    /// Fails if a policy matches requests that an API server would not accept in its configuration.
     pub(super) fn of(
         configuration: &Configuration,
         set: &Set,
@@ -185,8 +185,8 @@ impl Wanted {
     }
 }
 
-/// The configured facts of a policy, with defaults. `digest` is the digest of its component, if it is loaded:
-/// a policy that is off needs none.
+/// Returns the configured facts of a policy, with defaults. `digest` is the digest of its component, if it is
+/// loaded: a policy that is off needs none.
 fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> {
     let mut said = BTreeMap::new();
     let mut add = |field: &str, value: Value| said.insert(field.to_owned(), value);
@@ -229,7 +229,7 @@ fn said(config: &PolicyConfig, digest: Option<&str>) -> BTreeMap<String, Value> 
     said
 }
 
-/// The members of an object by their paths, down to what is no object.
+/// Collects the members of an object by their paths, down to values that are no objects.
 fn leaves(path: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(members) => {
@@ -243,7 +243,7 @@ fn leaves(path: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// The values of an expression have no order.
+/// Sorts the values of an expression, whose order is irrelevant.
 fn sort_values(selector: &mut Value) {
     let expressions = selector.get_mut("matchExpressions").and_then(Value::as_array_mut);
     for expression in expressions.into_iter().flatten() {
@@ -253,7 +253,7 @@ fn sort_values(selector: &mut Value) {
     }
 }
 
-/// The rules of all roles in a list of objects.
+/// Returns the rules of all roles in a list of objects.
 fn permissions(list: &Value) -> BTreeSet<[String; 4]> {
     let list_of = |value: &Value, name: &str| -> Vec<Value> {
         value.get(name).and_then(Value::as_array).cloned().unwrap_or_default()

@@ -84,7 +84,7 @@ pub(super) struct Diff {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Human-readable text
     Text,
     /// For programs
     Json,
@@ -95,13 +95,13 @@ enum Format {
 enum FailOn {
     /// Any difference
     Any,
-    /// Nothing
+    /// No difference fails the command
     Never,
 }
 
 /// One of the two configurations.
 struct Side {
-    /// As the command line names it.
+    /// Name on the command line.
     name: String,
     configuration: Configuration,
 }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 /// The reviews that are decided otherwise.
 #[derive(Debug, Serialize)]
 pub(super) struct Reviews {
-    /// How many were decided.
+    /// Number of compared reviews.
     pub(super) compared: usize,
     pub(super) different: Vec<Decided>,
     /// Other outcomes: an unreadable review, or a policy error.
@@ -38,7 +38,7 @@ pub(super) struct Decided {
     name: String,
     pub(super) old: Decision,
     pub(super) new: Decision,
-    /// For people: `CREATE v1/pods ns/name`.
+    /// Display name: `CREATE v1/pods ns/name`.
     #[serde(skip)]
     pub(super) object: String,
 }
@@ -46,14 +46,14 @@ pub(super) struct Decided {
 /// The compared parts of a decision, without the messages of violations.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Decision {
-    /// `allow`, `deny`, or `fail` where the webhook gives no answer.
+    /// `allow`, `deny`, or `fail` if the webhook returns no decision.
     pub(super) decision: &'static str,
     pub(super) violations: Vec<Finding>,
     /// The policy that failed, and why.
     pub(super) error: Option<String>,
 }
 
-/// How often a rule found something.
+/// Number of violations of a rule.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) policy: String,

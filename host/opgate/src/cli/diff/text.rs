@@ -1,4 +1,4 @@
-//! A difference for people: one section for each kind, `+` for what is new, `-` for what is gone, `~` for
+//! A difference as text: one section for each kind, `+` for additions, `-` for removals, `~` for
 //! what is different.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const LONGEST: usize = 400;
 /// Writes everything that differs.
 ///
 /// # Errors
-/// As for files.
+/// Writes the differences as text.
 pub(super) fn write(out: &mut impl Write, difference: &Difference) -> io::Result<()> {
     let Difference { general, policies, rules, requests, webhooks, permissions, reads, .. } =
         difference;
@@ -197,7 +197,7 @@ fn changed(old: &Wanted, new: &Wanted) -> String {
     format!("{}: {}", old.policy, parts.join(", "))
 }
 
-/// Versions, failure policy, and where it is asked.
+/// Returns versions, failure policy, and the conditions of a match.
 fn parts(one: &Wanted) -> [String; 5] {
     let Wanted { versions, namespaces, namespace_labels, conditions, failure_policy, .. } = one;
     let namespaces = namespaces.as_ref().map(|names| format!("in {}", names.join(", ")));

@@ -76,7 +76,7 @@ pub(super) struct Finding {
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     all: Vec<Finding>,
-    /// How many more there are, by id.
+    /// Number of omitted findings, by id.
     more: BTreeMap<&'static str, usize>,
     /// Skipped checks with reasons.
     unchecked: Vec<(String, String)>,
@@ -151,13 +151,13 @@ impl Findings {
         &self.unchecked
     }
 
-    /// The worst level.
+    /// Returns the worst level.
     pub(super) fn worst(&self) -> Option<Level> {
         self.all.iter().map(|finding| finding.level).min()
     }
 }
 
-/// A text as a word of a command: what a shell would read otherwise is quoted.
+/// Returns a text as a word of a command: what a shell would read otherwise is quoted.
 pub(super) fn word(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=@,".contains(&b);
     let line = one_line(text, LONGEST_NAME);
@@ -167,7 +167,7 @@ pub(super) fn word(text: &str) -> String {
     format!("'{}'", line.replace('\'', "'\\''"))
 }
 
-/// Names as a text: the first ones, and how many more there are.
+/// Returns the names as a text: the first ones, and how many more there are.
 pub(super) fn names<'n>(all: impl IntoIterator<Item = &'n str>) -> String {
     let mut all = all.into_iter();
     let shown: Vec<_> = all.by_ref().take(SHOWN).map(|name| one_line(name, 128)).collect();

@@ -42,7 +42,7 @@ use opgate_admission::cluster::Connection;
 use opgate_text::one_line;
 use opgate_text::units::parse_duration;
 
-/// Where the webhook of an installation is, unless something says otherwise.
+/// Default namespace and Service of an installation.
 const NAMESPACE: &str = "opgate-system";
 const SERVICE: &str = "opgate";
 
@@ -155,7 +155,7 @@ impl FailOn {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Human-readable text
     Text,
     /// One JSON object
     Json,
@@ -238,7 +238,7 @@ impl Examine {
         Ok(if fails { Outcome::Denied } else { Outcome::Ok })
     }
 
-    /// The installation that is named, or the only one that is found.
+    /// Returns the installation that is named, or the only one that is found.
     fn of(&self, found: &[Installation]) -> anyhow::Result<Installation> {
         let usual = || Installation {
             namespace: NAMESPACE.to_owned(),
@@ -317,7 +317,7 @@ impl Examine {
         connection.await.map_err(Failure::usage)
     }
 
-    /// The chain that a server shows, where one can be reached.
+    /// Returns the chain of a server, if one is reachable.
     async fn served(&self, facts: &Facts) -> Served {
         let Installation { namespace, service, url } = &facts.installation;
         let url = url.as_ref().and_then(|url| url.parse::<Uri>().ok());

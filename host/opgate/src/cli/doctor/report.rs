@@ -14,7 +14,7 @@ use opgate_text::one_line;
 /// Maximum bytes of the line about the profile.
 const LONGEST: usize = 4 << 10;
 
-/// The shape of the JSON; a part of the command line's contract.
+/// Structure of the JSON; a part of the stable interface.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report<'r> {
@@ -24,7 +24,7 @@ struct Report<'r> {
     /// The profile and the identities, if they are known.
     trust: Option<&'r Trust>,
     findings: Vec<Record<'r>>,
-    /// Findings that are left out, by id.
+    /// Omitted findings, by id.
     omitted: &'r std::collections::BTreeMap<&'static str, usize>,
     unchecked: Vec<NotChecked<'r>>,
     summary: Summary,
@@ -74,10 +74,10 @@ fn name_of(installation: &Installation) -> String {
     installation.url.clone().unwrap_or_else(|| installation.owner())
 }
 
-/// One JSON object.
+/// Writes one JSON object.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Fails if the output is not writable.
 pub(super) fn json(
     out: &mut impl Write,
     Facts { installation, expected, .. }: &Facts,
@@ -117,7 +117,7 @@ fn record(finding: &Finding) -> Record<'_> {
     }
 }
 
-/// Lines: what hurts most comes first.
+/// Writes lines, most severe first.
 ///
 /// # Errors
 /// If they cannot be written.

@@ -1,5 +1,4 @@
-//! `opgate manifests`: what a cluster has to know about opgate, from what the policies say about
-//! themselves.
+//! `opgate manifests`: objects that a cluster needs for opgate, derived from the descriptors of the policies.
 //!
 //! `all` prints every object of an installation. `webhook` prints the webhook configuration that sends
 //! policies exactly the requests that they match with their settings. `rbac` prints the permissions for reads
@@ -133,7 +132,7 @@ struct Webhook {
     namespace: Option<String>,
     /// Print no matchConditions, for API servers before Kubernetes 1.28
     ///
-    /// Requests that only conditions narrow are left out, unless the configuration sets one of their
+    /// Omits requests that only conditions limit, unless the configuration sets one of their
     /// rules to deny.
     #[arg(long)]
     no_match_conditions: bool,
@@ -147,7 +146,7 @@ struct Webhook {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For kubectl and people
+    /// For kubectl and users
     Yaml,
     /// For programs
     Json,
@@ -164,7 +163,7 @@ impl Format {
         Ok(Outcome::Ok)
     }
 
-    /// Several objects: a document each, or a list.
+    /// Returns several objects: a document each, or a list.
     fn print_all(self, objects: &[Value]) -> Result<Outcome, Failure> {
         match self {
             Self::Yaml => {

@@ -55,7 +55,7 @@ pub(super) enum From {
     Pods,
     /// Addresses, and pods of namespaces; no client if empty.
     Named {
-        /// As CIDRs.
+        /// Addresses as CIDRs.
         addresses: Vec<String>,
         /// By name.
         namespaces: Vec<String>,
@@ -126,7 +126,7 @@ fn rule(port: u16, from: From) -> Option<NetworkPolicyIngressRule> {
     (!peers.is_empty()).then_some(NetworkPolicyIngressRule { from: Some(peers), ports })
 }
 
-/// Without labels, of everything.
+/// Creates a selector for labels; without labels it selects everything.
 fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
     LabelSelector {
         match_labels: Some(labels).filter(|labels| !labels.is_empty()),
@@ -134,7 +134,7 @@ fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
     }
 }
 
-/// An argument that names addresses.
+/// Returns an argument that names addresses.
 pub(super) fn cidr(text: &str) -> Result<String, String> {
     let wrong = |why: String| format!("{text:?} is not a CIDR: {why}");
     let Some((address, bits)) = text.split_once('/') else {
@@ -142,7 +142,7 @@ pub(super) fn cidr(text: &str) -> Result<String, String> {
     };
     let address: IpAddr =
         address.parse().map_err(|_| wrong(format!("{address:?} is no address")))?;
-    // As API servers want it: digits, no sign, no leading zero.
+    // As API servers require it: digits, no sign, no leading zero.
     let plain = bits.bytes().all(|b| b.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
     let bits: Option<u32> = bits.parse().ok().filter(|_| plain);
     let network = bits.and_then(|bits| network(address, bits));
@@ -153,7 +153,7 @@ pub(super) fn cidr(text: &str) -> Result<String, String> {
     Err(wrong(format!("{address} is within a network, not its start, which is {network}")))
 }
 
-/// The first address of a network.
+/// Returns the first address of a network.
 fn network(address: IpAddr, bits: u32) -> Option<IpAddr> {
     match address {
         IpAddr::V4(ip) => {
@@ -169,7 +169,7 @@ fn network(address: IpAddr, bits: u32) -> Option<IpAddr> {
     }
 }
 
-/// An argument that names a label.
+/// Returns an argument that names a label.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let is_name = |name: &str| {
         let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');

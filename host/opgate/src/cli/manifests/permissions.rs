@@ -56,18 +56,19 @@ pub(super) struct Roles {
 }
 
 impl Permissions {
-    /// For the usual ServiceAccount, where only the rules matter.
+    /// Uses the default ServiceAccount, if only the rules matter.
     pub(in crate::cli) fn usual() -> Self {
         Self::new("opgate-system", "opgate", "opgate")
     }
 
-    /// For this ServiceAccount.
+    /// Creates it for this ServiceAccount.
     pub(super) fn new(namespace: &str, account: &str, name: &str) -> Self {
         let service_account = (namespace.to_owned(), account.to_owned());
         Self { service_account, name: name.to_owned() }
     }
 
-    /// A list of roles and bindings, for policies and for what a server reads to know its cluster.
+    /// Returns a list of roles and bindings, for policies and for the reads with which a server detects its
+    /// platform.
     pub(in crate::cli) fn of(&self, policies: &[&Policy], wanted: Option<Wanted>) -> Value {
         let Roles { everywhere, places } = self.roles(policies, wanted);
         let places = places.into_iter().flat_map(|(_, roles)| roles);
@@ -119,7 +120,7 @@ impl Permissions {
         }
     }
 
-    /// A role and its binding. `named` are single objects.
+    /// Returns a role and its binding. `named` are single objects.
     fn role(
         &self,
         kind: &str,

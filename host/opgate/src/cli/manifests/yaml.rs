@@ -1,11 +1,11 @@
-//! A value as YAML for people: lists of words in one line, `name` before what belongs to it, `apiVersion` and
+//! A value as readable YAML: lists of words in one line, `name` before what belongs to it, `apiVersion` and
 //! `kind` before everything, and texts of several lines as such.
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 use serde_saphyr::{FlowSeq, LitStr, SerializeError, ser_options};
 
-/// The text, with a line break at its end. What some reader of YAML, also of version 1.1, would not
+/// Returns the text, with a line break at its end. What some reader of YAML, also of version 1.1, would not
 /// take for a text has quotes.
 ///
 /// # Errors

@@ -72,7 +72,7 @@ struct Figures {
     total: Duration,
 }
 
-/// How long it takes to load.
+/// Load times.
 struct Loads {
     /// With compilation, or for a built-in policy from the embedded image.
     cold: Duration,
@@ -114,7 +114,9 @@ impl Bench {
             }
         }
         match failed {
-            Some(why) => Err(Failure::engine(anyhow!("{name}: a call ended in a policy error: {why}"))),
+            Some(why) => {
+                Err(Failure::engine(anyhow!("{name}: a call ended in a policy error: {why}")))
+            }
             None => Ok(Outcome::Ok),
         }
     }
@@ -143,7 +145,7 @@ impl Bench {
         usize::try_from(self.calls).unwrap_or(usize::MAX)
     }
 
-    /// With the cases of the policy, each with its settings and its cluster.
+    /// Measures the cases of the policy, each with its settings and its cluster state.
     fn of_cases(&self, subject: &Subject, runner: &mut Runner) -> Result<Figures, Failure> {
         let mut cases = cases(subject, &runner.descriptor)?;
         cases.truncate(MOST_REVIEWS);
@@ -161,7 +163,7 @@ impl Bench {
         Figures::of(all)
     }
 
-    /// With reviews from files, default settings, and no cluster.
+    /// Measures reviews from files, with default settings and without cluster state.
     fn of_reviews(&self, runner: &Runner) -> Result<Figures, Failure> {
         let policy = runner.policy()?;
         let reader = self.read.reader();
@@ -234,13 +236,13 @@ impl Figures {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 pub(super) fn kib(bytes: usize) -> String {
     let kib = bytes.div_ceil(1 << 10);
     if kib < 10 << 10 { format!("{kib} KiB") } else { format!("{} MiB", kib.div_ceil(1 << 10)) }
 }
 
-/// A time with three digits.
+/// Returns a time with three digits.
 fn time(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     match micros {
@@ -286,7 +288,7 @@ fn table(
     line("within its limits", format!("{within} ({} ms, {most})", limits.time.as_millis()))
 }
 
-/// The members are part of the command line's contract.
+/// Converts the figures to JSON. The members are part of the stable interface.
 fn json(loads: &Loads, size: usize, figures: &Figures, limits: opgate_engine::Limits) -> Value {
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
     let slow = figures.slow();

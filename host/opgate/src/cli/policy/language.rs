@@ -29,7 +29,7 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Where it is, as a shell would find it. It is not started.
+    /// Returns its path, as a shell would find it. The tool is not started.
     pub(super) fn found(&self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         let folders: Vec<_> = std::env::split_paths(&path).collect();
@@ -139,7 +139,7 @@ impl Language {
         }
     }
 
-    /// The command with which the language tests itself.
+    /// Returns the command with which the language tests itself.
     pub(super) fn native_test(self) -> &'static [&'static str] {
         match self {
             Self::Rust => &["cargo", "test"],
@@ -177,5 +177,5 @@ impl Language {
     }
 }
 
-/// Where cargo puts modules.
+/// Directory of modules that cargo builds.
 const TARGET_FOLDER: &str = "target/wasm32-unknown-unknown/release";

@@ -25,7 +25,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// The component of a policy.
+    /// Creates the component of a policy.
     pub(super) fn of(policy: &PolicyConfig, config: &ConfigArgs) -> Result<Self, Failure> {
         let bytes = match &policy.module {
             ModuleSource::Builtin(name) => {
@@ -43,7 +43,7 @@ impl Loaded {
         Self::of_bytes(&policy.module.to_string(), bytes, policy.limits, cache.as_deref())
     }
 
-    /// A component. Only what it says about itself is asked.
+    /// Loads a component. Only its descriptor is requested.
     pub(super) fn of_bytes(
         source: &str,
         bytes: Vec<u8>,

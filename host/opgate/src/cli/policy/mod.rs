@@ -61,7 +61,7 @@ enum Command {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Human-readable text
     Table,
     /// For programs
     Json,

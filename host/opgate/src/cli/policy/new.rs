@@ -61,7 +61,7 @@ pub(super) struct New {
     out: Option<PathBuf>,
 }
 
-/// A name that is one in all languages: of a policy, of a crate, and of other packages.
+/// Returns a name that is one in all languages: of a policy, of a crate, and of other packages.
 fn name(text: &str) -> Result<String, String> {
     let is_inside = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let is_label = text.len() <= LONGEST
@@ -118,7 +118,7 @@ fn says(step: &str) -> &str {
     }
 }
 
-/// A path for a shell.
+/// Returns a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "-_./~".contains(c);

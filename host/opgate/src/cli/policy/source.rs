@@ -58,11 +58,11 @@ impl SourceArgs {
         self.cases.clone().unwrap_or_else(default)
     }
 
-    /// A policy of a configuration, or a built-in one.
+    /// Returns a policy of a configuration, or a built-in one.
     fn named(&self) -> Result<Subject, Failure> {
         let Some(name) = &self.policy else {
             return Err(Failure::usage(anyhow!(
-                "name a component, a source folder, or a policy with --policy"
+                "name a component, a source directory, or a policy with --policy"
             )));
         };
         let configuration = self.config.read()?;
@@ -111,7 +111,7 @@ impl SourceArgs {
         Ok(Subject { policy, cases, folder })
     }
 
-    /// A component in a file.
+    /// Returns a component in a file.
     fn component(&self, path: &Path) -> Result<Subject, Failure> {
         let named = || path.display().to_string();
         let whole = path.canonicalize().with_context(named)?;
@@ -127,7 +127,7 @@ impl SourceArgs {
     }
 }
 
-/// A policy with a component and nothing else configured.
+/// Returns a policy with a component and nothing else configured.
 pub(super) fn of_file(component: PathBuf) -> Result<PolicyConfig, Failure> {
     let mut defaults = Configuration::builtin(Profile::default(), BUILTINS).policies;
     let mut policy = defaults.pop().ok_or_else(|| anyhow!("there are no built-in policies"))?;
@@ -151,7 +151,7 @@ fn configured(component: &Path) -> Option<(PathBuf, PolicyConfig)> {
 }
 
 impl Subject {
-    /// The file of the component, if it is in one.
+    /// Returns the file of the component, if it is in one.
     pub(super) fn component(&self) -> Option<&Path> {
         match &self.policy.module {
             ModuleSource::File(path) => Some(path),

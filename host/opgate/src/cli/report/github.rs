@@ -17,7 +17,7 @@ const MOST: usize = 10;
 /// Most characters of a title that are shown.
 const TITLE: usize = 200;
 
-/// How an annotation looks, the worst first.
+/// Levels of annotations, the most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Error,
@@ -148,7 +148,7 @@ fn annotations<'i>(item: &'i Item<'i>, pages: &'i Pages) -> impl Iterator<Item =
     found.chain(fault)
 }
 
-/// As GitHub knows files; standard input is none.
+/// Returns the path in GitHub's format; none for standard input.
 fn file(source: &str) -> String {
     let source = source.strip_prefix("./").unwrap_or(source);
     if source == "-" { String::new() } else { source.to_owned() }
@@ -168,7 +168,7 @@ impl Annotation {
         format!("::{} {}::{}", self.level.command(), properties.join(","), data(&self.text))
     }
 
-    /// A line of the log. It does not begin as a command does, whatever the file is called.
+    /// Formats a line of the log. It never begins like a command, whatever the name of the file.
     fn line(&self) -> String {
         let place = self.place.map(|(line, column)| format!(":{line}:{column}"));
         let text =
@@ -178,7 +178,7 @@ impl Annotation {
     }
 }
 
-/// A text after the last `::`, without what a terminal would act on.
+/// Returns a text after the last `::`, without what a terminal would act on.
 fn data(text: &str) -> String {
     let ends = |c: char| c == '\r' || c == '\n';
     let text: String =
@@ -186,7 +186,7 @@ fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// The value of a property.
+/// Returns the value of a property.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

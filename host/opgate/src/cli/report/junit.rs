@@ -75,7 +75,7 @@ pub(in crate::cli) fn write(
     writeln!(out, "  </testsuite>\n</testsuites>")
 }
 
-/// A text inside of XML.
+/// Returns a text inside of XML.
 pub(in crate::cli) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

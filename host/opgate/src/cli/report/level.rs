@@ -42,7 +42,7 @@ impl Hidden {
         self.audits += other.audits;
     }
 
-    /// How many there are, and what shows them.
+    /// Returns the numbers of hidden violations, and the flag that shows them.
     pub(in crate::cli) fn line(self) -> Option<String> {
         let some = |count: usize, what: &str| match count {
             0 => None,

@@ -39,7 +39,7 @@ pub(super) const FAINT: Style = Style::new().dimmed();
 /// Form of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// For people
+    /// Human-readable text
     Table,
     /// One list
     Json,
@@ -54,7 +54,8 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// How a character is escaped in it. Annotations are commands of a runner themselves, and [`github`] escapes them.
+    /// Returns how characters are escaped in this format. Annotations are commands of a runner themselves,
+    /// and [`github`] escapes them.
     pub(super) fn form(self) -> Option<Form> {
         match self {
             Self::Table => Some(Form::Text),
@@ -87,7 +88,7 @@ pub(super) fn stream(form: Option<Form>) -> Stream {
     AutoStream::new(printer(out, form), choice)
 }
 
-/// A line on stderr, and nothing else than that.
+/// Writes a single line to stderr.
 pub(super) fn complain(line: std::fmt::Arguments<'_>) {
     let (choice, err) = (AutoStream::choice(&io::stderr()), BufWriter::new(io::stderr()));
     let mut out = AutoStream::new(printer(err, Some(Form::Text)), choice);
@@ -126,7 +127,7 @@ pub(super) struct Waived {
     /// The last day on which that holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) until: Option<String>,
-    /// Where that stands.
+    /// Its location.
     #[serde(skip)]
     pub(super) at: At,
 }
@@ -153,12 +154,12 @@ impl From<opgate_admission::policy::Violation> for Violation {
 }
 
 impl Violation {
-    /// Whether it denies, and is not waived.
+    /// Reports whether it denies, and is not waived.
     pub(super) fn denies(&self) -> bool {
         self.counts_as(Effect::Deny)
     }
 
-    /// Whether it has this effect, and is not waived.
+    /// Reports whether it has this effect, and is not waived.
     pub(super) fn counts_as(&self, effect: Effect) -> bool {
         self.waived.is_none() && self.level == effect.as_str()
     }
@@ -193,7 +194,7 @@ pub(super) struct At {
 }
 
 impl At {
-    /// `file:line:column`
+    /// Returns `file:line:column`.
     fn shown(&self) -> String {
         one_line(&format!("{}:{}:{}", self.file, self.line, self.column), 1_024)
     }
@@ -210,7 +211,7 @@ impl From<Location> for At {
 pub(super) struct Item<'r> {
     /// The file or directory.
     pub(super) source: &'r str,
-    /// Where it stands, if the source is more than the name of a file.
+    /// Its location, if the source is more than the name of a file.
     pub(super) region: Option<Region<'r>>,
     /// The object: `CREATE v1/configmaps ns/name`, `RegistryBundle x`.
     pub(super) object: String,
@@ -238,7 +239,7 @@ pub(super) enum Became {
     NotJudged,
 }
 
-/// How often each of it happened.
+/// Number of items with each outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     passed: usize,
@@ -259,7 +260,8 @@ impl Counts {
         } += 1;
     }
 
-    /// `1 passed, 2 warned, 0 denied, 0 errors, 3 not evaluated`: `warned` and `not evaluated` only if there are any.
+    /// Formats the summary `1 passed, 2 warned, 0 denied, 0 errors, 3 not evaluated`: `warned` and `not
+    /// evaluated` only if there are any.
     pub(super) fn line(&self, passed: &str) -> String {
         let Self { passed: count, warned, denied, failed, unjudged } = *self;
         let some = |count: usize, what: &str| match count {
@@ -298,7 +300,7 @@ pub(super) struct Line<'r> {
 }
 
 impl Line<'_> {
-    /// The message; after its field only where no place stands for that.
+    /// Returns the message, with the field if there is no location.
     fn sentence(&self) -> String {
         let Violation { field, message, .. } = self.violation;
         if self.place.is_some() || field.is_empty() {
@@ -324,7 +326,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// The file, and line and column from 1, if its line begins with them.
+    /// Returns the file, and line and column from 1, if its line begins with them.
     fn place(&self) -> (&str, Option<(u64, u64)>) {
         let found = self.line.split_once(": ").and_then(|(place, _)| {
             let (rest, column) = place.rsplit_once(':')?;
@@ -335,7 +337,7 @@ impl Unread {
     }
 }
 
-/// Allowed, denied, failed.
+/// Counts allowed and denied items, and errors.
 fn counts(items: &[Item<'_>]) -> [usize; 3] {
     let count = |outcome: Outcome| items.iter().filter(|item| item.outcome == outcome).count();
     [count(Outcome::Ok), count(Outcome::Denied), count(Outcome::Engine)]

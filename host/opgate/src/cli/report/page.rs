@@ -19,8 +19,8 @@ pub(in crate::cli) struct Pages {
 }
 
 impl Pages {
-    /// The addresses of all pages; their text only where it is `wanted`. A component that is gone by now
-    /// has none.
+    /// Collects the addresses of all pages; their text only if it is `wanted`. A component that was removed
+    /// meanwhile has none.
     pub(in crate::cli) fn of(configuration: &Configuration, set: &Set, wanted: bool) -> Self {
         let mut pages = Self::default();
         for policy in set.policies() {
@@ -44,7 +44,7 @@ impl Pages {
         pages
     }
 
-    /// The page of a rule.
+    /// Returns the page of a rule.
     pub(in crate::cli) fn page(&self, policy: &str, rule: &str) -> Option<&str> {
         self.sections.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
     }
@@ -54,7 +54,7 @@ impl Pages {
         self.summaries.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
     }
 
-    /// Where it is published.
+    /// Returns the address of the published page.
     pub(in crate::cli) fn url(&self, policy: &str, rule: &str) -> Option<&str> {
         self.urls.get(&(policy.to_owned(), rule.to_owned())).map(String::as_str)
     }
@@ -81,7 +81,7 @@ impl Pages {
     }
 }
 
-/// The section of a rule.
+/// Returns the section of a rule.
 pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> String {
     let mut page = format!("## {}\n\n{}\n\n", rule.id, markdown(&rule.title));
     let operations: Vec<_> = rule.operations.iter().map(|o| o.as_str()).collect();
@@ -130,7 +130,7 @@ pub(in crate::cli) fn section(policy: &Policy, rule: &Rule, docs: &str) -> Strin
     page
 }
 
-/// The files that a kind of `opgate.dev` stands for; none for a kind of requests.
+/// Returns the files that a kind of `opgate.dev` represents; none for a kind of requests.
 fn in_files(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "RegistryBundle" => "registry+v1 bundles",
@@ -161,14 +161,14 @@ pub(in crate::cli) fn gap(docs: &str) -> Option<String> {
 /// input types in which it denies. The SDK writes it.
 const LEVEL: &str = "\n# Level\n";
 
-/// The input types in which a rule denies, if it does not deny in all: `bundle`.
+/// Returns the input types in which a rule denies, if it does not deny in all: `bundle`.
 pub(in crate::cli) fn denies_in(docs: &str) -> Option<Vec<String>> {
     let (_, list) = docs.split_once(LEVEL)?;
     let names = list.lines().filter_map(|line| line.strip_prefix("* "));
     Some(names.map(str::to_lowercase).collect())
 }
 
-/// ` in a bundle, warn elsewhere`
+/// Returns ` in a bundle, warn elsewhere`.
 pub(in crate::cli) fn levels_note(docs: &str) -> String {
     denies_in(docs).map_or_else(String::new, |names| {
         let mut names = names.iter().map(|name| format!("a {name}"));
@@ -183,7 +183,7 @@ fn dotted(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
 }
 
-/// A text in which nothing is taken for markup.
+/// Escapes a text so that no part of it is markup.
 pub(in crate::cli) fn markdown(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "\\<")
 }

@@ -11,7 +11,7 @@ use opgate_admission::policy::Set;
 /// The rule of results for policy errors.
 const POLICY_ERROR: &str = "policy-error";
 
-/// The whole log of a command.
+/// Returns the whole log of a command.
 pub(in crate::cli) fn log(
     command: &str,
     set: &Set,
@@ -177,7 +177,7 @@ fn result(
     result
 }
 
-/// From the place to the end of what stands on its line.
+/// Returns the region from the location to the end of its line.
 fn found(place: &At) -> Value {
     let length = place.excerpt.trim_end().chars().count();
     let end = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
@@ -190,7 +190,7 @@ fn found(place: &At) -> Value {
     region
 }
 
-/// The lines of a review.
+/// Returns the lines of a review.
 fn of_review(region: &Region<'_>) -> Option<Value> {
     let start = region.start?;
     let mut value = json!({"startLine": start});
@@ -209,7 +209,7 @@ fn fingerprint(item: &Item<'_>, place: Option<&At>, parts: &[&str]) -> Value {
     json!({"opgateViolation/v1": digest.trim_start_matches("sha256:")})
 }
 
-/// A waived violation stays a result, with the reason.
+/// Returns the suppression of a waived violation, which stays a result, with the reason.
 fn suppressions(waived: Option<&Waived>) -> Value {
     let suppression = |Waived { reason, until, .. }: &Waived| {
         let mut suppression = json!({"kind": "external", "justification": reason});
@@ -236,8 +236,8 @@ fn severity(violation: &Violation) -> &'static str {
     }
 }
 
-/// A path as a reference: what is special there is escaped. An absolute one has a scheme, because without
-/// one it would be below the root of the sources.
+/// Converts a path to a URI reference, with special characters escaped. An absolute path gets a scheme,
+/// because without one it would be below the root of the sources.
 fn uri(path: &str) -> String {
     let path = path.strip_prefix("./").unwrap_or(path);
     let mut uri = String::with_capacity(path.len());

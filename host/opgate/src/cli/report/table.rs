@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Tables.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -12,7 +12,7 @@ use crate::cli::Outcome;
 use crate::cli::voice::is_quiet;
 use opgate_text::one_line;
 
-/// A review: what was asked, and below it what was found.
+/// Writes a review: the request, and its violations below it.
 pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::Result<()> {
     let (word, style) = match item.outcome {
         Outcome::Ok if item.unjudged.is_some() => ("not evaluated", WARNING),
@@ -67,7 +67,7 @@ pub(in crate::cli) fn places<'i>(
         let others = match same.remove(&key(line)) {
             Some(all) => all,
             None if is_verbose || line.violation.denies() => Vec::new(),
-            // It stands at the first one.
+            // It is listed at the first location.
             None => continue,
         };
         if last.is_some_and(|last| last != file) {
@@ -88,7 +88,7 @@ pub(in crate::cli) fn places<'i>(
     Ok(())
 }
 
-/// How often something is said, and where else.
+/// Formats the number of occurrences, and their other locations.
 fn times(others: &[&Row<'_>]) -> String {
     let count = thousands(others.len() + 1);
     if others.len() > OTHERS {
@@ -134,7 +134,7 @@ pub(in crate::cli) fn waived(
     Ok(())
 }
 
-/// `5,000`
+/// Returns `5,000`.
 fn thousands(count: usize) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -170,7 +170,7 @@ pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io
     for item in items {
         if let Some(Fault { policy, cause }) = item.error {
             let (source, object) = (one_line(item.source, 512), &item.object);
-            writeln!(out, "{source}: {ERROR}fault{ERROR:#} {object}: policy {policy}: {cause}")?;
+            writeln!(out, "{source}: {ERROR}error{ERROR:#} {object}: policy {policy}: {cause}")?;
         }
     }
     Ok(())
@@ -197,7 +197,7 @@ pub(in crate::cli) fn unjudged(
     }
 }
 
-/// The objects of a cluster that would be refused, each with the rules.
+/// Writes the objects of a cluster that would be denied, each with the rules.
 pub(in crate::cli) fn refused(out: &mut impl io::Write, items: &[Item<'_>]) -> io::Result<()> {
     let rules = |item: &Item<'_>| -> BTreeSet<String> {
         let denials = item.lines.iter().map(|line| line.violation).filter(|v| v.denies());
@@ -218,7 +218,7 @@ pub(in crate::cli) fn refused(out: &mut impl io::Write, items: &[Item<'_>]) -> i
     Ok(())
 }
 
-/// Where the rules that deny are explained.
+/// Writes the command that explains the rules that deny.
 pub(in crate::cli) fn leads<'v>(
     out: &mut impl io::Write,
     pages: &Pages,
@@ -234,7 +234,7 @@ pub(in crate::cli) fn leads<'v>(
     lines.iter().try_for_each(|line| writeln!(out, "{FAINT}{line}{FAINT:#}"))
 }
 
-/// `3 passed, 1 denied, 0 errors`
+/// Returns `3 passed, 1 denied, 0 errors`.
 pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
     let mut counts = Counts::default();
     for item in items {
@@ -250,7 +250,7 @@ pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
 /// Characters of a line that are shown.
 const WIDTH: usize = 120;
 
-/// The line of a place, with a mark below the column.
+/// Writes the line of a location, with a mark below the column.
 fn excerpt(out: &mut impl io::Write, place: &At) -> io::Result<()> {
     let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
     let length = place.excerpt.chars().count();

@@ -1,7 +1,7 @@
 //! The resources of kinds: a file names the kind of an object, a request the resource.
 //!
-//! Kinds of Kubernetes itself are known; those of definitions of custom resources are, where a file has the
-//! definition. The resource of any other kind is guessed, and that is said.
+//! Kinds of Kubernetes itself are known; those of custom resources are, if a file contains the definition.
+//! The resource of any other kind is derived from its name, with a warning.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +108,7 @@ impl Kinds {
         self.0.insert((group.to_owned(), kind.to_owned()), (plural.to_owned(), is_namespaced));
     }
 
-    /// The resource of a kind.
+    /// Returns the resource of a kind.
     pub(in crate::cli) fn of(&self, group: &str, kind: &str) -> Known {
         if let Some((resource, is_namespaced)) = self.0.get(&(group.to_owned(), kind.to_owned())) {
             let (resource, is_namespaced) = (resource.clone(), *is_namespaced);

@@ -50,7 +50,7 @@ pub(in crate::cli) struct Asked {
 /// An object in a file.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct Manifest {
-    /// Where it is from.
+    /// Its source.
     pub(in crate::cli) source: String,
     pub(in crate::cli) group: String,
     pub(in crate::cli) version: String,
@@ -98,7 +98,7 @@ impl Manifest {
         }
     }
 
-    /// Whether both are versions of one object.
+    /// Reports whether both are versions of one object.
     pub(in crate::cli) fn is_of(&self, other: &Self) -> bool {
         let or = |namespace: &str| match namespace {
             "" => "default".to_owned(),
@@ -110,14 +110,14 @@ impl Manifest {
             && or(&self.namespace) == or(&other.namespace)
     }
 
-    /// `Pod default/web`
+    /// Returns `Pod default/web`.
     pub(in crate::cli) fn shown(&self) -> String {
         let Self { kind, namespace, name, .. } = self;
         let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         one_line(&format!("{kind} {namespace}{name}"), 512)
     }
 
-    /// With a member of its metadata that it lacks.
+    /// Adds a missing member to its metadata.
     fn with(&mut self, member: &str, text: &str) -> Result<(), String> {
         let wrong = || format!("{}: metadata is not an object", self.source);
         let document = Document::of(self.json.clone()).map_err(|e| e.to_string())?;
@@ -132,19 +132,19 @@ impl Manifest {
     }
 }
 
-/// A text with a member at a place, where an object begins.
+/// Inserts a member at an offset, at which an object begins.
 fn inserted(json: &str, at: usize, member: &str, is_more: bool) -> String {
     let (before, after) = json.split_at_checked(at).unwrap_or((json, ""));
     let comma = if is_more { "," } else { "" };
     format!("{before}{member}{comma}{after}")
 }
 
-/// A JSON string.
+/// Returns a JSON string.
 fn quoted(text: &str) -> String {
     Json::from(text).to_string()
 }
 
-/// Bytes that only depend on texts.
+/// Returns bytes that only depend on texts.
 fn digest(texts: &[&str]) -> [u8; 32] {
     use aws_lc_rs::digest::{Context, SHA256};
     let mut context = Context::new(&SHA256);
@@ -159,7 +159,7 @@ fn digest(texts: &[&str]) -> [u8; 32] {
     bytes
 }
 
-/// A UUID of bytes (version 8: of one's own making).
+/// Returns a UUID of bytes (version 8: of one's own making).
 fn uuid(bytes: &[u8; 32]) -> String {
     let mut text = String::with_capacity(36);
     for (index, byte) in bytes.iter().take(16).enumerate() {
@@ -177,7 +177,7 @@ fn uuid(bytes: &[u8; 32]) -> String {
     text
 }
 
-/// The groups of a user, as an API server knows them.
+/// Returns the groups of a user, as an API server assigns them.
 fn groups(user: &str, named: &[String]) -> Vec<String> {
     let mut groups: Vec<String> = named.to_vec();
     if let Some(account) = user.strip_prefix(SERVICE_ACCOUNT) {
@@ -242,7 +242,7 @@ fn of_sub_resource(
     }))
 }
 
-/// The operation of a request that does not say it.
+/// Returns the default operation of a request.
 fn operation(asked: &Asked, has_old: bool) -> Operation {
     let by_sub = || match asked.sub_resource.as_str() {
         "exec" | "attach" | "portforward" | "proxy" => Operation::Connect,
@@ -256,7 +256,7 @@ fn operation(asked: &Asked, has_old: bool) -> Operation {
     asked.operation.unwrap_or_else(by_sub)
 }
 
-/// The review of a manifest. `old` is what is there before.
+/// Creates the review of a manifest. `old` is the stored version.
 ///
 /// # Errors
 /// Returns an error that names the missing input.

@@ -58,13 +58,13 @@ pub(super) struct New {
     /// Sub-resource of the request: status, scale, exec, …
     #[arg(long, alias = "subresource", value_name = "NAME", default_value = "")]
     sub_resource: String,
-    /// The resource, where it cannot be told from the kind: `sheep` of a Sheep
+    /// Resource of the kind, if it cannot be derived from it: `sheep` for a Sheep
     #[arg(long, value_name = "PLURAL")]
     resource: Option<String>,
     /// Files with cluster state: CustomResourceDefinitions define the resource of a kind, and the objects are
     /// the previous versions for --operation UPDATE and DELETE; may be repeated
     #[arg(long, value_name = "PATH")]
-    context: Vec<PathBuf>,
+    cluster_state: Vec<PathBuf>,
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "json")]
     output: Form,
@@ -109,7 +109,7 @@ impl New {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let reader = self.read.reader();
         let mut kinds = Kinds::default();
-        let context = manifests_of(&self.context, &reader, &mut kinds)?;
+        let context = manifests_of(&self.cluster_state, &reader, &mut kinds)?;
         let new = manifests_of(&self.files, &reader, &mut kinds)?;
         let old = manifests_of(&self.old, &reader, &mut kinds)?;
         let asked = Asked {
@@ -136,10 +136,7 @@ impl New {
                     errors.push(format!("{}: --old has no {what}: it has {has}", manifest.source));
                     continue;
                 }
-                tracing::warn!(
-                    "{}: --old has no {what}: it would be created",
-                    manifest.source
-                );
+                tracing::warn!("{}: --old has no {what}: it would be created", manifest.source);
             }
             match make::review(manifest, before, &asked, &kinds) {
                 Ok(made) => {
@@ -162,7 +159,7 @@ impl New {
     }
 }
 
-/// The objects in files. Definitions of kinds are learned.
+/// Returns the objects in files. Definitions of kinds are learned.
 fn manifests_of(
     paths: &[PathBuf],
     reader: &Reader,
@@ -227,7 +224,7 @@ fn print(reviews: &[String], form: Form) -> io::Result<()> {
     out.flush()
 }
 
-/// JSON with a member a line, in the order in which it is.
+/// Formats JSON with one member per line, in the given order.
 fn indented(json: &str) -> String {
     let mut text = String::with_capacity(json.len().saturating_mul(2));
     let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);

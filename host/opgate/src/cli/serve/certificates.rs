@@ -1,4 +1,4 @@
-//! Arguments about the serving certificate, and where it comes from.
+//! Arguments for the serving certificate and its source.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use super::follow::Bundle;
 pub(super) struct CertificateArgs {
     #[command(flatten)]
     files: SourceArgs,
-    /// Where the serving certificate comes from
+    /// Source of the serving certificate
     #[arg(long, value_name = "SOURCE", default_value = "files")]
     certificates: CertificateSource,
     /// With `self-managed`: how long API servers may take to notice a changed CA bundle
@@ -39,7 +39,7 @@ enum CertificateSource {
     SelfManaged,
 }
 
-/// Where the certificate comes from.
+/// Source of the certificate.
 #[derive(Debug)]
 pub(super) enum Certificates {
     /// Certificate files, and their directory.
@@ -79,7 +79,7 @@ fn wrong(text: &'static str) -> Failure {
 }
 
 impl Certificates {
-    /// How long certificates live, if the servers keep them.
+    /// Returns the lifetimes of certificates, if they are self-managed.
     pub(super) fn times(&self) -> Option<Times> {
         match self {
             Self::Files(..) => None,
@@ -95,7 +95,7 @@ impl Certificates {
         }
     }
 
-    /// The certificate to begin with; waits for the first one. None if `stop` ends before.
+    /// Returns the certificate to begin with; waits for the first one. None if `stop` ends before.
     pub(super) async fn first(
         self,
         duties: Option<&mut Duties>,

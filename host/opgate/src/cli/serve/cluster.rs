@@ -11,10 +11,10 @@ use opgate_admission::cluster::{self, Bounds, Connection, Interrupted, Source};
 use opgate_server::Room;
 use opgate_text::units::{parse_bytes, parse_duration};
 
-/// Where policies read the other objects of the cluster.
+/// Source of the other objects of the cluster.
 #[derive(Debug, Args)]
 pub(super) struct ClusterArgs {
-    /// Where policies read other objects of the cluster [default: `kubeconfig` if one is named,
+    /// Source of the other objects of the cluster for policies [default: `kubeconfig` if one is named,
     /// otherwise `in-cluster` in a pod, otherwise `none`]
     #[arg(long, value_name = "SOURCE")]
     pub(super) cluster_source: Option<ClusterSource>,
@@ -31,18 +31,18 @@ pub(super) struct ClusterArgs {
     /// Maximum age of the cluster cache of a resource; beyond it the policy's `onError` decides
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     cluster_cache_max_age: Duration,
-    /// How often to list a resource that the API server cannot watch; at most a third of
+    /// Interval at which to list a resource that the API server cannot watch; at most a third of
     /// `--cluster-cache-max-age`
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_poll)]
     poll_interval: Duration,
-    /// How long an API server may take to store an allowed object, including other webhooks; until
-    /// then the object counts as if it were stored
+    /// Maximum time in which an API server stores an allowed object, including other webhooks; until then the
+    /// object counts as if it were stored
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_reservation)]
     reservation_ttl: Duration,
     /// Maximum memory of the cluster cache; beyond it opgate keeps only the names of objects [default: a quarter of the memory limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_cluster_memory: Option<usize>,
-    /// How long to wait for the first lists before the webhook port opens
+    /// Maximum time to wait for the first lists before the webhook port opens
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(super) sync_timeout: Duration,
     /// What to do while a watch fails: read the affected objects from the API server, or fail the call
@@ -53,7 +53,7 @@ pub(super) struct ClusterArgs {
     pub(super) consistent_reads: bool,
 }
 
-/// A day is longer than any API server waits.
+/// Parses a duration of at most a day, which is longer than any API server waits.
 fn parse_reservation(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text)?;
     if time > Duration::from_secs(86_400) {
@@ -62,7 +62,7 @@ fn parse_reservation(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// A list can be some hundred MiB.
+/// Parses an interval with a lower bound: a list can be some hundred MiB.
 fn parse_poll(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text)?;
     let bounds = Duration::from_secs(1)..=Duration::from_secs(3_600);

@@ -32,7 +32,7 @@ const LONGEST: usize = 1 << 10;
 
 /// Cached facts about the cluster.
 pub(super) struct Discovery {
-    /// How often to look.
+    /// Interval of detections.
     interval: Duration,
     known: Mutex<Option<Known>>,
 }
@@ -43,7 +43,7 @@ struct Known {
     at: Instant,
     /// Why the last look did not confirm it.
     trouble: Option<String>,
-    /// Whether to look whatever the time.
+    /// Whether a detection is due independently of the interval.
     is_due: bool,
 }
 
@@ -53,7 +53,7 @@ impl Discovery {
         Self { interval: reload.saturating_mul(LOOKS), known: Mutex::default() }
     }
 
-    /// Looks at the cluster until everything is known that the configuration leaves to it.
+    /// Detects the platform until all facts that the configuration leaves open are known.
     pub(super) async fn first(
         &self,
         connection: &Connection,

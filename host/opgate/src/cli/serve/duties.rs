@@ -22,7 +22,8 @@ use super::super::Failure;
 use super::cluster::ClusterArgs;
 use super::follow::{Bundle, Follow};
 
-/// How long a server that ends tries to tell others so. They find out by themselves a little later.
+/// Maximum time for which a stopping server notifies other replicas. They notice a little later by
+/// themselves.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// They go on until [`Duties::end`].
@@ -156,7 +157,7 @@ impl Duties {
         reloader
     }
 
-    /// Where to write events.
+    /// Returns the recorder of events.
     pub(super) fn events(&self) -> Arc<Events> {
         Arc::new(Events::new(self.api.clone(), self.installation.clone(), pod()))
     }
@@ -217,7 +218,7 @@ impl Duties {
     }
 }
 
-/// UID of the pod of this server, if it is known.
+/// Returns the UID of this server's pod, if it is known.
 fn pod() -> Option<String> {
     std::env::var("POD_UID").ok().filter(|uid| !uid.is_empty())
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Serving ─▶ registration of the set ─▶ Wanted ─▶ digest in the lease
-//!                                          └▶ every few seconds, or when asked: look ─▶ Registered, figures
+//!                                          └▶ every few seconds, or on request: check ─▶ Registered, figures
 //!                                                                            leader: └▶ follow
 //! ```
 
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Minimum time between two checks, for all callers.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// How long the version of the API server is believed.
+/// Time for which the version of the API server is cached.
 const VERSION: Duration = Duration::from_secs(60);
 const VERSION_TIME: Duration = Duration::from_secs(4);
 
@@ -83,7 +83,7 @@ pub(super) struct Follow {
 /// State between two checks.
 #[derive(Default)]
 pub(super) struct State {
-    /// Whether API servers know `matchConditions`, and since when that is known.
+    /// Whether API servers support `matchConditions`, and the time of the check.
     conditions: Option<(bool, Instant)>,
     /// For which configuration, and conditions, this is wanted.
     wanted: Option<(String, bool, Result<Arc<Wanted>, String>)>,
@@ -144,7 +144,7 @@ impl Follow {
             Ok(wanted) => wanted,
             Err(why) => {
                 self.figures.shows(None);
-                return self.tell("!", &format!("kept as it is: {why}"), true);
+                return self.tell("!", &format!("not changed: {why}"), true);
             }
         };
         self.figures.shows(Some(&look.standing));
@@ -176,7 +176,7 @@ impl Follow {
         }
     }
 
-    /// As the leader.
+    /// Applies the registration as the leader.
     async fn follow(&mut self, wanted: &Wanted, look: opgate_controller::registration::Look) {
         let live = match self.replicas.live(&*self.api).await {
             Ok(live) => live,
@@ -274,7 +274,7 @@ impl Follow {
     }
 }
 
-/// The registration of a set.
+/// Returns the registration of a set.
 fn wanted(installation: &Installation, set: &Set, conditions: bool) -> Result<Wanted, String> {
     if let Some(broken) = set.broken().first() {
         return Err(format!("policy {} cannot be used: {}", broken.name, broken.error));

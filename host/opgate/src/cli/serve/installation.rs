@@ -12,7 +12,7 @@ pub(super) struct InstallationArgs {
     installation: Option<(String, String)>,
     /// Name of this server: that of its pod [default: the host name]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
-    replica: Option<String>,
+    pod_name: Option<String>,
 }
 
 fn parse(text: &str) -> Result<(String, String), String> {
@@ -33,7 +33,7 @@ impl InstallationArgs {
     pub(super) fn installation(&self) -> Option<Installation> {
         let (namespace, service) = self.installation.clone()?;
         let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let replica = self.replica.clone().unwrap_or_else(|| host().trim().to_owned());
+        let replica = self.pod_name.clone().unwrap_or_else(|| host().trim().to_owned());
         Some(Installation { namespace, service, replica })
     }
 }

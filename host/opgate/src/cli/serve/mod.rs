@@ -72,10 +72,10 @@ pub(super) struct Serve {
     /// Maximum number of calls that wait for each policy; calls beyond it get 503
     #[arg(long, value_name = "NUMBER", default_value_t = QUEUE)]
     max_queued_calls: usize,
-    /// How long to continue to accept connections after SIGTERM, until endpoints are updated
+    /// Time to continue to accept connections after SIGTERM, until endpoints are updated
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
     drain_delay: Duration,
-    /// How long to wait after that for requests in progress
+    /// Time to wait after that for requests in progress
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     grace_period: Duration,
     #[command(flatten)]
@@ -84,10 +84,11 @@ pub(super) struct Serve {
     installation: InstallationArgs,
     #[command(flatten)]
     follow: FollowArgs,
-    /// How often to check for changes of the configuration and of policy files; SIGHUP checks at once
+    /// Interval at which to check for changes of the configuration and of policy files; SIGHUP checks
+    /// immediately
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
     reload_interval: Duration,
-    /// How often to check for a new certificate and a new CA bundle for clients
+    /// Interval at which to check for a new certificate and a new CA bundle for clients
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
     tls_reload_interval: Duration,
     #[command(flatten)]
@@ -198,7 +199,7 @@ impl Serve {
             "memory"
         );
         runtime.block_on(async {
-            // Where nothing is read, no credentials are needed.
+            // A server without reads needs no credentials.
             let reads = !set.cluster().kinds().is_empty();
             let connection = match cluster_source {
                 Some(source) if reads => cluster_args.connection(source).await?,
@@ -278,7 +279,7 @@ fn stop() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-/// SIGHUP looks for new files at once.
+/// Sends a notification on SIGHUP, which checks the files immediately.
 fn tell_of_hangup() -> anyhow::Result<watch::Receiver<()>> {
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
     let (told, reload) = watch::channel(());

@@ -55,11 +55,11 @@ const LEAST: usize = 8 << 20;
 
 /// Replaces the configuration while the server runs.
 pub(super) struct Reload {
-    /// How often to look.
+    /// Interval of checks.
     pub(super) interval: Duration,
     pub(super) config: ConfigArgs,
     pub(super) cluster: ClusterArgs,
-    /// Where objects of the cluster come from; none if from files.
+    /// Source of the cluster's objects; none if they are from files.
     pub(super) source: Option<ClusterSource>,
     pub(super) connection: Option<Connection>,
     /// The detected platform, for `profile: auto`.
@@ -82,9 +82,9 @@ struct Look {
 
 /// Why the last good set serves on.
 enum Trouble {
-    /// It lies in the files: the next attempt is with other ones.
+    /// The error is in the files: the next attempt waits for a change.
     Files(String),
-    /// It can be otherwise later.
+    /// The error may be temporary.
     Later(String),
     /// The files have changed meanwhile.
     Changed,
@@ -94,7 +94,7 @@ enum Trouble {
 struct Failed {
     id: String,
     why: String,
-    /// None to wait for other files.
+    /// Time and delay of the next retry; none to wait for changed files.
     retry: Option<(Instant, Duration)>,
 }
 
@@ -166,7 +166,7 @@ impl Reload {
                 self.tell(Severity::Normal, "ConfigurationReloaded", &id);
                 return None;
             }
-            // The next looks find what is there now.
+            // The next checks read the current files.
             Err(Trouble::Changed) => return before,
             Err(Trouble::Files(why)) => (why, false),
             Err(Trouble::Later(why)) => (why, true),
@@ -175,7 +175,10 @@ impl Reload {
         // A repeated error is logged once.
         let before = before.filter(|failed| failed.id == id);
         if before.as_ref().is_none_or(|failed| failed.why != why) {
-            tracing::error!(error = why, "configuration reload failed; keeping last good configuration");
+            tracing::error!(
+                error = why,
+                "configuration reload failed; keeping last good configuration"
+            );
             self.tell(Severity::Warning, "ConfigurationReloadFailed", &why);
         }
         let wait = before
@@ -294,7 +297,7 @@ impl Reload {
         }
     }
 
-    /// Bytes of memory that are left for a reload.
+    /// Returns bytes of memory that are left for a reload.
     fn left(&self, least: usize) -> Result<usize, Trouble> {
         let Some(left) = self.room.left(&self.system_root, (self.free_for_requests)()) else {
             return Ok(usize::MAX);
@@ -303,7 +306,7 @@ impl Reload {
             let limit = bytes(self.room.limit.unwrap_or_default());
             // The text is constant, so that it is logged once.
             return Err(Trouble::Later(format!(
-                "not enough memory to load another configuration beside the one that serves: less than {} of {limit} are left; raise the memory limit, lower --max-request-memory, or restart the server",
+                "not enough memory to load another configuration in addition to the active one: less than {} of {limit} are left; raise the memory limit, lower --max-request-memory, or restart the server",
                 bytes(least)
             )));
         }
@@ -313,7 +316,7 @@ impl Reload {
     /// Reads the files, and the cluster unless the files configure a profile.
     async fn look(&self) -> Option<Look> {
         let config = self.config.clone();
-        // Registries are asked about what is new in the file only, see [`super::super::registry`].
+        // Registries are contacted only for new references in the file, see [`super::super::registry`].
         let read = aside(move || config.configuration().map_err(|error| error.to_string())).await?;
         let failed =
             |error: String| Look { id: format!("error: {error}"), configuration: Err(error) };

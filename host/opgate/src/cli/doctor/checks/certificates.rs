@@ -83,7 +83,7 @@ pub(super) fn check(facts: &Facts, days: Days, found: &mut Findings) {
     }
 }
 
-/// The names by which API servers call.
+/// Returns the names by which API servers call.
 fn called(facts: &Facts) -> Vec<String> {
     if facts.installation.url.is_none() {
         let (namespace, service) = (&facts.installation.namespace, &facts.installation.service);
@@ -145,7 +145,7 @@ fn time(
     }
 }
 
-/// A time for people: the doctor runs at some moment of a day.
+/// Formats a time approximately: the doctor runs at some moment of a day.
 fn about(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds >= 2 * 86_400 => format!("{} days", seconds / 86_400),
@@ -156,7 +156,7 @@ fn about(time: Duration) -> String {
 
 type Hooks<'f> = Vec<Hook<'f>>;
 
-/// The bundles of our webhooks that can be used, each once.
+/// Returns the bundles of our webhooks that can be used, each once.
 fn bundles<'f>(facts: &'f Facts, found: &mut Findings) -> Vec<(Bundle, Hooks<'f>)> {
     let mut texts: BTreeMap<&str, Hooks<'f>> = BTreeMap::new();
     for hook in facts.ours() {
@@ -222,7 +222,7 @@ fn vouch(
     }
 }
 
-/// The times of the CAs that vouch.
+/// Checks the validity of the CAs that the chain needs.
 fn ends(facts: &Facts, days: Days, all: &[Validity], hooks: &[Hook<'_>], found: &mut Findings) {
     let Some(first) = hooks.first() else { return };
     let field = first.field("clientConfig.caBundle");
@@ -232,7 +232,7 @@ fn ends(facts: &Facts, days: Days, all: &[Validity], hooks: &[Hook<'_>], found: 
     });
 }
 
-/// The chain in the Secret, if it is known.
+/// Returns the chain in the Secret, if it is readable.
 fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, Shown)> {
     if facts.installation.url.is_some() {
         return None;
@@ -271,8 +271,8 @@ fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, Shown)> {
     content(secret, &repair, found).map(|chain| (at, chain))
 }
 
-/// The chain in a Secret that the servers fill: the installation creates it empty and without a type, because
-/// they may update that one Secret and create none.
+/// Returns the chain in a Secret that the servers fill: the installation creates it empty and without a type,
+/// because they may update that one Secret and create none.
 fn kept(facts: &Facts, secret: &Object, found: &mut Findings) -> Option<Shown> {
     let is_empty = secret.at("/data").and_then(Value::as_object).is_none_or(Map::is_empty);
     if is_empty && !facts.is_cluster {
@@ -317,7 +317,7 @@ fn chain(secret: &Object, repair: &str, found: &mut Findings) -> Option<Shown> {
     chain.map_err(|why| found.add(&NO_SECRET, secret, "data[tls.crt]", &why, repair)).ok()
 }
 
-/// The servers read their certificate from something else than a Secret.
+/// Returns the servers read their certificate from something else than a Secret.
 fn no_volume(workload: &Workload<'_>, found: &mut Findings) -> Option<(At, Shown)> {
     let folder = workload.flag("--tls-dir", Some("OPGATE_TLS_DIR"));
     let path = folder.or(workload.flag("--tls-cert", Some("OPGATE_TLS_CERT")));

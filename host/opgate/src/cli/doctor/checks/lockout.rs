@@ -45,7 +45,7 @@ const NEVER_STORED: [(&str, &str); 8] = [
     ("", "serviceaccounts/token"),
 ];
 
-/// Where nodes renew their Leases; there is nothing else in it.
+/// Namespace in which nodes renew their Leases; it has no other objects.
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// Namespaces in which OLM runs.
@@ -91,7 +91,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     }
 }
 
-/// The basic resources that a webhook matches in a namespace.
+/// Returns the basic resources that a webhook matches in a namespace.
 fn basics(hook: &Hook<'_>, labels: &BTreeMap<&str, &str>) -> Vec<&'static str> {
     let matched = BASIC.iter().filter(|(group, name)| hook.matches(group, name, Some(labels)));
     matched.map(|(_, name)| *name).collect()

@@ -18,7 +18,7 @@ mod servers;
 use super::facts::Facts;
 use super::finding::Findings;
 
-/// How many days before its end a certificate counts as one that expires soon.
+/// Number of days before the expiration from which a certificate is reported.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Days {
     pub(super) leaf: u32,

@@ -70,7 +70,7 @@ fn down(facts: &Facts, hook: &Hook<'_>, about: &str, found: &mut Findings) {
     found.add(&DOWN, hook.object, &hook.field("clientConfig"), &what, &repair);
 }
 
-/// Webhooks that are asked about the servers themselves.
+/// Webhooks that match the servers themselves.
 fn own(facts: &Facts, hook: &Hook<'_>, workload: &Workload<'_>, found: &mut Findings) {
     let namespace = facts.namespace_labels(&facts.installation.namespace);
     let of_pods = hook.matches("", "pods", Some(&namespace)) && hook.takes(&workload.labels);

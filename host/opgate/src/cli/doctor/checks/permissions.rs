@@ -63,7 +63,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     let expected = &facts.expected;
     match expected.unknown.as_ref().or(expected.broken.as_ref()) {
         Some(why) => found.unchecked("missing permissions", why),
-        // Where nothing is read, nothing needs to be permitted.
+        // A server without reads needs no permissions.
         None if workload.flag("--cluster-source", None) == Some("none") => {}
         None => {
             missing(facts, &grants, &At::named(Kind::ServiceAccount, namespace, account), found);
@@ -72,7 +72,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     wide(facts, &grants, found);
 }
 
-/// Whether a subject is an account, or a group to which all accounts belong.
+/// Reports whether a subject is an account, or a group to which all accounts belong.
 fn is_subject(subject: &Value, namespace: &str, account: &str) -> Option<bool> {
     let name = text(subject, "/name");
     let is_direct = match text(subject, "/kind") {
@@ -204,7 +204,7 @@ fn wide(facts: &Facts, grants: &[Grant<'_>], found: &mut Findings) {
     }
 }
 
-/// Whether it is what servers keep themselves.
+/// Reports whether it is what servers keep themselves.
 fn is_kept(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bool {
     let is_own = grant.namespace == Some(facts.installation.namespace.as_str());
     let is_kept = grant.verbs.iter().all(|verb| KEEPS.contains(verb));
@@ -220,7 +220,7 @@ fn is_kept(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> boo
                 || EVERYWHERE.contains(&(group, resource)))
 }
 
-/// Whether the configuration needs it, in that place.
+/// Reports whether the configuration needs it, in that place.
 fn is_needed(facts: &Facts, grant: &Grant<'_>, group: &str, resource: &str) -> bool {
     facts.expected.needs.iter().any(|need| {
         let is_place = need.namespace.is_none() || need.namespace.as_deref() == grant.namespace;

@@ -32,7 +32,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     ports(facts, service, found);
 }
 
-/// Whether a pod serves.
+/// Reports whether a pod serves.
 pub(super) fn is_ready(pod: &Object) -> bool {
     let mut conditions = pod.list("/status/conditions").iter();
     conditions.any(|one| text(one, "/type") == "Ready" && text(one, "/status") == "True")
@@ -72,7 +72,7 @@ fn slices<'f>(facts: &'f Facts, service: &'f Object) -> impl Iterator<Item = &'f
     all.filter(|slice| slice.namespace == service.namespace && is_slice_of(slice, &service.name))
 }
 
-/// Number of endpoints that are ready.
+/// Returns the number of endpoints that are ready.
 pub(super) fn endpoints(facts: &Facts, service: &Object) -> usize {
     let all = slices(facts, service).flat_map(|slice| slice.list("/endpoints"));
     // Without a word an endpoint is ready.
@@ -158,7 +158,7 @@ fn ports(facts: &Facts, service: &Object, found: &mut Findings) {
     }
 }
 
-/// The port with a name, of any container.
+/// Returns the port with a name, of any container.
 fn named(spec: &Value, name: &str) -> Option<i64> {
     let ports = list(spec, "/containers").iter().flat_map(|container| list(container, "/ports"));
     let mut ports = ports.filter(|port| text(port, "/name") == name);

@@ -1,4 +1,4 @@
-//! The registration: whether it is there, whose it is, and whether it belongs to the configuration.
+//! The webhook registration: its existence, its owner, and whether it matches the configuration.
 
 use std::collections::BTreeSet;
 
@@ -145,7 +145,7 @@ fn owners(facts: &Facts, found: &mut Findings) {
     }
 }
 
-/// Major and minor version.
+/// Returns major and minor version.
 fn release(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim_start_matches('v').split('.');
     let major = parts.next()?.parse().ok()?;
@@ -233,7 +233,7 @@ fn normal(webhook: &Value, path: &str) -> Map<String, Value> {
     members.as_object().cloned().unwrap_or_default()
 }
 
-/// The path of a webhook that was made for a comparison.
+/// Returns the path of a webhook that was made for a comparison.
 fn made_path(webhook: &Value) -> &str {
     let url = text(webhook, "/clientConfig/url");
     url.find("/validate").and_then(|at| url.get(at..)).unwrap_or_default()

@@ -26,7 +26,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     if !found.needs(facts, Kind::Lease, "whether the servers agree") {
         return;
     }
-    // The Lease of a server that is gone says nothing; it ends by itself.
+    // The Lease of a removed server is irrelevant; it expires.
     let has_pod = |lease: &Object| {
         let name = lease.name.strip_prefix(PREFIX).unwrap_or_default();
         facts.knows(Kind::Pod).is_err() || facts.own(Kind::Pod).any(|pod| pod.name == name)

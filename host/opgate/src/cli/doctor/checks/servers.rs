@@ -1,4 +1,4 @@
-//! How many servers there are, where they run, and what keeps them there.
+//! Number of servers, their nodes, and their protection against disruption.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     }
 }
 
-/// A number, or a part of all: rounded up as Kubernetes does, for pods that must stay.
+/// Returns a number, or a part of all: rounded up as Kubernetes does, for pods that must stay.
 fn part(value: &Value, of: i64) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),

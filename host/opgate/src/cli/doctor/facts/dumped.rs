@@ -66,12 +66,12 @@ impl Dumped {
         Ok(dumped)
     }
 
-    /// The installations that the webhooks call.
+    /// Returns the installations that the webhooks call.
     pub(in crate::cli::doctor) fn installations(&self) -> Vec<Installation> {
         installations(self.webhooks.iter())
     }
 
-    /// The facts about one of them.
+    /// Returns the facts about one of them.
     ///
     /// # Errors
     /// If the files have changed meanwhile.
@@ -136,7 +136,7 @@ impl Dumped {
             );
         }
         for kind in Kind::ALL.into_iter().filter(|kind| kind.is_made_by_clusters()) {
-            // A dump of webhooks has those that there are; other kinds have to be asked for.
+            // A dump of webhooks has those that there are; other kinds have to be requested.
             let is_known = kind == Kind::Mutating && self.is_cluster;
             if !self.kinds.contains(&kind) && !is_known {
                 facts.is_unread(kind, format!("no {kind} is in the files"));
@@ -145,7 +145,7 @@ impl Dumped {
         Ok(facts)
     }
 
-    /// Visits all objects of known kinds. With `strict`, what cannot be read is an error.
+    /// Visits all objects of known kinds. With `strict`, unreadable input is an error.
     fn each(
         &self,
         reader: &Reader,

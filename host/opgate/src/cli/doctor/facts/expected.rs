@@ -26,7 +26,7 @@ const BASE: &str = "https://opgate";
 /// Objects that follow from the configuration.
 #[derive(Debug, Default, Clone)]
 pub(in crate::cli::doctor) struct Expected {
-    /// Where the configuration is, for people.
+    /// Source of the configuration, for messages.
     pub(in crate::cli::doctor) source: String,
     /// Why there is none: what is wrong in it.
     pub(in crate::cli::doctor) broken: Option<String>,
@@ -71,7 +71,7 @@ pub(in crate::cli::doctor) fn expected(
     Ok(of_servers(facts, config))
 }
 
-/// By the configuration that the servers read. Files that it names are not opened: it comes from a cluster.
+/// Uses the configuration of the servers. Files that it names are not opened: it comes from a cluster.
 fn of_servers(facts: &Facts, config: &ConfigArgs) -> Expected {
     let unknown = |source: &str, why: &str| Expected {
         source: source.to_owned(),
@@ -212,7 +212,7 @@ fn kept(facts: &Facts) -> Vec<Need> {
     needs
 }
 
-/// The rules of the roles in a list.
+/// Returns the rules of the roles in a list.
 fn needs(roles: &Value) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
     let texts = |value: &Value, pointer: &str| {

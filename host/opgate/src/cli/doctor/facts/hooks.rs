@@ -37,7 +37,7 @@ pub(in crate::cli::doctor) struct Rule<'f> {
     scope: &'f str,
 }
 
-/// The webhooks of a configuration.
+/// Returns the webhooks of a configuration.
 pub(in crate::cli::doctor) fn hooks(object: &Object) -> impl Iterator<Item = Hook<'_>> {
     let all = object.list("/webhooks").iter().enumerate();
     all.map(move |(index, value)| Hook { object, index, value })
@@ -48,7 +48,7 @@ impl<'f> Hook<'f> {
         text(self.value, "/name")
     }
 
-    /// `webhooks[3].rules`
+    /// Returns `webhooks[3].rules`.
     pub(in crate::cli::doctor) fn field(&self, of: &str) -> String {
         format!("webhooks[{}].{of}", self.index)
     }
@@ -63,7 +63,7 @@ impl<'f> Hook<'f> {
         self.value.pointer("/clientConfig/url").and_then(Value::as_str)
     }
 
-    /// `/validate/…` of the Service or of the URL.
+    /// Returns `/validate/…` of the Service or of the URL.
     pub(in crate::cli::doctor) fn path(&self) -> &'f str {
         match self.url() {
             Some(url) => url.find("/validate").and_then(|at| url.get(at..)).unwrap_or_default(),
@@ -71,7 +71,7 @@ impl<'f> Hook<'f> {
         }
     }
 
-    /// Whether a call that fails refuses the request.
+    /// Reports whether a call that fails refuses the request.
     pub(in crate::cli::doctor) fn fails(&self) -> bool {
         text(self.value, "/failurePolicy") != "Ignore"
     }
@@ -80,7 +80,7 @@ impl<'f> Hook<'f> {
         self.value.get("timeoutSeconds").and_then(Value::as_i64).unwrap_or(USUAL_SECONDS)
     }
 
-    /// Whether it is narrowed by conditions, which are not evaluated here.
+    /// Reports whether it is narrowed by conditions, which are not evaluated here.
     pub(in crate::cli::doctor) fn has_conditions(&self) -> bool {
         !list(self.value, "/matchConditions").is_empty()
     }
@@ -102,8 +102,9 @@ impl<'f> Hook<'f> {
         })
     }
 
-    /// Whether the creation or a change of a resource in a namespace with these labels may be sent. Without
-    /// labels the resource is in no namespace. Conditions are taken to keep away what no rule names.
+    /// Reports whether the creation or a change of a resource in a namespace with these labels may be sent.
+    /// Without labels the resource is in no namespace. Conditions are assumed to exclude requests that no
+    /// rule names.
     pub(in crate::cli::doctor) fn matches(
         &self,
         group: &str,
@@ -132,7 +133,7 @@ impl<'f> Hook<'f> {
 }
 
 impl Rule<'_> {
-    /// Whether requests for a resource, `pods` or `pods/binding`, are among it.
+    /// Reports whether requests for a resource, `pods` or `pods/binding`, are among it.
     pub(in crate::cli::doctor) fn covers(&self, group: &str, resource: &str) -> bool {
         let has = |resource: &str| self.resources.contains(resource);
         let is_group = self.groups.contains("*") || self.groups.contains(group);
@@ -161,8 +162,8 @@ impl Rule<'_> {
     }
 }
 
-/// Whether a label selector takes these labels. What is no selector takes all: that is the safe answer
-/// to the question whether something may happen.
+/// Reports whether a label selector matches these labels. An invalid selector matches all: that is the safe
+/// result for a possible effect.
 pub(in crate::cli::doctor) fn is_selected(
     selector: Option<&Value>,
     labels: &BTreeMap<&str, &str>,

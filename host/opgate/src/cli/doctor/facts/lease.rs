@@ -22,23 +22,23 @@ const MAX_TERM_SECONDS: u64 = 300;
 /// Maximum bytes of an annotation that is read.
 const MAX_STATE_BYTES: usize = 16 << 10;
 
-/// A time as an API server writes it.
+/// Returns a time as an API server writes it.
 pub(in crate::cli::doctor) fn time(value: &Value) -> Option<SystemTime> {
     let time: MicroTime = serde_json::from_value(value.clone()).ok()?;
     Some(time.0.into())
 }
 
-/// When a Lease was renewed.
+/// Returns the time at which a Lease was renewed.
 pub(super) fn renewed(lease: &Object) -> Option<SystemTime> {
     time(lease.at("/spec/renewTime")?)
 }
 
-/// The Lease of the server in a pod.
+/// Returns the Lease of the server in a pod.
 pub(in crate::cli::doctor) fn of<'f>(facts: &'f Facts, pod: &Object) -> Option<&'f Object> {
     facts.get(Kind::Lease, &pod.namespace, &format!("{PREFIX}{}", pod.name))
 }
 
-/// For how long a Lease was not renewed, if that is too long.
+/// Returns the time since the last renewal of a Lease, if that is too long.
 pub(in crate::cli::doctor) fn stale(facts: &Facts, lease: &Object) -> Option<Duration> {
     let age = facts.cluster_time().duration_since(renewed(lease)?).unwrap_or_default();
     let term = lease.at("/spec/leaseDurationSeconds").and_then(Value::as_u64).unwrap_or_default();
@@ -56,7 +56,7 @@ pub(in crate::cli::doctor) fn state(lease: &Object) -> Result<ClusterState, Stri
     serde_json::from_str(said).map_err(|error| format!("its annotation {STATE}: {error}"))
 }
 
-/// The pods of servers whose containers run.
+/// Returns the pods of servers whose containers run.
 pub(in crate::cli::doctor) fn running(facts: &Facts) -> Vec<&Object> {
     let runs = |pod: &&Object| {
         let mut statuses = pod.list("/status/containerStatuses").iter();
@@ -67,7 +67,7 @@ pub(in crate::cli::doctor) fn running(facts: &Facts) -> Vec<&Object> {
     pods.filter(runs).collect()
 }
 
-/// For how long a pod has been ready.
+/// Returns the time for which a pod has been ready.
 pub(in crate::cli::doctor) fn ready_for(facts: &Facts, pod: &Object) -> Option<Duration> {
     let mut conditions = list(&pod.value, "/status/conditions").iter();
     let ready =

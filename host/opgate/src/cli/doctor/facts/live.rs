@@ -37,7 +37,7 @@ const OWN: [Kind; 8] = [
 /// The default ops port.
 const OPS_PORT: u16 = 8081;
 
-/// Maximum number of pods that are asked, and time for each.
+/// Maximum number of pods to query, and the timeout for each.
 const MAX_ASKED_PODS: usize = 16;
 const POD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -54,7 +54,7 @@ impl Live {
     /// Reads the webhooks and the facts about the API server.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Fails if it does not respond.
     pub(in crate::cli::doctor) async fn open(
         connection: Connection,
         time: Duration,
@@ -71,12 +71,12 @@ impl Live {
         Ok(live)
     }
 
-    /// The installations that the webhooks call.
+    /// Returns the installations that the webhooks call.
     pub(in crate::cli::doctor) fn installations(&self) -> Vec<Installation> {
         installations(self.webhooks.iter().flatten())
     }
 
-    /// The facts about one of them.
+    /// Returns the facts about one of them.
     pub(in crate::cli::doctor) async fn facts(mut self, installation: Installation) -> Facts {
         let mut facts = Facts::new(installation, true);
         match std::mem::replace(
@@ -127,7 +127,7 @@ impl Live {
         facts
     }
 
-    /// The objects of a kind that count.
+    /// Returns the objects of a kind that count.
     async fn list(
         &self,
         kind: Kind,
@@ -161,7 +161,7 @@ impl Live {
         wrong.map_or(Ok(objects), Err)
     }
 
-    /// One object.
+    /// Reads one object.
     async fn one(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Object>, String> {
         let resource = resource(kind);
         let namespace = Some(namespace).filter(|_| kind.is_namespaced());
@@ -178,7 +178,7 @@ impl Live {
         take(facts, kind, one.map(|one| one.into_iter().collect()));
     }
 
-    /// The Secret and the ConfigMap that the servers read, and no others.
+    /// Reads the Secret and the ConfigMap of the servers, and no others.
     async fn named(&self, facts: &mut Facts) {
         let namespace = facts.installation.namespace.clone();
         let workload = Workload::of(facts);
@@ -227,7 +227,7 @@ impl Live {
         }
     }
 
-    /// The Services behind webhooks for the same requests.
+    /// Reads the Services behind webhooks for the same requests.
     async fn others(&self, facts: &mut Facts) {
         let mut told = BTreeSet::new();
         for (namespace, name) in needed::services(facts) {
@@ -293,14 +293,14 @@ fn resource(kind: Kind) -> Resource {
     Resource { group: text(group), version: text("v1"), resource: text(resource) }
 }
 
-/// Nothing is said of a clock if it took too long to ask.
+/// Returns no clock if the request took too long.
 fn clock(release: &Release) -> Option<Clock> {
     let (theirs, ours) = release.clocks?;
     let (apart, is_ahead) = match theirs.duration_since(ours) {
         Ok(apart) => (apart, true),
         Err(error) => (error.duration(), false),
     };
-    // The answer tells whole seconds.
+    // The response has a resolution of one second.
     let within = release.took.saturating_add(Duration::from_secs(1));
     Some(Clock { apart, is_ahead, within })
 }

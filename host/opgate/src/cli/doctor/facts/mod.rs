@@ -44,7 +44,7 @@ pub(super) struct Installation {
 }
 
 impl Installation {
-    /// `NAMESPACE/SERVICE`
+    /// Returns `NAMESPACE/SERVICE`.
     pub(super) fn owner(&self) -> String {
         format!("{}/{}", self.namespace, self.service)
     }
@@ -53,10 +53,10 @@ impl Installation {
 /// The clock of the API server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
-    /// How much it differs from the local one.
+    /// Difference from the local time.
     pub(super) apart: Duration,
     pub(super) is_ahead: bool,
-    /// How exactly that is known.
+    /// Uncertainty of the time.
     pub(super) within: Duration,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Facts {
     /// `v1.33.1`
     pub(super) version: Option<String>,
     pub(super) clock: Option<Clock>,
-    /// When files were written, at the earliest: what they show is not older.
+    /// Earliest time at which the files were written: their contents are not older.
     pub(super) dumped: Option<SystemTime>,
     pub(super) served: Served,
     /// State of the cluster caches as servers reported it, by pod, or the error.
@@ -110,7 +110,7 @@ impl Facts {
         }
     }
 
-    /// The time in the cluster when it was read.
+    /// Returns the time in the cluster when it was read.
     pub(super) fn cluster_time(&self) -> SystemTime {
         match (self.clock, self.dumped) {
             (Some(Clock { apart, is_ahead: true, .. }), _) => self.now + apart,
@@ -140,7 +140,7 @@ impl Facts {
         self.unread.entry(kind).or_insert(why);
     }
 
-    /// Whether all objects of a kind are known that count.
+    /// Returns an error if the relevant objects of a kind are unknown.
     ///
     /// # Errors
     /// Why not.
@@ -161,13 +161,13 @@ impl Facts {
         self.objects.get(&kind)?.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// The Service of the installation.
+    /// Returns the Service of the installation.
     pub(super) fn service(&self) -> Option<&Object> {
         let Installation { namespace, service, .. } = &self.installation;
         self.get(Kind::Service, namespace, service)
     }
 
-    /// The webhooks that call this installation.
+    /// Returns the webhooks that call this installation.
     pub(super) fn ours(&self) -> Vec<Hook<'_>> {
         let all = self.all(Kind::Validating).flat_map(hooks);
         all.filter(|hook| self.is_ours(hook)).collect()
@@ -182,7 +182,7 @@ impl Facts {
         }
     }
 
-    /// The configurations with such webhooks, or with our annotation.
+    /// Returns the configurations with such webhooks, or with our annotation.
     pub(super) fn registrations(&self) -> Vec<&Object> {
         let owner = self.installation.owner();
         let all = self.all(Kind::Validating);
@@ -193,7 +193,7 @@ impl Facts {
         .collect()
     }
 
-    /// The labels of a namespace; those that every namespace has, if it is not known.
+    /// Returns the labels of a namespace; those that every namespace has, if it is unknown.
     pub(super) fn namespace_labels<'f>(&'f self, name: &'f str) -> BTreeMap<&'f str, &'f str> {
         let known = self.get(Kind::Namespace, "", name);
         let mut labels = known.map(Object::labels).unwrap_or_default();
@@ -202,8 +202,8 @@ impl Facts {
     }
 }
 
-/// The installations that objects tell of: by the annotation of a webhook configuration, or by what it
-/// calls.
+/// Returns the installations that objects identify: by the annotation of a webhook configuration, or by the
+/// called Service.
 pub(super) fn installations<'o>(
     configurations: impl Iterator<Item = &'o Object>,
 ) -> Vec<Installation> {

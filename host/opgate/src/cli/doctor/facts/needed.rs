@@ -19,7 +19,7 @@ pub(in crate::cli::doctor) const MOST_BYTES: usize = 64 << 20;
 /// Maximum number of roles, and of Services of others.
 const MOST_NAMED: usize = 100;
 
-/// Whether a binding names an account of a namespace, or all accounts.
+/// Reports whether a binding names an account of a namespace, or all accounts.
 pub(in crate::cli::doctor) fn binds(binding: &Object, namespace: &str) -> bool {
     list(&binding.value, "/subjects").iter().any(|subject| is_of(subject, namespace))
 }
@@ -40,7 +40,7 @@ fn is_of(subject: &Value, namespace: &str) -> bool {
     }
 }
 
-/// The service accounts to which a binding gives the role of OLM in the whole cluster, as users.
+/// Returns the service accounts to which a binding grants the role of OLM in the whole cluster, as users.
 pub(in crate::cli::doctor) fn olm(binding: &Object) -> Vec<String> {
     if binding.kind != Kind::ClusterRoleBinding || binding.text("/roleRef/name") != OLM_ROLE {
         return Vec::new();
@@ -54,7 +54,7 @@ pub(in crate::cli::doctor) fn olm(binding: &Object) -> Vec<String> {
     accounts.map(user).take(MOST_NAMED).collect()
 }
 
-/// The roles that bindings name: kind, namespace and name.
+/// Returns the roles that bindings name: kind, namespace and name.
 pub(in crate::cli::doctor) fn roles(facts: &Facts) -> BTreeSet<(Kind, String, String)> {
     let bindings = facts.all(Kind::ClusterRoleBinding).chain(facts.all(Kind::RoleBinding));
     let role = |binding: &Object| {
@@ -67,7 +67,7 @@ pub(in crate::cli::doctor) fn roles(facts: &Facts) -> BTreeSet<(Kind, String, St
     bindings.map(role).take(MOST_NAMED).collect()
 }
 
-/// Group and resource of everything that our webhooks ask for, without wildcards.
+/// Returns group and resource of all requests that our webhooks match, without wildcards.
 pub(in crate::cli::doctor) fn asked_for(facts: &Facts) -> BTreeSet<(String, String)> {
     let mut asked = BTreeSet::new();
     for rule in facts.ours().iter().flat_map(Hook::rules) {
@@ -107,14 +107,14 @@ pub(in crate::cli::doctor) fn others(facts: &Facts) -> Vec<Hook<'_>> {
         .collect()
 }
 
-/// The Services behind them, namespace and name.
+/// Returns the Services behind them, namespace and name.
 pub(in crate::cli::doctor) fn services(facts: &Facts) -> BTreeSet<(String, String)> {
     let called = others(facts).into_iter().filter_map(|hook| hook.service());
     let called = called.map(|called| (called.namespace.to_owned(), called.name.to_owned()));
     called.take(MOST_NAMED).collect()
 }
 
-/// Whether an `EndpointSlice` is that of a Service.
+/// Reports whether an `EndpointSlice` is that of a Service.
 pub(in crate::cli::doctor) fn is_slice_of(slice: &Object, service: &str) -> bool {
     slice.label("kubernetes.io/service-name") == Some(service)
 }

@@ -50,7 +50,7 @@ impl Kind {
         Self::RoleBinding,
     ];
 
-    /// API group, resource and kind; each is read in version `v1`.
+    /// Returns API group, resource and kind; each is read in version `v1`.
     pub(in crate::cli::doctor) fn names(self) -> (&'static str, &'static str, &'static str) {
         const WEBHOOKS: &str = "admissionregistration.k8s.io";
         const RBAC: &str = "rbac.authorization.k8s.io";
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// The kind of an object in a file.
+    /// Returns the kind of an object in a file.
     pub(in crate::cli::doctor) fn of(group: &str, kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| {
             let (of, _, name) = known.names();
@@ -100,7 +100,7 @@ impl Kind {
         )
     }
 
-    /// Whether a running cluster makes such objects itself, so that manifests have none.
+    /// Reports whether a running cluster makes such objects itself, so that manifests have none.
     pub(in crate::cli::doctor) fn is_made_by_clusters(self) -> bool {
         matches!(
             self,
@@ -114,7 +114,7 @@ impl Kind {
         )
     }
 
-    /// `pods` or `deployments.apps`, as `kubectl` takes it.
+    /// Returns `pods` or `deployments.apps`, as `kubectl` takes it.
     pub(in crate::cli::doctor) fn resource(self) -> String {
         match self.names() {
             ("", resource, _) => resource.to_owned(),
@@ -145,7 +145,7 @@ impl Object {
         let name = text(&value, "/metadata/name").to_owned();
         let namespace = match text(&value, "/metadata/namespace") {
             _ if !kind.is_namespaced() => "",
-            // As `kubectl apply` does where no context names another one.
+            // As `kubectl apply` does without another namespace in its configuration.
             "" => "default",
             namespace => namespace,
         };
@@ -180,17 +180,17 @@ impl Object {
     }
 }
 
-/// The text at a pointer, empty without one.
+/// Returns the text at a pointer, empty without one.
 pub(in crate::cli::doctor) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The elements at a pointer, none without a list.
+/// Returns the elements at a pointer, none without a list.
 pub(in crate::cli::doctor) fn list<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The texts of a map.
+/// Returns the texts of a map.
 pub(in crate::cli::doctor) fn texts(value: Option<&Value>) -> BTreeMap<&str, &str> {
     let members = value.and_then(Value::as_object).into_iter().flatten();
     members.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()

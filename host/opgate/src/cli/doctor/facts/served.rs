@@ -65,7 +65,7 @@ impl ServerCertVerifier for Any {
     }
 }
 
-/// Connects to `HOST:PORT` and asks for the certificate of a name.
+/// Connects to `HOST:PORT` and requests the certificate of a name.
 pub(in crate::cli::doctor) async fn look(address: &str, name: &str) -> Served {
     let shown = one_line(address, 256);
     let connected = tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await;

@@ -28,7 +28,7 @@ pub(in crate::cli::doctor) struct Workload<'f> {
 }
 
 impl<'f> Workload<'f> {
-    /// The Deployment whose pods the Service selects, or a pod that it selects.
+    /// Selects the Deployment whose pods the Service selects, or a pod that it selects.
     pub(in crate::cli::doctor) fn of(facts: &'f Facts) -> Option<Self> {
         let selector = facts.service().map(|service| texts(service.at("/spec/selector")));
         let selector = selector.filter(|selector| !selector.is_empty());
@@ -73,24 +73,24 @@ impl<'f> Workload<'f> {
         self.arguments.contains(&"serve")
     }
 
-    /// `spec.template.spec.containers[0].resources`
+    /// Returns `spec.template.spec.containers[0].resources`.
     pub(in crate::cli::doctor) fn field(&self, of: &str) -> String {
         let at = self.at.trim_start_matches('/').replace('/', ".");
         format!("{at}.containers[{}].{of}", self.index)
     }
 
-    /// `spec.template.spec.volumes`
+    /// Returns `spec.template.spec.volumes`.
     pub(in crate::cli::doctor) fn pod_field(&self, of: &str) -> String {
         format!("{}.{of}", self.at.trim_start_matches('/').replace('/', "."))
     }
 
-    /// The pods that it wants.
+    /// Returns the desired number of pods.
     pub(in crate::cli::doctor) fn replicas(&self) -> Option<i64> {
         let wanted = self.object.at("/spec/replicas").and_then(Value::as_i64);
         (self.object.kind == Kind::Deployment).then(|| wanted.unwrap_or(1))
     }
 
-    /// The value of a flag, by argument or by its variable.
+    /// Returns the value of a flag, by argument or by its variable.
     pub(in crate::cli::doctor) fn flag(
         &self,
         name: &str,
@@ -111,36 +111,37 @@ impl<'f> Workload<'f> {
         all.find(|one| text(one, "/name") == variable).map(|one| text(one, "/value"))
     }
 
-    /// The value of a flag that is a time, or its default.
+    /// Returns the value of a flag that is a time, or its default.
     pub(in crate::cli::doctor) fn time(&self, name: &str, default: Duration) -> Duration {
         self.flag(name, None).and_then(|text| parse_duration(text).ok()).unwrap_or(default)
     }
 
-    /// Whether the servers keep their certificate themselves.
+    /// Reports whether the servers keep their certificate themselves.
     pub(in crate::cli::doctor) fn keeps_certificates(&self) -> bool {
         self.flag("--certificates", Some("OPGATE_CERTIFICATES")) == Some("self-managed")
     }
 
-    /// Whether they keep the registration.
+    /// Reports whether they keep the registration.
     pub(in crate::cli::doctor) fn follows_registration(&self) -> bool {
         let flag = self.flag("--manage-webhooks", Some("OPGATE_MANAGE_WEBHOOKS"));
         flag.is_some_and(|value| value != "false")
     }
 
-    /// The port that a server listens on.
+    /// Returns the port that a server listens on.
     pub(in crate::cli::doctor) fn port(&self) -> i64 {
         let listen = self.flag("--listen", Some("OPGATE_LISTEN"));
         let port = listen.and_then(|address| address.rsplit_once(':')?.1.parse().ok());
         port.unwrap_or(9443)
     }
 
-    /// The port of `/policies`.
+    /// Returns the port of `/policies`.
     pub(in crate::cli::doctor) fn ops_port(&self) -> u16 {
         let listen = self.flag("--ops-listen", Some("OPGATE_OPS_LISTEN"));
         listen.and_then(|address| address.rsplit_once(':')?.1.parse().ok()).unwrap_or(8081)
     }
 
-    /// A volume of the pod by what is mounted at a path or above it, and what of it is left of the path.
+    /// Returns a volume of the pod by what is mounted at a path or above it, and what of it is left of the
+    /// path.
     pub(in crate::cli::doctor) fn volume(&self, path: &str) -> Option<(&'f Value, String)> {
         let mounts = list(self.container, "/volumeMounts").iter();
         let (mount, rest) = mounts
@@ -168,7 +169,7 @@ impl<'f> Workload<'f> {
         plain.or_else(|| projected.into_iter().next())
     }
 
-    /// The ConfigMap that the configuration is read from, and the key.
+    /// Returns the ConfigMap that the configuration is read from, and the key.
     pub(in crate::cli::doctor) fn config_map(&self) -> Option<(&'f str, String)> {
         let path = self.flag("--config", Some("OPGATE_CONFIG"))?;
         let (volume, rest) = self.volume(path)?;
@@ -178,7 +179,7 @@ impl<'f> Workload<'f> {
         Some((name, key.map_or(rest, |item| text(item, "/key").to_owned())))
     }
 
-    /// The ServiceAccount of the pods.
+    /// Returns the ServiceAccount of the pods.
     pub(in crate::cli::doctor) fn account(&self) -> &'f str {
         match text(self.spec, "/serviceAccountName") {
             "" => "default",
@@ -187,7 +188,7 @@ impl<'f> Workload<'f> {
     }
 }
 
-/// Command and arguments of a container.
+/// Iterates over command and arguments of a container.
 fn words(container: &Value) -> impl Iterator<Item = &str> {
     let all = list(container, "/command").iter().chain(list(container, "/args"));
     all.filter_map(Value::as_str)
@@ -207,7 +208,7 @@ pub(in crate::cli::doctor) fn selected<'f>(
     pods.filter(stays).filter(move |pod| !selector.is_empty() && has_all(&pod.labels(), &selector))
 }
 
-/// Whether labels have all of others.
+/// Reports whether labels have all of others.
 pub(in crate::cli::doctor) fn has_all(
     labels: &BTreeMap<&str, &str>,
     wanted: &BTreeMap<&str, &str>,

@@ -1,4 +1,4 @@
-//! Where the servers run, as whom, and what they may write.
+//! Namespace, account and write permissions of the servers.
 //!
 //! Write permissions are in separate roles: `opgate manifests rbac` prints only the roles for the reads of
 //! policies, and applying them again removes no permission.
@@ -16,8 +16,8 @@ pub(super) const SECRET: &str = "opgate-tls";
 const MOST_CRITICAL_PODS: &str = "100";
 
 impl Installation {
-    /// The namespace, in which pods have no privileges, and the account of the servers, whose token
-    /// only pods get that ask for it.
+    /// Returns the namespace, in which pods have no privileges, and the account of the servers, whose token
+    /// only pods get that request it.
     pub(super) fn place(&self) -> Vec<Value> {
         let mut namespace = self.cluster_wide(&self.namespace);
         for mode in ["enforce", "audit", "warn"] {
@@ -52,7 +52,7 @@ impl Installation {
         objects
     }
 
-    /// The roles of the controller, and their bindings.
+    /// Returns the roles of the controller, and their bindings.
     pub(super) fn rights(&self) -> Vec<Value> {
         let name = format!("{}-controller", self.name);
         let subjects = json!([{
@@ -82,9 +82,9 @@ impl Installation {
         objects
     }
 
-    /// The Secret that the servers keep, empty: what is created has no name yet when it is permitted, so
-    /// servers that could create this one could create any. Applying it again changes nothing of what
-    /// they have written: it has neither data nor a type, which cannot be changed either.
+    /// Returns the empty Secret that the servers write: a permission to create cannot be limited to a name,
+    /// so servers that could create this one could create any. Applying it again changes none of their data:
+    /// it has neither data nor a type, which is immutable.
     pub(super) fn secret(&self) -> Option<Value> {
         (self.certificates == Certificates::SelfManaged)
             .then(|| json!({"apiVersion": "v1", "kind": "Secret", "metadata": self.named(SECRET)}))

@@ -27,11 +27,11 @@ pub(super) fn api_server(text: &str) -> Result<ApiServer, String> {
 /// Clients that can reach the webhook port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli::manifests) enum ApiServers {
-    /// Not known, so there is no network policy.
+    /// Unknown, so there is no network policy.
     Unknown,
     /// Everybody, because the administrator said so.
     Any,
-    /// As CIDRs.
+    /// Named as CIDRs.
     Named(Vec<String>),
 }
 
@@ -84,7 +84,7 @@ impl ClientCa {
 }
 
 impl Installation {
-    /// The CAs of clients.
+    /// Returns the CAs of clients.
     pub(super) fn client_bundle(&self) -> Option<Value> {
         let client_ca = self.client_ca.as_ref()?;
         Some(json!({
@@ -95,7 +95,7 @@ impl Installation {
         }))
     }
 
-    /// Name of the ConfigMap with the CAs of clients.
+    /// Returns the name of the ConfigMap with the CAs of clients.
     pub(super) fn clients(&self) -> String {
         format!("{}-clients", self.name)
     }

@@ -11,7 +11,7 @@ use super::{Certificates, Installation};
 
 const API: &str = "cert-manager.io/v1";
 
-/// Tells cert-manager where the CA bundle of a webhook configuration comes from.
+/// Annotation that names the source of a webhook configuration's CA bundle for cert-manager.
 pub(super) const INJECT: &str = "cert-manager.io/inject-ca-from";
 
 /// Ten years.
@@ -22,7 +22,7 @@ const TIME: &str = "2160h";
 const BEFORE: &str = "720h";
 
 impl Installation {
-    /// The issuers and certificates, in this order.
+    /// Returns the issuers and certificates, in this order.
     pub(super) fn issuers(&self) -> Vec<Value> {
         if self.certificates != Certificates::CertManager {
             return Vec::new();

@@ -9,13 +9,13 @@
 //!              └─▶ monitoring    ServiceMonitor, PrometheusRule ───────────────────────────┘
 //! ```
 //!
-//! Nothing of it refuses a request when it is applied: the webhook configuration has no webhooks until the
-//! leader of servers that are ready fills it in. It comes first, so that `kubectl delete -f`, which goes
-//! through a file from top to bottom, deletes it before the servers. The servers' right ends at objects
-//! of this name, and does not include to create one: what an administrator has deleted stays deleted.
+//! Applying the objects denies no request: the webhook configuration has no webhooks until the leader of
+//! ready servers fills it in. It comes first, so that `kubectl delete -f`, which processes a file from top to
+//! bottom, deletes it before the servers. The permission of the servers is limited to the object of this
+//! name, and does not include its creation: an object that an administrator has deleted stays deleted.
 //!
-//! Roles in namespaces of others come last: such a namespace may not exist, and everything else is applied
-//! by then. Servers know that nothing is in a namespace that does not exist.
+//! Roles in other namespaces come last: such a namespace may not exist, and all other objects are applied by
+//! then. Servers treat a namespace that does not exist as empty.
 
 mod access;
 mod callers;
@@ -132,7 +132,7 @@ enum Extra {
 #[derive(Debug, Clone)]
 pub(super) struct Installation {
     pub(super) namespace: String,
-    /// Also the name of everything that has no other name.
+    /// Name of the Service and of all objects without another name.
     pub(super) name: String,
     pub(super) image: String,
     pub(super) certificates: Certificates,
@@ -224,7 +224,7 @@ impl InstallationArgs {
 }
 
 impl Installation {
-    /// All objects for the policies of the configuration.
+    /// Returns all objects for the policies of the configuration.
     pub(super) fn objects(&self, policies: &[&Policy]) -> Vec<Value> {
         let roles = self.roles(policies);
         let (own, others): (Vec<_>, Vec<_>) =
@@ -263,12 +263,12 @@ impl Installation {
         roles
     }
 
-    /// `metadata` of an object of the namespace.
+    /// Returns `metadata` of an object of the namespace.
     fn named(&self, name: &str) -> Value {
         json!({"name": name, "namespace": self.namespace, "labels": self.labels})
     }
 
-    /// `metadata` of an object of the cluster.
+    /// Returns `metadata` of an object of the cluster.
     fn cluster_wide(&self, name: &str) -> Value {
         json!({"name": name, "labels": self.labels})
     }
@@ -286,12 +286,12 @@ impl Installation {
         object
     }
 
-    /// `NAMESPACE/SERVICE`
+    /// Returns `NAMESPACE/SERVICE`.
     fn owner(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Whether a certificate is mounted.
+    /// Reports whether a certificate is mounted.
     fn mounts_certificate(&self) -> bool {
         self.certificates != Certificates::SelfManaged
     }
@@ -301,7 +301,7 @@ fn own_label() -> (String, String) {
     (NAME_LABEL.0.to_owned(), NAME_LABEL.1.to_owned())
 }
 
-/// A configuration as it goes into a ConfigMap.
+/// Reads a configuration for a ConfigMap.
 fn text(path: &PathBuf) -> anyhow::Result<String> {
     let named = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(named)?;
@@ -324,7 +324,7 @@ fn installation(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A reference as container runtimes take it, as far as it can be told from here.
+/// Checks an image reference, as far as its syntax allows.
 fn image(text: &str) -> Result<String, String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@".contains(&b);
     if !text.is_empty() && text.len() <= 512 && text.bytes().all(is_plain) {

@@ -7,7 +7,7 @@ use super::Installation;
 
 const API: &str = "monitoring.coreos.com/v1";
 
-/// How soon an operator must react.
+/// Urgency of an alert.
 #[derive(Clone, Copy)]
 enum Severity {
     /// Requests are refused or not checked, or will be soon.
@@ -20,7 +20,7 @@ enum Severity {
 struct Alert {
     name: &'static str,
     severity: Severity,
-    /// How long it must hold.
+    /// Time for which the condition must hold.
     lasts: &'static str,
     /// An expression; `{}` stands for the labels that select the servers.
     condition: &'static str,
@@ -206,7 +206,7 @@ const ALERTS: &[Alert] = &[
 ];
 
 impl Installation {
-    /// How metrics are collected, and what is alerted on.
+    /// Returns the objects that collect the metrics, and the alerts.
     pub(super) fn monitors(&self) -> Vec<Value> {
         if !self.monitoring {
             return Vec::new();

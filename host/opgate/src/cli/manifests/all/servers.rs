@@ -37,8 +37,8 @@ impl Installation {
         })
     }
 
-    /// A node that is drained waits until another pod is ready. A single server has none: it would keep
-    /// its node from being drained for ever.
+    /// Returns a node that is drained waits until another pod is ready. A single server has none: it would
+    /// keep its node from being drained for ever.
     pub(in crate::cli::manifests) fn disruption_budget(&self) -> Option<Value> {
         (self.replicas > 1).then(|| {
             json!({
@@ -64,7 +64,7 @@ impl Installation {
         })
     }
 
-    /// `spec` of the Deployment.
+    /// Returns `spec` of the Deployment.
     pub(in crate::cli::manifests) fn deployment_spec(&self) -> Value {
         let one_of = |label: &str, values: &[&str]| json!({"key": label, "operator": "In", "values": values});
         let mut pod = json!({

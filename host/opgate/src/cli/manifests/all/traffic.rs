@@ -36,7 +36,7 @@ impl Installation {
         }))
     }
 
-    /// One for API servers, one for what reads metrics, also of servers that are not ready.
+    /// Returns a Service for API servers, and one for metrics, which includes servers that are not ready.
     pub(in crate::cli::manifests) fn services(&self) -> [Value; 2] {
         let service = |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": self.named(name), "spec": spec});
         let selector = Self::selector();
@@ -59,12 +59,12 @@ impl Installation {
         ]
     }
 
-    /// Name of the Service for metrics.
+    /// Returns the name of the Service for metrics.
     pub(super) fn metrics(&self) -> String {
         format!("{}-metrics", self.name)
     }
 
-    /// A policy that selects the pods shuts out everybody whom it does not name, API servers among
+    /// Returns a policy that selects the pods shuts out everybody whom it does not name, API servers among
     /// them.
     pub(super) fn network_policy(&self) -> Option<Value> {
         let Self { api_servers, metrics_from, .. } = self;

@@ -5,8 +5,9 @@
 //!                                     (values, choices)                (holes filled with expressions)
 //! ```
 //!
-//! The templates use little of Helm: `if`, `else if`, `else`, `eq`, `gt`, `int`, `hasPrefix`, and `toJson` for
-//! each value, because JSON is YAML wherever it stands, and nothing in a value can leave its place.
+//! The templates use few features of Helm: `if`, `else if`, `else`, `eq`, `gt`, `int`, `hasPrefix`, and
+//! `toJson` for each value, because JSON is valid YAML at every position, and a value cannot change the
+//! structure.
 
 use serde_json::{Map, Value, json};
 
@@ -34,7 +35,7 @@ opgate is starting. Its webhooks are registered when its servers are ready:
 struct Holes(Vec<String>);
 
 impl Holes {
-    /// A value that becomes an expression when it is written.
+    /// Returns a value that becomes an expression when it is written.
     fn hole(&mut self, expression: String) -> Value {
         self.0.push(expression);
         Value::String(format!("HOLE-{}-HOLE", self.0.len()))
@@ -48,7 +49,7 @@ impl Holes {
         }
     }
 
-    /// YAML with expressions in the holes.
+    /// Replaces the holes in YAML by expressions.
     fn fill(&self, yaml: &str) -> String {
         // Fields that other programs expand as templates stay unchanged.
         let escaped = |part: &str| match part {
@@ -86,7 +87,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// `{{ if … }}…{{ else }}…{{ end }}`. Of the conditions at most one holds.
+    /// Builds `{{ if … }}…{{ else }}…{{ end }}`. At most one of the conditions holds.
     fn of(&self, texts: &[String]) -> String {
         let Some((otherwise, texts)) = texts.split_last() else { return String::new() };
         let named = self.conditions.iter().zip(texts).filter(|(_, text)| *text != otherwise);
@@ -98,7 +99,7 @@ impl Choice {
         format!("{branches}{{{{ else }}}}{otherwise}{{{{ end }}}}")
     }
 
-    /// One value for all variants; `None` if it is not in all of them.
+    /// Returns one value for all variants; `None` if one of them lacks it.
     fn merge(&self, holes: &mut Holes, variants: &[Option<&Value>]) -> Option<Value> {
         let values: Vec<&Value> = variants.iter().copied().collect::<Option<_>>()?;
         let first = values.first()?;
@@ -135,7 +136,7 @@ impl Choice {
     }
 }
 
-/// The condition under which an object is there, if there is one.
+/// Returns the condition under which an object is rendered, if any.
 fn condition(object: &Value) -> Option<&'static str> {
     match (kind(object), name(object)) {
         ("Issuer" | "Certificate", _) => Some(r#"eq .Values.certificates "cert-manager""#),
@@ -187,7 +188,7 @@ fn with_values(holes: &mut Holes, object: &mut Value) {
     set_namespaces(holes, object);
 }
 
-/// The labels of the object take precedence over those of the values.
+/// Adds the labels of the values; those of the object take precedence.
 fn set_labels(holes: &mut Holes, object: &mut Value, at: &str) {
     let Some(Value::Object(labels)) = object.pointer(&format!("{at}/labels")) else { return };
     let own: Vec<_> = labels.iter().map(|(key, value)| format!("{} {value}", json!(key))).collect();
@@ -197,7 +198,7 @@ fn set_labels(holes: &mut Holes, object: &mut Value, at: &str) {
     holes.set(object, at, "labels", &expression);
 }
 
-/// A text that is a namespace is one also where it looks like a number.
+/// Quotes the value of a namespace, which stays a string even if it resembles a number.
 fn set_namespaces(holes: &mut Holes, value: &mut Value) {
     match value {
         Value::String(text) if text == NAMESPACE => {
@@ -211,7 +212,7 @@ fn set_namespaces(holes: &mut Holes, value: &mut Value) {
     }
 }
 
-/// The objects of a variant. Values say whether there is a network policy, and whom it admits.
+/// Returns the objects of a variant. Values control the network policy and the clients that it admits.
 fn objects(installation: &Installation, policies: &[&Policy]) -> Vec<Value> {
     let mut objects = installation.objects(policies);
     for object in objects.iter_mut().filter(|object| kind(object) == "NetworkPolicy") {

@@ -59,12 +59,12 @@ fn documents(objects: &[Value]) -> Result<String, Failure> {
     yaml::documents(objects).map_err(Failure::engine)
 }
 
-/// `kind` of an object.
+/// Returns `kind` of an object.
 fn kind(object: &Value) -> &str {
     object.get("kind").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `metadata.name` of an object.
+/// Returns `metadata.name` of an object.
 fn name(object: &Value) -> &str {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }

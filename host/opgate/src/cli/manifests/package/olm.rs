@@ -46,7 +46,7 @@ Create the webhook configuration that the servers fill in. Without it they serve
 Delete the webhook configuration. API servers then ask nobody while the servers end.
 ";
 
-/// An image by digest.
+/// Returns an image by digest.
 fn pinned(image: &str) -> String {
     if image.contains('@') {
         return image.to_owned();
@@ -57,7 +57,7 @@ fn pinned(image: &str) -> String {
     format!("{image}@{NO_DIGEST}")
 }
 
-/// `metadata` without the namespace, which OLM chooses.
+/// Returns `metadata` without the namespace, which OLM chooses.
 fn placed_by_olm(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -66,7 +66,7 @@ fn placed_by_olm(object: &Value) -> Value {
     object
 }
 
-/// The Deployment without what needs a configuration: without `--config` all built-in policies decide.
+/// Returns the Deployment without a configuration: without `--config` all built-in policies apply.
 fn deployment(installation: &Installation) -> Value {
     let mut spec = installation.deployment_spec();
     let drop_config = |items: Option<&mut Value>| {
@@ -247,7 +247,7 @@ fn metadata(csv: &Value) -> Value {
     value
 }
 
-/// As in JSON of Kubernetes.
+/// Encodes base64 as in JSON of Kubernetes.
 fn base64(text: &str) -> Value {
     json!(k8s_openapi::ByteString(text.as_bytes().to_vec()))
 }

@@ -8,13 +8,13 @@ use crate::cli::Failure;
 /// A value that the templates take.
 pub(super) struct Entry {
     name: &'static str,
-    /// Lines for people.
+    /// Comment lines.
     about: &'static str,
     default: Value,
     schema: Value,
 }
 
-/// The values, with what the objects have where nothing is set.
+/// Returns the values with the defaults of the objects.
 pub(super) fn table(
     image: &str,
     replicas: u16,
@@ -126,7 +126,7 @@ pub(super) fn table(
     ]
 }
 
-/// `values.yaml`
+/// Returns `values.yaml`.
 pub(super) fn text(table: &[Entry]) -> Result<String, Failure> {
     let mut text = "# Values of the chart; values.schema.json checks them.\n".to_owned();
     for Entry { name, about, default, .. } in table {
@@ -137,7 +137,7 @@ pub(super) fn text(table: &[Entry]) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// `values.schema.json`
+/// Returns `values.schema.json`.
 pub(super) fn schema(table: &[Entry]) -> Result<String, Failure> {
     let property = |entry: &Entry| {
         let mut schema = entry.schema.clone();

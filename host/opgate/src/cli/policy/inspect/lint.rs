@@ -16,7 +16,7 @@ use opgate_upstream::kinds::plural;
 pub(super) struct Finding {
     /// Type of the mistake, for programs: `schema`, `plural`, …
     pub(super) kind: &'static str,
-    /// One sentence: what is wrong, where, what to do.
+    /// One sentence: the error, its location, and the fix.
     pub(super) message: String,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn findings(descriptor: &Descriptor, docs: &Docs, imports: &[String])
     found
 }
 
-/// The validator of JSON Schema is asked when the policy is loaded; here is what it does not mind.
+/// Checks parts of a schema that the validator of JSON Schema accepts when the policy is loaded.
 fn schema(descriptor: &Descriptor, found: &mut Vec<Finding>) {
     if descriptor.settings_schema.is_empty() {
         return;
@@ -86,7 +86,7 @@ fn matches(descriptor: &Descriptor, found: &mut Vec<Finding>) {
     }
 }
 
-/// A kind in lower case is not the resource.
+/// Checks for resources that are a kind in lower case.
 fn plurals(descriptor: &Descriptor, number: usize, rule: &MatchRule, found: &mut Vec<Finding>) {
     let serves = |id: &String| rule.rules.is_empty() || rule.rules.contains(id);
     let rules = descriptor.rules.iter().filter(|known| serves(&known.id));

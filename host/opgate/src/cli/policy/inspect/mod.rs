@@ -114,7 +114,7 @@ impl Inspect {
         }
     }
 
-    /// The component, and how it is configured.
+    /// Loads the component with its configuration.
     fn load(&self) -> Result<(Loaded, PolicyConfig), Failure> {
         let (config, name) = (&self.config, self.policy.as_str());
         let path = Path::new(name);
@@ -130,7 +130,7 @@ impl Inspect {
                 SourceArgs { policy: None, cases: None, no_build: true, config: config.clone() };
             let mut policy = source.subject(Some(path))?.policy;
             if path.is_file() {
-                // As it was named.
+                // Under the configured limits.
                 let limits = policy.limits;
                 policy = of_file(path.to_owned())?;
                 policy.limits = limits;
@@ -186,7 +186,7 @@ impl Drop for Spooled {
     }
 }
 
-/// The settings in a file.
+/// Returns the settings in a file.
 fn settings_in(path: &Path) -> Result<Value, Failure> {
     let whose = || path.display().to_string();
     let opened = opgate_input::read::named(path).with_context(whose)?;

@@ -16,7 +16,7 @@ fn texts<'v>(value: &'v Value, name: &str) -> Vec<&'v str> {
     list.filter_map(Value::as_str).collect()
 }
 
-/// Groups as people write them.
+/// Returns the display name of a group.
 fn groups(value: &Value) -> String {
     let name = |group: &str| if group.is_empty() { "core".to_owned() } else { group.to_owned() };
     texts(value, "apiGroups").into_iter().map(name).collect::<Vec<_>>().join(", ")
@@ -105,7 +105,7 @@ pub(super) fn table(
     Ok(())
 }
 
-/// `document` for `opgate:policy/document@0.6.0`.
+/// Returns `document` for `opgate:policy/document@0.6.0`.
 fn short(import: &str) -> String {
     let name = import.strip_prefix("opgate:policy/").and_then(|rest| rest.split('@').next());
     name.unwrap_or(import).to_owned()
@@ -115,7 +115,7 @@ fn names(names: &Names) -> Value {
     json!({"include": names.include(), "exclude": names.exclude()})
 }
 
-/// The members are part of the command line's contract.
+/// Converts the result to JSON. The members are part of the stable interface.
 pub(super) fn json(
     loaded: &Loaded,
     imports: &[String],

@@ -151,7 +151,7 @@ impl Test {
     }
 }
 
-/// The cases of a policy.
+/// Returns the cases of a policy.
 pub(super) fn cases(subject: &Subject, descriptor: &Descriptor) -> Result<Vec<Case>, Failure> {
     read(&subject.cases, &files(&subject.cases)?, &kinds(descriptor))
 }

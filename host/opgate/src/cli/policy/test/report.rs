@@ -1,4 +1,4 @@
-//! How the cases ended: for people as they run, or at the end for programs.
+//! Results of the cases: as text while they run, or at the end for programs.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use opgate_text::printed::Form;
 /// Form of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// For people
+    /// Human-readable text
     Table,
     /// One object
     Json,
@@ -31,7 +31,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// As that of other reports.
+    /// Returns the format of the common reports.
     fn form(self) -> Option<Form> {
         match self {
             Self::Table => Some(Form::Text),
@@ -69,7 +69,7 @@ fn status(result: &Result) -> &'static str {
     }
 }
 
-/// The place of a case.
+/// Returns the place of a case.
 fn place(folder: &str, case: &Case) -> String {
     one_line(&format!("{folder}/{}:{}", case.place.file, case.place.line), 1_024)
 }
@@ -87,7 +87,7 @@ fn line(finding: &Finding) -> String {
     one_line(&format!("{level}{rule} {}{message}{rest}", at.unwrap_or_default()), 4_096)
 }
 
-/// Why a case failed: lines that begin with `-` for what was expected, `+` for what is.
+/// Returns why a case failed: lines that begin with `-` for the expected result, `+` for the actual one.
 fn why(result: &Result) -> Vec<String> {
     match result {
         Result::Ok | Result::Updated => Vec::new(),
@@ -105,7 +105,7 @@ fn why(result: &Result) -> Vec<String> {
 }
 
 impl Lacking {
-    /// `IMG-3: no case that it rejects (IMG-3.yaml, below `reject`)`
+    /// Formats a gap: `IMG-3: no case that it rejects (IMG-3.yaml, below `reject`)`
     fn line(&self) -> String {
         let lacks: Vec<_> = self.lacks.iter().map(|expects| expects.as_str()).collect();
         let Self { rule, file, .. } = self;
@@ -136,7 +136,7 @@ impl Report {
         Ok(report)
     }
 
-    /// A case has ended.
+    /// Reports a finished case.
     pub(super) fn ran(&mut self, ran: &Ran) -> io::Result<()> {
         if self.format != Format::Table {
             return Ok(());
@@ -153,7 +153,7 @@ impl Report {
         writeln!(self.out, "{whose} ... {}{word}{}", style.render(), style.render_reset())
     }
 
-    /// All cases have ended.
+    /// Reports the end of all cases.
     pub(super) fn end(
         mut self,
         ran: &[Ran],
@@ -242,7 +242,7 @@ impl Report {
         )
     }
 
-    /// The members are part of the command line's contract.
+    /// Converts the results to JSON. The members are part of the stable interface.
     fn json(
         &mut self,
         ran: &[Ran],

@@ -36,13 +36,13 @@ const FIELD: usize = 1_024;
 /// Result of a case.
 #[derive(Debug)]
 pub(super) enum Result {
-    /// As it says.
+    /// As expected.
     Ok,
     /// Otherwise.
     Differs(Diff, Answer),
     /// Otherwise, and the case was changed.
     Updated,
-    /// It holds with its rule off as well, so that it says nothing about the rule.
+    /// It also holds with its rule off, so that it does not test the rule.
     HoldsWithout,
     /// There is a policy error, or the case cannot be evaluated.
     Error(String),
@@ -103,7 +103,7 @@ impl Runner {
         })
     }
 
-    /// The policy with its default settings, and without a cluster.
+    /// Returns the policy with its default settings, and without a cluster.
     pub(in crate::cli::policy) fn policy(&self) -> std::result::Result<&Policy, Failure> {
         let policy = self.absent.policies().first();
         policy
@@ -159,8 +159,8 @@ impl Runner {
         Ok(policy.map(costs))
     }
 
-    /// The policy with the settings of a case, with another level of its rule if one is given, and with the
-    /// cluster of the case.
+    /// Loads the policy with the settings of a case, with another level of its rule if `level` is set, and
+    /// with the cluster state of the case.
     fn set_of(
         &mut self,
         case: &Case,
@@ -190,7 +190,7 @@ impl Runner {
         Ok(set)
     }
 
-    /// Compares what the policy says to a case, with another level of its rule if one is given.
+    /// Evaluates a case, with another level of its rule if `level` is set, and compares the result.
     fn judge(
         &mut self,
         case: &Case,
@@ -207,7 +207,7 @@ impl Runner {
         Ok((diff, answer))
     }
 
-    /// The level of a rule; none if settings decide it.
+    /// Returns the level of a rule; none if settings decide it.
     pub(super) fn level(&self, rule: &str) -> Option<&'static str> {
         match self.descriptor.rule(rule)?.default {
             DefaultLevel::Deny => Some("deny"),
@@ -233,7 +233,7 @@ impl Runner {
         groups
     }
 
-    /// The policy with the settings of a case.
+    /// Returns the policy with the settings of a case.
     fn set(
         &mut self,
         with_cluster: bool,
@@ -278,7 +278,7 @@ impl Runner {
         }
     }
 
-    /// The cluster of a case. Objects that the policy reads need not say their version.
+    /// Builds the cluster state of a case. Objects that the policy reads may omit their version.
     fn snapshot_of(&self, objects: &[Value]) -> std::result::Result<Snapshot, String> {
         let mut snapshot = Snapshot::default();
         for object in objects {
@@ -353,7 +353,7 @@ impl Runner {
 /// Sets that are kept for further cases.
 const MOST_LOADED: usize = 16;
 
-/// A set with the policy alone.
+/// Returns a set with the policy alone.
 fn base(
     policy: &PolicyConfig,
     config: &ConfigArgs,

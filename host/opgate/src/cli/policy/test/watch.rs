@@ -50,7 +50,7 @@ pub(super) fn watch(
     }
 }
 
-/// All files that can change the result.
+/// Returns all files that can change the result.
 fn look(subject: &Subject) -> Result<Seen, Failure> {
     let mut seen = Seen::new();
     let mut folders = vec![subject.cases.clone()];
