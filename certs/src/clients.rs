@@ -24,7 +24,7 @@ use rustls::{
 };
 use x509_parser::prelude::{AttributeTypeAndValue, FromDer as _, GeneralName, X509Certificate};
 
-use crate::{Change, Error, words};
+use crate::{Change, Error, error_text};
 
 /// Decides about clients by the newest good CA bundle of a file.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
         let number = index + 1;
         let certificate = certificate.map_err(|e| format!("not PEM: {e}"))?;
         let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|e| {
-            let why = words::of_form(&e);
+            let why = error_text::of_form(&e);
             format!("certificate {number}: not an X.509 certificate: {why}")
         })?;
         // The holder of the key of a trusted certificate could issue others, whatever the purpose of the
@@ -119,7 +119,7 @@ fn roots(pem: &[u8], advice: &str) -> Result<RootCertStore, String> {
             return Err(format!("certificate {number}: not the certificate of a CA: {advice}"));
         }
         let added = roots.add(certificate.clone());
-        added.map_err(|e| format!("certificate {number}: {}", words::of_tls(&e)))?;
+        added.map_err(|e| format!("certificate {number}: {}", error_text::of_tls(&e)))?;
     }
     Ok(roots)
 }

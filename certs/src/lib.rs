@@ -14,25 +14,25 @@
 //! Private keys are PEM in PKCS#8, SEC1 or PKCS#1; certificates are PEM, the serving certificate
 //! first and its chain behind.
 
+mod chain;
 mod clients;
 mod config;
+pub mod error_text;
 mod issue;
 mod load;
 mod reload;
 mod root;
-mod shown;
-pub mod words;
 
 use std::io;
 use std::path::PathBuf;
 
+pub use chain::{Bundle, Shown, Validity};
 pub use clients::{Clients, Refusal, authorities};
 pub use config::server_config;
 pub use issue::{Authority, Issued, service_names, write_private, write_public};
 pub use load::{Pair, Source, verify};
 pub use reload::{Change, Reloader};
 pub use root::Root;
-pub use shown::{Bundle, Shown, Validity};
 
 /// Why certificates could not be issued, loaded or used.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use x509_parser::prelude::{ASN1Time, FromDer as _, GeneralName, X509Certificate};
 
-use crate::{Error, words};
+use crate::{Error, error_text};
 
 /// Source of certificate and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +135,7 @@ pub(crate) fn parse(
         )
     })?;
     let (_, parsed) = X509Certificate::from_der(&leaf).map_err(|e| {
-        content(certificate, format!("not an X.509 certificate: {}", words::of_form(&e)))
+        content(certificate, format!("not an X.509 certificate: {}", error_text::of_form(&e)))
     })?;
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let certified =
@@ -143,8 +143,10 @@ pub(crate) fn parse(
             rustls::Error::InconsistentKeys(_) => {
                 Error::Mismatch { certificate: certificate.into(), key: key.into() }
             }
-            rustls::Error::InvalidCertificate(_) => content(certificate, words::of_tls(&error)),
-            other => content(key, format!("cannot be used: {}", words::of_tls(&other))),
+            rustls::Error::InvalidCertificate(_) => {
+                content(certificate, error_text::of_tls(&error))
+            }
+            other => content(key, format!("cannot be used: {}", error_text::of_tls(&other))),
         })?;
     let names = names_of(&parsed);
     Ok(Pair {
@@ -205,7 +207,7 @@ pub fn verify(
         return Err(rejected("there is no certificate".to_owned()));
     };
     let certificate = webpki::EndEntityCert::try_from(leaf).map_err(|e| {
-        rejected(format!("the certificate cannot be read: {}", words::of_webpki(&e)))
+        rejected(format!("the certificate cannot be read: {}", error_text::of_webpki(&e)))
     })?;
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -220,7 +222,7 @@ pub fn verify(
             None,
         )
         .map_err(|e| {
-            let why = words::of_webpki(&e);
+            let why = error_text::of_webpki(&e);
             rejected(format!("the CA bundle does not vouch for the certificate: {why}"))
         })?;
     let Some(name) = name else { return Ok(()) };

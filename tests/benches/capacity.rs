@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use opgate::builtin::BUILTINS;
 use serde_json::json;
-use testkit::caller::{Caller, Endpoints, Protocol};
 use testkit::fleet::load;
 use testkit::large::{cluster, create, csv, new_group};
+use testkit::webhook_client::{Caller, Endpoints, Protocol};
 use testkit::{SERVICE, Server, recorded};
 use tokio::runtime::{Builder, Runtime};
 

@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use testkit::caller::Protocol;
 use testkit::fleet::{Fleet, Seen, load};
 use testkit::recorded;
+use testkit::webhook_client::Protocol;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use opgate::cluster::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::fake::{FakeCluster, Scope};
+use testkit::fake_api_server::{FakeCluster, Scope};
 
 use crate::check::{check, configuration, err, out, records, rules, status, write};
 
@@ -237,7 +237,10 @@ fn all_kubectl_output_formats_are_evaluated_together() {
         "{shown}"
     );
     assert!(said.contains("3 passed, 2 warned, 4 denied, 0 errors"), "{said}");
-    assert!(said.contains("not evaluated: objects that are being deleted or replaced objects=2"), "{said}");
+    assert!(
+        said.contains("not evaluated: objects that are being deleted or replaced objects=2"),
+        "{said}"
+    );
     assert!(
         said.contains(
             "not evaluated: objects in kube-system, which webhooks do not match objects=3"
@@ -323,7 +326,13 @@ fn running_cluster_is_evaluated_like_its_dump() {
     assert!(!asks("secrets"), "nobody needs them: {requests:?}");
     let output = check(
         &folder,
-        &["--cluster", "--kubeconfig", cluster.kubeconfig().to_str().unwrap(), "--kube-context", "nowhere"],
+        &[
+            "--cluster",
+            "--kubeconfig",
+            cluster.kubeconfig().to_str().unwrap(),
+            "--kube-context",
+            "nowhere",
+        ],
     );
     assert_eq!(crate::check::status(&output), 2);
     assert!(err(&output).contains("nowhere"), "{}", err(&output));
@@ -348,8 +357,10 @@ fn unlistable_resources_are_reported() {
     assert!(said.contains("not evaluated: they need other objects of a cluster"), "{said}");
     assert!(said.contains("OPG-22") && !said.contains(": error "), "{said}");
     assert!(shown.contains("2 of 6 objects would be denied today:"), "{shown}");
-    let output =
-        check(&folder, &["--output", "jsonl", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let output = check(
+        &folder,
+        &["--output", "jsonl", "--cluster", "--kubeconfig", kubeconfig.to_str().unwrap()],
+    );
     let told = out(&output).lines().filter(|line| line.contains("not evaluated")).count();
     assert_eq!(told, 1, "{}", out(&output));
     // Nothing is there to ask.
@@ -368,9 +379,11 @@ fn unlistable_resources_are_reported() {
     let output = check(&folder, &["--cluster", "--kubeconfig", "config"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("the cluster: /apis: "), "{}", err(&output));
-    for arguments in
-        [&["--cluster", "--kubeconfig", "config", "list.yaml"][..], &["--kube-context", "x", "a"], &[]]
-    {
+    for arguments in [
+        &["--cluster", "--kubeconfig", "config", "list.yaml"][..],
+        &["--kube-context", "x", "a"],
+        &[],
+    ] {
         assert_eq!(status(&check(&folder, arguments)), 2, "{arguments:?}");
     }
 }

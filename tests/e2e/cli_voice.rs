@@ -137,8 +137,7 @@ fn the_status_is_that_of_the_lowest_level() {
     }
     let webhook = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: opgate}\nwebhooks:\n- {name: a.opgate.dev, sideEffects: None, admissionReviewVersions: [v1], failurePolicy: Fail, timeoutSeconds: 30, clientConfig: {service: {namespace: opgate-system, name: opgate}}, rules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*'], operations: ['*']}]}\n";
     write(&folder, "webhook.yaml", webhook);
-    for (level, expected) in [("critical", 1), ("warning", 1), ("note", 1), ("never", 0)]
-    {
+    for (level, expected) in [("critical", 1), ("warning", 1), ("note", 1), ("never", 0)] {
         let output = opgate(folder.path(), &["doctor", "--fail-on", level, "webhook.yaml"]);
         assert_eq!(
             output.status.code(),

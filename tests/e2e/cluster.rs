@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Scope, Watching};
+use testkit::fake_api_server::{FakeCluster, Scope, Watching};
 use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, cluster, group, namespace, policies};
 use testkit::until;
 use testkit::{Answer, Client, Server, configuration, hostile};

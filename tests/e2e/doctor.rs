@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::fake::{FakeCluster, Scope};
+use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::{Server, until};
 
 use crate::BINARY;

@@ -21,7 +21,7 @@ use std::path::Path;
 use opgate_cases::{Case, Expects, plural};
 use opgate_sdk::{Level, Operation, Policy, Rule, Target};
 
-use crate::vectors::{POLICIES, cases_of};
+use crate::policy_cases::{POLICIES, cases_of};
 
 /// A documented rule.
 pub(crate) struct Row {

@@ -18,10 +18,10 @@ use opgate_cases::{Case, native};
 use opgate_document::Document;
 use opgate_sdk::Policy;
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Scope};
+use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::{configuration, example};
 
-use crate::vectors::{complaint, up_to_date};
+use crate::policy_cases::{complaint, up_to_date};
 
 /// Those in Rust. A test compares them with the folders.
 static POLICIES: [&Policy; 4] = [

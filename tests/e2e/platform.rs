@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use opgate::cluster::Connection;
 use opgate::policy::{Platform, Profile, Wanted};
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Scope};
+use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::reviews::{self, GOOSE, OLM, group};
 use testkit::{Server, configuration, until};
 

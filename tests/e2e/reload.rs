@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Scope};
+use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::reviews::{GOOSE, GROUPS, Given, OLM, cluster, create, group, policies};
 use testkit::{
     ConfigMap, Server, builtin, configuration, create_bundle, good_spec, hostile, misbehaves, until,

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::BINARY;
 use crate::documented;
-use crate::vectors::POLICIES;
+use crate::policy_cases::POLICIES;
 
 fn opgate(folder: &TempDir, arguments: &[&str]) -> Output {
     let cache = folder.path().join("cache");

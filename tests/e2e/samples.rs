@@ -12,7 +12,7 @@ use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
 use opgate_document::Document;
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Scope};
+use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::{PATIENCE, Server, configuration, create_bundle, samples, until};
 
 use crate::BINARY;

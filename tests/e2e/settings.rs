@@ -13,7 +13,7 @@ use opgate_cases::Case;
 use serde_json::json;
 
 use crate::documented::rows;
-use crate::vectors::{POLICIES, by_configuration};
+use crate::policy_cases::{POLICIES, by_configuration};
 
 /// Rules that look at files even without the setting that asks an API server for the requests, because files
 /// cost nothing: MSC-10, MSC-11, CAT-21 and MSC-03 would need each write of a custom resource or of a Secret.

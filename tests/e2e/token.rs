@@ -1,7 +1,7 @@
 //! A server whose token the API server does not accept, or no longer.
 
 use serde_json::{Value, json};
-use testkit::fake::{FakeCluster, Scope};
+use testkit::fake_api_server::{FakeCluster, Scope};
 use testkit::reviews::{self, GOOSE, GROUPS, Given, OLM, cluster, group};
 use testkit::{Server, configuration, until};
 

@@ -192,7 +192,7 @@ fn waived_violations_are_shown_and_do_not_deny() {
         for rule in denied {
             let count = before.1.iter().flat_map(rules).filter(|r| r == rule).count();
             let s = if count == 1 { "" } else { "s" };
-            let line = format!("waived {rule} ({count} finding{s}): reason of {rule}\n");
+            let line = format!("waived {rule} ({count} violation{s}): reason of {rule}\n");
             assert!(table.contains(&line), "{line} is not in {table}");
         }
         // The same findings, each with the reason.

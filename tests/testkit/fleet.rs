@@ -12,8 +12,8 @@ use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::caller::{Caller, Endpoints, Protocol};
-use crate::plane::eventually;
+use crate::control_plane::eventually;
+use crate::webhook_client::{Caller, Endpoints, Protocol};
 use crate::{Certificates, SERVICE, Server};
 
 /// What a replica is started with.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fake::{FakeCluster, Scope};
+use crate::fake_api_server::{FakeCluster, Scope};
 
 /// A Namespace.
 pub fn namespace(number: usize) -> Value {

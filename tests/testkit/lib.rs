@@ -22,17 +22,17 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 pub mod bombs;
-pub mod caller;
 pub mod catalog;
+pub mod control_plane;
 pub mod csv;
-pub mod fake;
+pub mod fake_api_server;
 pub mod fleet;
 pub mod forwarder;
 pub mod large;
 pub mod objects;
-pub mod plane;
 pub mod registry;
 pub mod reviews;
+pub mod webhook_client;
 pub mod worst;
 
 /// Name in the serving certificates of the tests.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::fake::{FakeCluster, Scope};
+use crate::fake_api_server::{FakeCluster, Scope};
 use crate::{Answer, Server, configuration};
 
 /// OLM's API group.

@@ -118,7 +118,7 @@ const EXPECTED: [&str; 10] = [
     "reason",
 ];
 
-/// Members that an entry with `repairs` changes partially: their members of the same name are replaced.
+/// Members that a fix changes partially: it replaces their members of the same name.
 const CHANGED: [&str; 7] = ["with", "withOld", "files", "patch", "folder", "catalog", "request"];
 
 /// Merges an entry that fixes another one: all members of the other one, with the changes of this one.

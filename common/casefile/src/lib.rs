@@ -13,19 +13,19 @@
 //! A file:
 //!
 //! ```yaml
-//! rule: PBF-02                     # the name of the file
+//! rule: IMG-1                      # the name of the file
 //! settings: {}                     # for all cases below, unless they have their own
 //! cluster: none                    # the objects of the cluster, or none (there is no cluster state)
-//! otherRules: ignored                  # violations of other rules do not count; optional
+//! otherRules: ignored              # violations of other rules do not count; optional
 //! accept:                          # no violation of the rule
-//! - name: one object
-//!   folder: {manifests/a.yaml: {apiVersion: v1, kind: Namespace, metadata: {name: a}}}
+//! - name: a digest
+//!   create: pod                    # a name in objects.yaml
 //! reject:                          # this violation of the rule
-//! - name: an empty directory
-//!   folder: {}
-//!   directories: [manifests]
-//!   field: spec.files
-//!   message: "invalid bundle: …"
+//! - name: a tag
+//!   create: pod
+//!   with: {/spec/containers/0/image: "a:v1"}
+//!   field: spec.containers[0].image
+//!   message: "pin the image: …"
 //! skip:                            # the rule could not be evaluated
 //! - name: without a cluster
 //!   create: …
@@ -110,7 +110,7 @@ impl fmt::Display for Wrong {
 impl std::error::Error for Wrong {}
 
 /// Reads all cases of a directory, in the order of its files; `objects.yaml` may be among these. `kinds` are
-/// the kinds that the policy matches: they determine the type of a `folder`.
+/// the kinds that the policy matches: they determine the type of a bundle in a case.
 ///
 /// # Errors
 /// Everything that is wrong.

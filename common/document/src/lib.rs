@@ -18,14 +18,14 @@
 //! one name counts, and a lone surrogate in a string reads as U+FFFD.
 
 mod account;
-mod counted;
+mod charged_vec;
 mod equality;
 mod escapes;
 mod meter;
 mod node;
-mod order;
 mod pointer;
 mod scan;
+mod sort;
 mod table;
 mod text;
 

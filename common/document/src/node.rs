@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::Text;
-use crate::counted::Counted;
+use crate::charged_vec::Counted;
 use crate::escapes::unescape_for;
 use crate::meter::Cost;
-use crate::order;
 use crate::scan::skip_spaces;
+use crate::sort;
 
 /// A value: its position in the text and, after the first read, its cached content. 24 bytes, because a list
 /// of a million numbers has a million of them.
@@ -368,7 +368,7 @@ fn members(text: &Text, start: u32, cost: Cost<'_>) -> Paid<[Member]> {
             members.items.dedup_by(|a, b| a.name(text) == b.name(text));
             members.items.reverse();
         } else {
-            order::sort_and_dedup(&mut members, text, Member::name, cost)?;
+            sort::sort_and_dedup(&mut members, text, Member::name, cost)?;
         }
     }
     let (members, bytes) = members.finish(AROUND)?;

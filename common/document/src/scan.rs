@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::counted::Counted;
+use crate::charged_vec::Counted;
 use crate::escapes::unescape;
 use crate::meter::Cost;
 

@@ -13,7 +13,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::account::{Account, Charge};
-use crate::counted::Counted;
+use crate::charged_vec::Counted;
 use crate::meter::{Cost, Meter};
 use crate::scan::{self, Wanted, string_end};
 use crate::{Document, Error};

@@ -47,7 +47,7 @@ test('only what is declared is kept', () => {
   }, [pod('p', 'i', { data: { k: 'secret' } })]);
 });
 
-test('reads of what is not declared are errors that say what to declare', () => {
+test('reads of undeclared fields throw errors that name the declaration', () => {
   const of = 'of v1/pods, which its read does not declare: add';
   const parts = 'of v1/pods, of which its read declares only parts: add';
   const by = ', or read the parts by their pointers';

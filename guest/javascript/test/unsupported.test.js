@@ -6,7 +6,7 @@ import { createContext, runInContext } from 'node:vm';
 
 import { removeUnsupported } from '../src/unsupported.js';
 
-test('what would differ between calls throws, and says why', () => {
+test('unsupported features throw an error with the reason', () => {
   // In a separate realm: other tests need a clock.
   const realm = createContext({ performance: {}, crypto: {}, fetch() {}, setTimeout() {}, setInterval() {} });
   runInContext(`(${removeUnsupported.toString().replace('{', `{ const refuse = ${REFUSE};`)})()`, realm);

@@ -245,7 +245,7 @@ _ALL = "the policy read all of an object of v1/pods, of which its read declares 
         ),
     ],
 )
-def test_a_read_of_what_is_not_declared_says_what_to_declare(look: Any, expected: str) -> None:
+def test_undeclared_read_names_the_declaration(look: Any, expected: str) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

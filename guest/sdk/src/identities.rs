@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A policy trusts only a controller itself with data that only that controller writes. Whole namespaces do
-//! not count, and neither do the names of another profile: on OpenShift, any user who can create a project
-//! can create the namespace in which upstream's OLM or RukPak runs. A server that reads the profile from the
+//! not count, and neither do the names of another profile: on OpenShift, all users with the permission to
+//! create a project can create the namespace in which upstream's OLM or RukPak runs. A server that reads the profile from the
 //! cluster sets the lists to the detected names.
 
 use opgate_upstream::controllers::{self, Controller, Platform};

@@ -44,7 +44,7 @@
 //! }
 //! rules![IMG_1];
 //!
-//! fn judge(review: &Review<'_>, report: &mut Report<'_>) {
+//! fn evaluate(review: &Review<'_>, report: &mut Report<'_>) {
 //!     let Some(bundle) = review.object else { return };
 //!     if bundle.text_or_empty("/spec/source/image/ref").ends_with(":latest") {
 //!         report.add(&IMG_1, "spec.source.image.ref", "pin the image");
@@ -55,7 +55,7 @@
 //!     name: "no-latest",
 //!     title: "images are pinned",
 //!     rules: [RULES],
-//!     routes: [BUNDLE => judge],
+//!     routes: [BUNDLE => evaluate],
 //! }
 //!
 //! # fn main() {
@@ -82,17 +82,17 @@ pub mod copies;
 pub mod describe;
 mod document;
 pub mod feature_set;
-pub mod hub;
+pub mod go_format;
 pub mod identities;
 pub mod install_modes;
 pub mod lists;
 pub mod log;
 pub mod namespaces;
 pub mod operator_groups;
+pub mod operator_hub;
 pub mod package_manifests;
 pub mod pods;
 mod policy;
-pub mod printed;
 pub mod pull_secret;
 #[cfg(feature = "json")]
 mod raw;
@@ -108,7 +108,7 @@ pub mod schema;
 mod shape;
 
 #[doc(hidden)]
-pub mod shell;
+pub mod exports;
 
 /// The code that `wit-bindgen` generates from `wit/policy.wit`.
 #[doc(hidden)]

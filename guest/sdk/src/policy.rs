@@ -41,7 +41,7 @@ pub struct Policy {
 
 /// Declares the policy of this crate as `POLICY`, and creates the exports of the component.
 ///
-/// `rules` are the `RULES` of the modules. A route `KIND => judge` names the function that
+/// `rules` are the `RULES` of the modules. A route `KIND => evaluate` names the function that
 /// evaluates requests for a kind. `settings` and `check_settings` can follow.
 #[macro_export]
 macro_rules! policy {
@@ -67,11 +67,11 @@ macro_rules! policy {
         #[cfg(target_arch = "wasm32")]
         struct OpgateExported;
         #[cfg(target_arch = "wasm32")]
-        impl $crate::shell::Exported for OpgateExported {
+        impl $crate::exports::Exported for OpgateExported {
             const POLICY: &'static $crate::Policy = &POLICY;
         }
         #[cfg(target_arch = "wasm32")]
-        type OpgateExportedPolicy = $crate::shell::Shell<OpgateExported>;
+        type OpgateExportedPolicy = $crate::exports::Shell<OpgateExported>;
         #[cfg(target_arch = "wasm32")]
         $crate::bindings::export!(OpgateExportedPolicy with_types_in $crate::bindings);
     };

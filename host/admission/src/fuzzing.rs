@@ -6,7 +6,7 @@
 
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 
-use crate::cluster::wire::{self, Event, Page, PageText};
+use crate::cluster::decode::{self, Event, Page, PageText};
 use crate::cluster::{Cluster, Kind, Listing, Options, Reading, Source, World};
 
 /// The objects of one resource as an API server has reported them, without the connection. The
@@ -59,7 +59,7 @@ impl View {
         let (mut text, mut rest) = (PageText::default(), json);
         while let Some(item) = text.next(&mut rest).map_err(|trouble| trouble.to_string())? {
             let kind = self.kind()?;
-            let change = wire::item(kind.reading(), item, "").map_err(|why| why.to_string())?;
+            let change = decode::item(kind.reading(), item, "").map_err(|why| why.to_string())?;
             if let Some(change) = change {
                 kind.add(&mut listing, change);
             }

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body;
 use opgate_admission::cluster::Connection;
-use opgate_certs::words::causes;
+use opgate_certs::error_text::causes;
 use opgate_text::one_line;
 use parking_lot::Mutex;
 use serde_json::{Value, json};

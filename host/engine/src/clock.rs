@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use opgate_document::Watch;
 
-use super::fault::Fault;
+use super::call_error::Fault;
 use super::limits::Limits;
 
 /// The maximum wall-clock time of a call is this many times its CPU time. The caller can set less.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use opgate_unsafe::{Image, Key};
 
 use super::{LoadError, TARGET, settings};
-use crate::apart::{Job, Program};
+use crate::subprocess::{Job, Program};
 
 /// The process in which components are compiled.
 #[derive(Debug, Clone, Default)]

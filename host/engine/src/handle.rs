@@ -6,7 +6,7 @@ use opgate_cluster::access::{Access, NotDeclared};
 use opgate_cluster::{Declaration, Resource};
 use opgate_document::{Document, Meter, Value};
 
-use super::fault::{Fault, Import};
+use super::call_error::{Fault, Import};
 use super::limits::HANDLES;
 
 /// The fields that a policy declares to read from objects of a resource.

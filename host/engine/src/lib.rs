@@ -9,25 +9,25 @@
 //! set before the first instruction of the guest, and are the same for `describe`,
 //! `validate-settings` and `validate`.
 
-pub mod apart;
 mod bindings;
 mod cache;
+mod call_error;
 mod clock;
 mod compile;
+mod component_check;
 mod confine;
 mod docs;
-mod fault;
-mod form;
-mod gate;
+mod file_type;
 mod handle;
 mod imports;
 mod inputs;
+mod instance_quota;
 mod limiter;
 mod limits;
 pub mod reader;
-mod seats;
 mod settings;
 mod state;
+pub mod subprocess;
 mod ticker;
 mod trap;
 
@@ -44,22 +44,22 @@ use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, Updat
 pub use bindings::types as wit;
 use bindings::{ClusterPolicyPre, Severity};
 pub use cache::Cache;
+pub use call_error::{Fault, Import};
 use clock::Clock;
 pub use clock::{Apart, Budget, SharedTime, Time, processor_time};
 use compile::unusable;
 pub use compile::{Compiler, compile_job};
+pub use component_check::MAX_SIZE as MAX_COMPONENT;
+pub use component_check::VERSION as CONTRACT;
+pub use component_check::{Refusal, interfaces};
 pub use docs::{Docs, docs};
-pub use fault::{Fault, Import};
-pub use form::Form;
-pub use gate::MAX_SIZE as MAX_COMPONENT;
-pub use gate::VERSION as CONTRACT;
-pub use gate::{Refusal, interfaces};
+pub use file_type::Form;
 use handle::{Asked, Handle};
 pub use inputs::{Inputs, RequestParts, RequestTexts};
+pub use instance_quota::Seats;
 pub use limits::Limits;
 use parking_lot::Mutex;
 use reader::ClusterReader;
-pub use seats::Seats;
 use state::State;
 use ticker::{TICK, Ticker};
 use trap::fault_of;
@@ -220,8 +220,8 @@ impl Engine {
         granted_cluster: bool,
     ) -> Result<Module, LoadError> {
         let load = || {
-            gate::check(component, granted_cluster, self.pool.memory)?;
-            let _alone = gate::is_large(component).then(|| self.large.lock());
+            component_check::check(component, granted_cluster, self.pool.memory)?;
+            let _alone = component_check::is_large(component).then(|| self.large.lock());
             let digest = digest(component);
             if let Some(known) = self.known(&digest) {
                 return Ok(known);

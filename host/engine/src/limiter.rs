@@ -5,7 +5,7 @@ use std::sync::Arc;
 use opgate_document::Account;
 use wasmtime::ResourceLimiter;
 
-use super::fault::{Fault, Import};
+use super::call_error::{Fault, Import};
 use super::limits::{INSTANCES, MEMORIES, TABLE_ELEMENTS, TABLES};
 
 /// The policy error for memory that an account denied: the limit of the call is reached, or the

@@ -7,8 +7,8 @@ use opgate_document::{Account, Charge, Document, Meter};
 use wasmtime::component::Resource;
 
 use super::bindings::Severity;
+use super::call_error::{Fault, Import};
 use super::clock::Clock;
-use super::fault::{Fault, Import};
 use super::handle::{Handle, Handles};
 use super::inputs::Inputs;
 use super::limiter::{self, Limiter};

@@ -2,8 +2,8 @@
 
 use wasmtime::Trap;
 
+use super::call_error::Fault;
 use super::clock::Clock;
-use super::fault::Fault;
 use super::limiter::Limiter;
 use super::limits::HOSTCALL_BYTES;
 

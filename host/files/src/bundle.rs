@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::compressed::{self, Size};
 use super::content::{self, Content, Documents, Expect, File};
+use super::duplicate_keys;
 use super::field::Step;
 use super::folder;
 use super::json::{GROUP, VERSION, list, problem, quoted};
 use super::parallel;
-use super::unique;
 use opgate_document::Text;
 use opgate_input::read::{At, Reader};
 
@@ -158,7 +158,7 @@ impl Bundle {
             let file = entry.read(&folder, kind.expect(&entry.path), reader);
             // A registry takes the last one of a name, in all files, and so does the provisioner of
             // plain bundles.
-            let file = unique::tolerated(file, reader);
+            let file = duplicate_keys::tolerated(file, reader);
             // A registry passes over what it cannot read in `metadata/`: a license is no mistake there.
             let is_other =
                 file.path.starts_with("metadata/") && !content::has_documents(&file.path);
@@ -198,7 +198,7 @@ impl Bundle {
             (WATCHES.to_owned(), file)
         };
         // The Operators take the last one of a name, as a registry does for manifests.
-        let file = with_variables(unique::tolerated(file, reader), reader);
+        let file = with_variables(duplicate_keys::tolerated(file, reader), reader);
         let folder = if root.is_dir() { Some(root) } else { root.parent() };
         Ok(Self {
             kind: BundleKind::Project,

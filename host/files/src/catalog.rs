@@ -12,7 +12,7 @@ use super::field::Step;
 use super::ignore::{self, Ignore};
 use super::json::{GROUP, Out, VERSION, list, problem, quoted};
 use super::kinds::is_catalog_template;
-use super::{folder, parallel, stream, unique, waivers};
+use super::{duplicate_keys, folder, parallel, stream, waivers};
 use opgate_input::read::{At, Reader};
 use opgate_text::lines::line_and_column;
 
@@ -175,7 +175,7 @@ fn with_heads(file: File, reader: &Reader) -> Read {
 /// Reads the file as `opm` does: the last member of a name counts, and the name of the file does not
 /// determine whether it is JSON or YAML.
 fn as_upstream(file: File, reader: &Reader) -> File {
-    let file = unique::tolerated(file, reader);
+    let file = duplicate_keys::tolerated(file, reader);
     let text = file.broken().and_then(|broken| broken.text.as_deref());
     // The error of another file already matches its format.
     let text = text.filter(|_| file.path.to_ascii_lowercase().ends_with(".json"));

@@ -16,7 +16,7 @@ use super::folder::{self, MAX_SEARCHED};
 use super::kinds::{As, Detection, Found, Reason, What, is_exported, what};
 use super::kustomize::Patches;
 use super::repository::{Bundles, Search};
-use super::{dump, template, unique};
+use super::{dump, duplicate_keys, template};
 use opgate_input::read::{At, Reader};
 
 /// The kinds that were searched for.
@@ -81,7 +81,7 @@ fn file(path: &Path, reader: &Reader) -> anyhow::Result<Found> {
     // The error in a file has the same text for all kinds.
     let name = shown.to_string();
     let read = File::read(At::Named(path), name.clone(), name, Expect::Documents, reader);
-    let read = unique::checked(read);
+    let read = duplicate_keys::checked(read);
     anyhow::ensure!(
         read.broken().is_some() || read.documents().is_none_or(|all| all.len() != 0),
         "{shown}: empty: it should hold manifests (apiVersion, kind, metadata) or AdmissionReviews"

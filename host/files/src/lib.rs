@@ -16,10 +16,12 @@
 
 mod bundle;
 mod catalog;
+mod catalog_packages;
 mod compressed;
 mod content;
 mod detect;
 pub mod dump;
+mod duplicate_keys;
 mod excerpt;
 mod field;
 pub mod folder;
@@ -29,27 +31,25 @@ mod kinds;
 mod kustomize;
 mod load;
 mod location;
-mod mistaken;
-mod offered;
 pub mod parallel;
-mod recorded;
+mod recorded_review;
 mod repository;
 mod reviews;
 mod stream;
 mod template;
 #[cfg(test)]
 mod testing;
-mod unique;
+mod unsupported;
 pub mod waivers;
 
 pub use bundle::BundleKind;
+pub use catalog_packages::offered;
 pub use detect::{detect, manifests};
 pub use json::GROUP;
 pub use kinds::{As, Detection, Found, PassedOver, Reason};
 pub use load::load;
 pub use location::Location;
-pub use mistaken::mistaken;
-pub use offered::offered;
-pub use recorded::Recorded;
+pub use recorded_review::Recorded;
 pub use reviews::{Request, Resolver, Subject};
 pub use template::complaint;
+pub use unsupported::mistaken;

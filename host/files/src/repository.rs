@@ -24,7 +24,7 @@ use super::folder::{Entry, Folder};
 use super::ignore::{self, Ignore};
 use super::kinds::{As, Detection, Found, PassedOver, Reason, What, checked, what};
 use super::kustomize::{Patches, is_kustomization};
-use super::{parallel, template, unique};
+use super::{duplicate_keys, parallel, template};
 use opgate_input::read::Reader;
 
 /// Maximum number of files of a directory `manifests/` that are searched for objects.
@@ -346,7 +346,7 @@ impl<'f> Search<'f> {
             return None;
         }
         let read = file.read(self.folder, Expect::Documents, &self.reader.fresh());
-        let read = unique::checked(read);
+        let read = duplicate_keys::checked(read);
         let text = read.broken()?.text.clone().unwrap_or_default();
         let starts = |name: &str| text.lines().any(|line| line.trim_start().starts_with(name));
         let is_object = starts("apiVersion:") && starts("kind:")
@@ -362,7 +362,11 @@ impl<'f> Search<'f> {
 
     /// Reports a file next to bundles that could belong to a catalog.
     fn warn_left(&self, file: &Entry) {
-        let read = unique::checked(file.read(self.folder, Expect::Documents, &self.reader.fresh()));
+        let read = duplicate_keys::checked(file.read(
+            self.folder,
+            Expect::Documents,
+            &self.reader.fresh(),
+        ));
         if let Some(line) = template::complaint(&read) {
             tracing::warn!("{line}; left out: it belongs to no bundle and no catalog");
         }

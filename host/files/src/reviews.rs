@@ -14,7 +14,7 @@ use super::content::{File, Origin};
 use super::field::{Step, tokens};
 use super::json::{Out, quoted};
 use super::location::{Location, Locator};
-use super::recorded::Recorded;
+use super::recorded_review::Recorded;
 
 /// Maximum bytes of the title of a package that are shown.
 const MAX_TITLE: usize = 256;

@@ -1,11 +1,11 @@
-//! Builds guests from within build scripts: the host's, which embeds the built-in policies, and
-//! that of the tests, which need hostile ones.
+//! Builds guests in build scripts: the host's script embeds the built-in policies, and the tests'
+//! script builds hostile ones.
 //!
 //! ```text
 //! package names ─▶ cargo build --target wasm32-unknown-unknown ─▶ core modules ─▶ components
 //! ```
 //!
-//! All guests share one target folder, `<target>/guest`, so that debug, release and clippy builds
+//! All guests share one target directory, `<target>/guest`, so that debug, release and clippy builds
 //! do not each build them again.
 
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const TARGET: &str = "wasm32-unknown-unknown";
 const LINKER: [&str; 2] = ["-zstack-size=65536", "--initial-memory=131072"];
 
 /// Guests whose data leaves room for 24 KiB of stack and some heap in 64 KiB: half as much is reset after
-/// each call. One that has more to keep asks for memory, which costs system calls.
+/// each call. A guest that needs more allocates memory, which costs system calls.
 const SMALL: [&str; 2] = ["-zstack-size=24576", "--initial-memory=65536"];
 const SMALL_GUESTS: [&str; 2] = ["opgate-bundle-immutability", "opgate-plain-bundle"];
 
@@ -35,16 +35,16 @@ const WIDE: [&str; 2] = ["-zstack-size=65536", "--initial-memory=262144"];
 const WIDE_GUESTS: [&str; 3] =
     ["opgate-cluster-service-version", "opgate-crd-upgrade", "opgate-registry-bundle"];
 
-/// Why a guest could not be built.
+/// The error of a failed build.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The Wasm target is missing and could not be added.
     #[error("the target {TARGET} is missing: run `rustup target add {TARGET}`")]
     Target,
-    /// Cargo failed; it has said why.
+    /// Cargo failed, and printed the reason.
     #[error("building the guests failed: {0}")]
     Cargo(String),
-    /// A file could not be read, or a program not be started.
+    /// A file could not be read, or a program could not be started.
     #[error("{what}: {source}")]
     Io {
         /// The file or program.
@@ -57,7 +57,7 @@ pub enum Error {
     Component {
         /// The module.
         module: String,
-        /// What `wit-component` says.
+        /// The error of `wit-component`.
         why: String,
     },
 }
@@ -67,27 +67,27 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     |source| Error::Io { what, source }
 }
 
-/// What to build of a package.
+/// The targets of a package to build.
 #[derive(Debug, Clone, Copy)]
 pub enum Guest<'a> {
     /// The library of the package.
     Package(&'a str),
-    /// All examples of a package, each a guest of its own.
+    /// All examples of a package, each a separate guest.
     Examples {
         /// Name of the package.
         package: &'a str,
-        /// Its folder in the workspace.
+        /// Its directory in the workspace.
         folder: &'a str,
     },
 }
 
-/// Builds guests; gives name and component of each, in the order of the files' names.
+/// Builds guests, and returns the name and component of each, in the order of the files' names.
 ///
-/// To be called from a build script: it reads the variables that cargo sets there, and tells cargo
-/// when to run the script again.
+/// Call it from a build script: it reads the variables that cargo sets there, and prints the inputs
+/// for which cargo must run the script again.
 ///
 /// # Errors
-/// Where the target is missing, cargo fails, or a module does not follow `wit/policy.wit`.
+/// If the target is missing, cargo fails, or a module does not follow `wit/policy.wit`.
 pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let workspace = workspace()?;
     for input in ["Cargo.toml", "Cargo.lock", "common", "guest", "wit"] {
@@ -116,14 +116,14 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         };
         cargo.arg("--").args(layout.map(|flag| format!("-Clink-arg={flag}")));
     }
-    // What the outer build was told is not meant for the guests: flags for the host's compiler,
-    // clippy in front of it, another target folder.
+    // These options of the outer build do not apply to the guests: wrappers of the compiler such as
+    // clippy, and the host's target.
     for name in ["RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER", "CLIPPY_ARGS", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }
-    // The same for all guests, so that what they share is built once. Flags for the linker are not among
-    // them: they would come after those of one guest, and the last value of a flag counts. Those that
-    // keep paths of this machine out of the code are for guests, too.
+    // All guests have the same flags, so that cargo builds their common crates once. Flags for the linker are
+    // excluded: they would come after those of one guest, and the last value of a flag counts. Flags that
+    // keep paths of this machine out of the code also apply to guests.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     cargo.env("CARGO_ENCODED_RUSTFLAGS", about_paths(&flags));
     let status = cargo.status().map_err(io_error("cargo"))?;
@@ -142,13 +142,13 @@ pub fn components(guest: Guest<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
     modules.iter().map(|module| encode(module)).collect()
 }
 
-/// Those of the flags, as cargo hands them on, that replace paths.
+/// Returns the flags that replace paths, in cargo's encoding.
 fn about_paths(flags: &str) -> String {
     let flags = flags.split('\u{1f}').filter(|flag| flag.starts_with("--remap-path-prefix="));
     flags.collect::<Vec<_>>().join("\u{1f}")
 }
 
-/// The modules of the examples that a package has now (older ones may lie beside them).
+/// Returns the modules of the examples that a package has now (the directory may also have older ones).
 fn examples(package: &Path, built: &Path) -> Result<Vec<PathBuf>, Error> {
     let sources = package.join("examples");
     let entries = fs::read_dir(&sources).map_err(io_error(sources.display().to_string()))?;
@@ -175,13 +175,13 @@ fn encode(module: &Path) -> Result<(String, Vec<u8>), Error> {
 /// Makes a component of a core module that carries the bindings of `wit/policy.wit`.
 ///
 /// # Errors
-/// What `wit-component` says against the module.
+/// If `wit-component` rejects the module, its error.
 pub fn component(module: &[u8]) -> Result<Vec<u8>, String> {
     let encoder = wit_component::ComponentEncoder::default().module(module);
     encoder.and_then(|e| e.validate(true).encode()).map_err(|e| format!("{e:#}"))
 }
 
-/// Adds the Wasm target to the toolchain where it is missing.
+/// Adds the Wasm target to the toolchain if it is missing.
 fn ensure_target() -> Result<(), Error> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let printed = Command::new(rustc)
@@ -197,12 +197,12 @@ fn ensure_target() -> Result<(), Error> {
     if let Some(toolchain) = env::var_os("RUSTUP_TOOLCHAIN") {
         rustup.arg("--toolchain").arg(toolchain);
     }
-    // Without rustup the line of the error says what is missing.
+    // Without rustup, the error names the missing target.
     let added = rustup.output().is_ok_and(|output| output.status.success());
     if added { Ok(()) } else { Err(Error::Target) }
 }
 
-/// The folder with the workspace's `Cargo.lock`, above the package that is being built.
+/// Returns the workspace's root, a parent of the package that is being built.
 fn workspace() -> Result<PathBuf, Error> {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let found = package.ancestors().find(|folder| folder.join("wit/policy.wit").is_file());
@@ -212,9 +212,9 @@ fn workspace() -> Result<PathBuf, Error> {
     })
 }
 
-/// `<target>/guest`, where `<target>` is the folder that cargo marks with `CACHEDIR.TAG`. It does not
-/// where it finds the folder already there, as a mounted volume: then it is the one that holds
-/// `<profile>/build/<package>/out`.
+/// Returns `<target>/guest`, where `<target>` is the directory that cargo marks with `CACHEDIR.TAG`. Cargo
+/// does not mark a directory that already exists, such as a mounted volume: then `<target>` is the directory
+/// that contains `<profile>/build/<package>/out`.
 fn target_dir() -> Result<PathBuf, Error> {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let marked = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());

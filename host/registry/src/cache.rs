@@ -1,5 +1,5 @@
-//! What was pulled, in files that are named by their digests. It is read only if it has that digest, so that nobody who writes to the
-//! folder can change what is served.
+//! The cache of pulled content, in files that are named by their digests. opgate reads a file only if its content has that digest, so
+//! that users with write access to the directory cannot change the policies.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -10,30 +10,30 @@ use std::time::SystemTime;
 
 use crate::{Digest, Reference};
 
-/// Files that are kept; those that were written first go first. An artifact has two, and one for its signature and one for its tag.
+/// Maximum number of files; the oldest are removed first. An artifact has two, one more for its signature and one more for its tag.
 const MAX_FILES: usize = 128;
-/// Bytes of all files: eight of the largest components. The volume for the cache in a cluster has a limit, too.
+/// Maximum bytes of all files: eight of the largest components. The volume for the cache in a cluster has a limit, too.
 const MAX_BYTES: u64 = 128 << 20;
-/// Bytes of a signature or a tag.
+/// Maximum bytes of a signature or a tag.
 const MAX_SMALL: usize = 256 << 10;
 
-/// A folder with what was pulled.
+/// A directory with pulled content.
 #[derive(Debug)]
 pub struct Cache {
     folder: PathBuf,
 }
 
 impl Cache {
-    /// A folder, which is made if it is not there.
+    /// Opens a directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the directory cannot be created.
     pub fn open(folder: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// The bytes with a digest.
+    /// Returns the bytes with a digest.
     pub(crate) fn get(&self, digest: &Digest, most: usize) -> Option<Vec<u8>> {
         let bytes = self.read(&digest.dashed(), most)?;
         if Digest::of(&bytes) == *digest {
@@ -48,7 +48,7 @@ impl Cache {
         self.write(&digest.dashed(), bytes);
     }
 
-    /// The last signature that was good. It is verified again by who uses it.
+    /// Returns the last valid signature. The caller verifies it again.
     pub(crate) fn signature(&self, digest: &Digest) -> Option<Vec<u8>> {
         self.read(&format!("{}.sig", digest.dashed()), MAX_SMALL)
     }
@@ -57,7 +57,7 @@ impl Cache {
         self.write(&format!("{}.sig", digest.dashed()), signed);
     }
 
-    /// Notes the digest of a tag, and gives the one that was noted before. It is for the log, and never served.
+    /// Records the digest of a tag, and returns the previous one. It is for the log only: opgate never loads a policy by it.
     pub fn note(&self, reference: &Reference, digest: &Digest) -> Option<Digest> {
         let name = format!("{}.tag", Digest::of(reference.to_string().as_bytes()).dashed());
         let noted = self.read(&name, MAX_SMALL).and_then(|bytes| String::from_utf8(bytes).ok());
@@ -71,7 +71,7 @@ impl Cache {
     fn read(&self, name: &str, most: usize) -> Option<Vec<u8>> {
         let path = self.folder.join(name);
         let read = || -> io::Result<Vec<u8>> {
-            // Neither a link nor a pipe is waited for.
+            // opgate neither follows a link nor waits for a pipe.
             let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
             let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
             let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
@@ -96,7 +96,7 @@ impl Cache {
         }
     }
 
-    /// A failure is only a warning: the registry has it.
+    /// A failure is only a warning: the registry has the content.
     fn write(&self, name: &str, bytes: &[u8]) {
         // Several policies may have the same component.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -118,7 +118,7 @@ impl Cache {
         self.make_room(MAX_FILES, MAX_BYTES);
     }
 
-    /// Removes the oldest files until the others are within bounds.
+    /// Removes the oldest files until the others are within the limits.
     fn make_room(&self, files: usize, bytes: u64) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut all: Vec<(SystemTime, u64, PathBuf)> = entries

@@ -1,9 +1,9 @@
-//! `WWW-Authenticate`: what a registry wants to see.
+//! `WWW-Authenticate`: the credentials that a registry requires.
 
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, Uri};
 
-/// How a registry wants to be told who asks.
+/// The authentication that a registry requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// Name and password in each request.
@@ -13,7 +13,7 @@ pub(crate) enum Challenge {
 }
 
 impl Challenge {
-    /// The first challenge that opgate can meet; a token is preferred.
+    /// Returns the first challenge that opgate supports; it prefers a token.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().take(8);
         let all: Vec<_> =
@@ -23,10 +23,10 @@ impl Challenge {
     }
 }
 
-/// Where tokens are fetched: `https`, or a host that may be spoken to without TLS.
+/// Returns the address of the token server: `https`, or a host that opgate may contact without TLS.
 ///
 /// # Errors
-/// If it is neither.
+/// If the address is neither.
 pub(crate) fn realm(text: &str, is_insecure: impl Fn(&str) -> bool) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|_| format!("the realm {text:?} is not an address"))?;
     let authority = uri.authority().map_or("", http::uri::Authority::as_str);
@@ -42,11 +42,11 @@ pub(crate) fn realm(text: &str, is_insecure: impl Fn(&str) -> bool) -> Result<Ur
     Ok(uri)
 }
 
-/// The challenges of one value: `Scheme key="value", key=value, Scheme …`.
+/// Parses the challenges of one value: `Scheme key="value", key=value, Scheme …`.
 fn challenges(value: &str) -> Vec<Challenge> {
     let mut found: Vec<(String, Vec<(String, String)>)> = Vec::new();
     let mut rest = value;
-    // A value has as many parts as a head has room for; each turn takes at least a byte.
+    // The size of the head limits the parts of a value; each iteration consumes at least a byte.
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         let end = rest.find([' ', '\t', ',', '=']).unwrap_or(rest.len());
@@ -87,7 +87,7 @@ fn challenges(value: &str) -> Vec<Challenge> {
     found.into_iter().filter_map(challenge).collect()
 }
 
-/// What is in front of the closing quote, without escapes, and what follows.
+/// Returns the text in front of the closing quote, without escapes, and the text after it.
 fn unquoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! Requests to the API of a registry: who asks, and when to try again.
+//! Requests to the API of a registry, with authentication and retries.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -15,12 +15,12 @@ use crate::redirect::{is_named, is_redirect, is_same, next};
 use crate::transport::{Answer, Transport, value};
 use crate::{Credentials, Error, Limits, Reference, token};
 
-/// How often an answer may lead elsewhere.
+/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
-/// Bytes of an error of a registry.
+/// Maximum bytes of an error of a registry.
 const MAX_ERROR: usize = 16 << 10;
 
-/// Registries, and who asks.
+/// Connections to registries, with credentials.
 #[derive(Debug)]
 pub(crate) struct Client {
     transport: Transport,
@@ -29,7 +29,7 @@ pub(crate) struct Client {
     limits: Limits,
 }
 
-/// A conversation about one repository.
+/// A session for one repository.
 pub(crate) struct Session<'c> {
     client: &'c Client,
     reference: Reference,
@@ -40,7 +40,7 @@ pub(crate) struct Session<'c> {
     authorization: Option<HeaderValue>,
 }
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -48,16 +48,16 @@ pub(crate) struct Call {
     pub(crate) accept: Option<&'static str>,
     pub(crate) content_type: Option<&'static str>,
     pub(crate) body: Bytes,
-    /// Bytes of the answer.
+    /// Maximum bytes of the response.
     pub(crate) most: usize,
 }
 
-/// What is answered: a success.
+/// A successful response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// Where it came from.
+    /// The address of the response, after redirects.
     pub(crate) uri: Uri,
 }
 
@@ -102,7 +102,7 @@ impl Client {
 }
 
 impl Session<'_> {
-    /// An address in the repository.
+    /// Returns an address in the repository.
     pub(crate) fn uri(&self, path: &str) -> Result<Uri, Error> {
         let host = self.home.to_string();
         let text =
@@ -110,12 +110,12 @@ impl Session<'_> {
         text.parse().map_err(|_| Error::lasting(format!("{text}: not an address")))
     }
 
-    /// An address that an answer names.
+    /// Returns the address that a response names.
     pub(crate) fn named(&self, reply: &Reply) -> Result<Uri, Error> {
         next(&reply.uri, reply.headers.get(LOCATION), &self.client.insecure)
     }
 
-    /// GET of a path in the repository.
+    /// Sends a GET for a path in the repository.
     pub(crate) async fn get(
         &mut self,
         path: &str,
@@ -135,7 +135,7 @@ impl Session<'_> {
         .await
     }
 
-    /// Asks until there is an answer that lasts, within bounds.
+    /// Repeats a request until its result is final, within the limits.
     pub(crate) async fn call(&mut self, call: &Call) -> Result<Reply, Error> {
         let limits = self.client.limits;
         let mut wait = limits.backoff;
@@ -162,10 +162,10 @@ impl Session<'_> {
         }
     }
 
-    /// Asks once, wherever that leads.
+    /// Sends a request once, and follows redirects.
     async fn once(&mut self, call: &Call) -> Result<Reply, Error> {
         let limits = self.client.limits;
-        // What is sent takes its time; the time for all of it is a bound as well.
+        // An upload needs time before the response starts; the total time limits it.
         let patience = if call.body.is_empty() { limits.progress } else { limits.total };
         let mut uri = call.uri.clone();
         let (mut redirects, mut is_asked) = (0, false);
@@ -216,13 +216,13 @@ impl Session<'_> {
         let status = answer.status;
         if status.is_success() {
             let headers = answer.headers.clone();
-            // The answer to HEAD states the length of what it does not have.
+            // The response to HEAD states the length of a body that it does not have.
             let is_head = call.method == Method::HEAD;
             let body = if is_head { Vec::new() } else { answer.read(call.most).await? };
             return Ok(Reply { headers, body, uri });
         }
         let after = retry_after(&answer.headers, SystemTime::now());
-        // Only the registry itself is quoted: other hosts were chosen by it.
+        // opgate quotes only the registry itself: the registry chose the other hosts.
         let said = if is_home { said(answer).await } else { String::new() };
         let host = uri.host().unwrap_or_default();
         let why = format!("{host}: {status}{said}");
@@ -243,7 +243,7 @@ impl Session<'_> {
         })
     }
 
-    /// What the registry wants to see.
+    /// Returns the `Authorization` that the registry requires.
     async fn authorize(&self, headers: &HeaderMap) -> Result<HeaderValue, Error> {
         let login = self.client.credentials.of(&self.reference)?;
         let host = self.reference.host();
@@ -260,7 +260,7 @@ impl Session<'_> {
                 Ok(basic)
             }
             Some(Challenge::Bearer { realm: text, service }) => {
-                // Credentials of a registry with TLS stay with it.
+                // The credentials of a registry with TLS go only to a realm with TLS.
                 let is_plain = self.home.scheme_str() == Some("http");
                 let uri = realm(&text, |host| is_plain && is_named(&self.client.insecure, host));
                 let uri = uri.map_err(|why| Error::lasting(format!("{host}: {why}")))?;
@@ -275,7 +275,7 @@ impl Session<'_> {
     }
 }
 
-/// What a registry says of a refusal, in parentheses.
+/// Returns the first error of a registry's response, in parentheses.
 async fn said(answer: Answer) -> String {
     let Ok(bytes) = answer.read(MAX_ERROR).await else { return String::new() };
     let refusals: Option<Refusals> = serde_json::from_slice(&bytes).ok();
@@ -285,7 +285,7 @@ async fn said(answer: Answer) -> String {
     format!(" ({})", opgate_text::one_line(&text, 200))
 }
 
-/// The time that a registry asks for: seconds, or a date.
+/// Returns the time of `Retry-After`: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse::<u64>() {
@@ -294,10 +294,10 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// A wait without a random part of at most a quarter, so that replicas do not return all at once.
+/// Shortens a wait by a random part of at most a quarter, so that replicas do not retry all at once.
 fn less(wait: Duration) -> Duration {
     let mut random = [0; 1];
-    // Without randomness, all wait for the maximum.
+    // Without randomness, all replicas wait for the maximum.
     let _ = aws_lc_rs::rand::fill(&mut random);
     wait.mul_f64(1.0 - f64::from(random[0]) / 1024.0)
 }

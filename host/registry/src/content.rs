@@ -1,9 +1,9 @@
-//! Content counts by its digest, whoever gives it.
+//! Verifies content by its digest, from whatever host it comes.
 
 use crate::client::Session;
 use crate::{Digest, Error};
 
-/// The bytes with this digest, of exactly this size.
+/// Fetches the bytes with this digest, of exactly this size.
 pub(crate) async fn blob(
     session: &mut Session<'_>,
     digest: Digest,
@@ -26,10 +26,10 @@ pub(crate) async fn blob(
     Ok(reply.body)
 }
 
-/// What the head of an answer says of a digest must be so.
+/// Checks that the digest in the head of a response, if it has one, is this digest.
 pub(crate) fn stated(headers: &http::HeaderMap, digest: &Digest) -> Result<(), Error> {
     match headers.get("docker-content-digest").map(http::HeaderValue::as_bytes) {
-        // One of another kind cannot be compared.
+        // A digest of another algorithm cannot be compared.
         Some(stated) if stated.starts_with(b"sha256:") && stated != digest.as_str().as_bytes() => {
             let stated = String::from_utf8_lossy(stated);
             Err(Error::lasting(format!(

@@ -1,5 +1,5 @@
-//! Names and passwords by registry, from a docker configuration: what `docker login` and `oras login` write, and what a Secret of type
-//! `kubernetes.io/dockerconfigjson` has under `.dockerconfigjson`.
+//! Names and passwords by registry, from a docker configuration: the file of `docker login` and `oras login`, and the value of
+//! `.dockerconfigjson` in a Secret of type `kubernetes.io/dockerconfigjson`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,42 +16,42 @@ use crate::{Error, Reference};
 /// Maximum bytes of a configuration.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Names under which docker's own registry is known.
+/// Names of docker's own registry.
 const DOCKER: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 
-/// Who asks.
+/// The credentials for one registry.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     /// A name and a password.
     Password { username: String, password: String },
-    /// A token that is exchanged for others.
+    /// A token to exchange for others.
     Identity(String),
 }
 
 impl Login {
-    /// The value of `Authorization` with name and password.
+    /// Returns the value of `Authorization` with name and password.
     pub(crate) fn basic(username: &str, password: &str) -> String {
         format!("Basic {}", BASE64_STANDARD.encode(format!("{username}:{password}")))
     }
 }
 
-/// No value is ever shown.
+/// Never shows a value.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Login")
     }
 }
 
-/// Who asks, by registry.
+/// Credentials by registry.
 #[derive(Debug, Default)]
 pub struct Credentials {
-    /// Where they are from.
+    /// The file that they are from.
     path: Option<PathBuf>,
     /// By host, or by host and the first parts of a path.
     logins: BTreeMap<String, Option<Login>>,
-    /// Hosts whose credentials are in another program.
+    /// Hosts whose credentials another program stores.
     helpers: BTreeSet<String>,
-    /// Another program for all hosts.
+    /// The program that stores the credentials of all hosts.
     store: Option<String>,
 }
 
@@ -74,13 +74,13 @@ struct Entry {
 }
 
 impl Credentials {
-    /// None: everything is asked for without a name.
+    /// No credentials: all requests are anonymous.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Those of the user: `config.json` in `DOCKER_CONFIG`, or in `~/.docker`. No file is no error.
+    /// Reads the credentials of the user: `config.json` in `DOCKER_CONFIG`, or in `~/.docker`. A missing file is no error.
     ///
     /// # Errors
     /// If the file cannot be read or is no docker configuration.
@@ -93,10 +93,10 @@ impl Credentials {
         }
     }
 
-    /// Those in a file.
+    /// Reads the credentials in a file.
     ///
     /// # Errors
-    /// If it cannot be read or is no docker configuration.
+    /// If the file cannot be read or is no docker configuration.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let wrong = |why: &str| Error::lasting(format!("{}: {why}", path.display()));
         let read = || -> io::Result<String> {
@@ -118,7 +118,7 @@ impl Credentials {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        // What serde says of a value has the value in it.
+        // An error of serde quotes the value, which may be a password.
         let config: Config = serde_json::from_str(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             format!("not a docker configuration (line {line}, column {column}): it has `auths` by registry, as `docker login` writes it")
@@ -136,10 +136,10 @@ impl Credentials {
         })
     }
 
-    /// Who asks for something of a repository: the entry with the longest path in front of it.
+    /// Returns the credentials for a repository: the entry whose path is its longest prefix.
     ///
     /// # Errors
-    /// If only another program knows it.
+    /// If only another program stores them.
     pub(crate) fn of(&self, reference: &Reference) -> Result<Option<&Login>, Error> {
         let host = reference.host();
         let hosts: &[&str] = if DOCKER.contains(&host) { &DOCKER } else { &[host] };
@@ -171,7 +171,7 @@ impl Credentials {
         Ok(None)
     }
 
-    /// Where they are from, for errors.
+    /// The source of the credentials, for errors.
     pub(crate) fn named(&self) -> String {
         match &self.path {
             Some(path) => path.display().to_string(),
@@ -189,7 +189,7 @@ impl Entry {
             let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
             let (name, word) = decoded
                 .as_deref()
-                // Docker has written a zero behind passwords.
+                // Docker wrote a zero byte after passwords.
                 .and_then(|text| text.trim_end_matches('\0').split_once(':'))
                 .ok_or("`auth` is not base64 of NAME:PASSWORD")?;
             (username, password) = (Some(name.to_owned()), full(Some(word.to_owned())));
@@ -208,7 +208,7 @@ impl Entry {
     }
 }
 
-/// A key without scheme and version: docker writes `https://index.docker.io/v1/`.
+/// Returns a key without scheme and version: docker writes `https://index.docker.io/v1/`.
 fn plain(key: &str) -> String {
     let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
     let key = key.trim_end_matches('/');

@@ -1,4 +1,4 @@
-//! Digests: SHA-256, the one that every registry has.
+//! Digests: SHA-256, the algorithm that every registry supports.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 pub struct Digest(String);
 
 impl Digest {
-    /// That of some bytes.
+    /// Computes the digest of bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let mut hasher = Hasher::new();
@@ -17,10 +17,10 @@ impl Digest {
         hasher.end()
     }
 
-    /// Reads one.
+    /// Parses a digest.
     ///
     /// # Errors
-    /// If it is of another kind or form.
+    /// If the text has another algorithm or format.
     pub fn parse(text: &str) -> Result<Self, String> {
         let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         match text.strip_prefix("sha256:") {
@@ -32,13 +32,13 @@ impl Digest {
         }
     }
 
-    /// With the name of the algorithm.
+    /// Returns the digest with the name of the algorithm.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// As cosign writes it in tags, and as files are named: `sha256-…`.
+    /// Returns the digest as in tags of cosign and in names of files: `sha256-…`.
     pub(crate) fn dashed(&self) -> String {
         self.0.replace(':', "-")
     }
@@ -50,7 +50,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Computes a digest of what comes in parts.
+/// Computes a digest of bytes that arrive in parts.
 pub(crate) struct Hasher(Context);
 
 impl Hasher {
@@ -66,7 +66,7 @@ impl Hasher {
         use fmt::Write as _;
         let mut text = String::from("sha256:");
         for byte in self.0.finish().as_ref() {
-            // Writing to a text does not fail.
+            // Writing to a `String` does not fail.
             let _ = write!(text, "{byte:02x}");
         }
         Digest(text)

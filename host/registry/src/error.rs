@@ -1,13 +1,13 @@
-//! Why something could not be done: one line, and whether to try again.
+//! The error of a pull, a push or a verification: one line, and whether to try again.
 
 use std::time::Duration;
 
 use crate::Reference;
 
-/// Maximum bytes of an error. What registries say is in it.
+/// Maximum bytes of an error. It may quote a registry.
 const LONGEST: usize = 1_024;
 
-/// Why a pull, a push or a verification did not succeed, as one line.
+/// The reason why a pull, a push or a verification failed, as one line.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{why}")]
 pub struct Error {
@@ -17,9 +17,9 @@ pub struct Error {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The next attempt would end alike.
+    /// Another attempt would fail in the same way.
     Lasting,
-    /// The registry does not have it, or does not show it.
+    /// The registry does not have the content, or does not show it.
     Missing,
     /// Another attempt may succeed, after this time if the registry names one.
     Passing(Option<Duration>),
@@ -46,17 +46,17 @@ impl Error {
         Self::of_kind(why, Kind::Passing(after))
     }
 
-    /// With the reference in front.
+    /// Prepends the reference.
     pub(crate) fn of(self, reference: &Reference) -> Self {
         Self::of_kind(format!("{reference}: {}", self.why), self.kind)
     }
 
-    /// With what it is about in front.
+    /// Prepends the subject.
     pub(crate) fn about(self, what: &str) -> Self {
         Self::of_kind(format!("{what}: {}", self.why), self.kind)
     }
 
-    /// Whether the registry answered that it has no such thing.
+    /// Whether the registry reported that it does not have the content.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         self.kind == Kind::Missing
@@ -67,7 +67,7 @@ impl Error {
         matches!(self.kind, Kind::Passing(_))
     }
 
-    /// The time that the registry asked for.
+    /// The wait that the registry requested.
     pub(crate) fn after(&self) -> Option<Duration> {
         match self.kind {
             Kind::Passing(after) => after,

@@ -7,16 +7,16 @@
 //!                                               Cache    └─▶ verify ─▶ digest
 //! ```
 //!
-//! * [`Reference`]: where an artifact is.
+//! * [`Reference`]: the location of an artifact.
 //! * [`Credentials`]: names and passwords by host, from a docker configuration.
-//! * `transport`: one request and its answer: TCP, proxy, TLS, HTTP/1.1, within bounds.
+//! * `transport`: one request and its response: TCP, proxy, TLS, HTTP/1.1, within limits.
 //! * `client`: authentication, redirects and retries around it.
-//! * `manifest`: which layer of which manifest is the component, and how ours are written.
+//! * `manifest`: finds the component's layer in manifests, and writes manifests.
 //! * [`Keys`]: signatures in the format of cosign.
-//! * [`Cache`]: what was pulled, by digest.
+//! * [`Cache`]: pulled content by digest.
 //!
-//! A registry is not trusted. What it serves counts only if it has the digest that was asked for; a tag is the one thing that it is
-//! believed, unless there is a signature. Everything that it sends is bounded in bytes and in time.
+//! opgate does not trust a registry. It uses content only if the content has the requested digest. Without a signature, it trusts the
+//! registry for one thing: the digest of a tag. Bytes and time of each response are limited.
 
 mod cache;
 mod challenge;
@@ -51,27 +51,27 @@ pub use signature::Keys;
 use client::Client;
 use transport::Transport;
 
-/// Bounds of the conversation with a registry.
+/// Limits of a session with a registry.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// One pull or push from the first look-up to the last byte, with all its retries.
+    /// Time of one pull or push, from the first look-up to the last byte, with all retries.
     pub total: Duration,
-    /// From the look-up of a name to the end of the handshake.
+    /// Time from the look-up of a name to the end of the handshake.
     pub connect: Duration,
-    /// Between a request and the head of its answer, and between two parts of a body.
+    /// Time between a request and the head of its response, and between two parts of a body.
     pub progress: Duration,
-    /// How often a request is sent.
+    /// Maximum number of attempts of a request.
     pub attempts: u32,
-    /// Before the second attempt; each further wait is twice as long.
+    /// Wait before the second attempt; each further wait doubles.
     pub backoff: Duration,
-    /// The longest `Retry-After` that is waited for.
+    /// Maximum `Retry-After` that opgate honors.
     pub longest_wait: Duration,
-    /// Bytes of a component.
+    /// Maximum bytes of a component.
     pub component: usize,
 }
 
 impl Limits {
-    /// The bounds for components of at most so many bytes: two minutes in all, four attempts.
+    /// Returns the limits for components of at most this size: two minutes in total, four attempts.
     #[must_use]
     pub fn of(component: usize) -> Self {
         Self {
@@ -86,22 +86,22 @@ impl Limits {
     }
 }
 
-/// How registries are reached.
+/// Options for the connections to registries.
 #[derive(Debug)]
 pub struct Options {
     /// Names and passwords.
     pub credentials: Credentials,
-    /// A file with CAs that are trusted beside those of the system, PEM.
+    /// A PEM file with CAs to trust in addition to those of the system.
     pub ca: Option<PathBuf>,
-    /// Hosts (`HOST` or `HOST:PORT`, as in the reference) that are spoken to without TLS.
+    /// Hosts (`HOST` or `HOST:PORT`, as in the reference) that opgate contacts without TLS.
     pub insecure: BTreeSet<String>,
     /// Proxies.
     pub proxies: Proxies,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// What can be asked of registries.
+/// A client for registries.
 #[derive(Debug)]
 pub struct Registry {
     client: Client,
@@ -109,17 +109,17 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Nothing is connected yet.
+    /// Creates a client without a connection.
     ///
     /// # Errors
-    /// If the file of CAs cannot be used.
+    /// If the file of CAs is unusable.
     pub fn new(options: Options) -> Result<Self, Error> {
         let Options { credentials, ca, insecure, proxies, limits } = options;
         let transport = Transport::new(ca.as_deref(), proxies, limits)?;
         Ok(Self { client: Client::new(transport, credentials, insecure, limits), limits })
     }
 
-    /// Within the time for all of it.
+    /// Runs an operation within the total time.
     async fn in_time<T>(
         &self,
         reference: &Reference,
@@ -144,7 +144,7 @@ mod tests {
     use crate::{Keys, Reference};
 
     proptest! {
-        /// What registries and administrators write is read or refused.
+        /// Texts of registries and administrators are parsed or rejected.
         #[test]
         fn any_text_is_parsed_without_panic(text in "[a-zA-Z \",=\\\\:/@.\\[\\]{}0-9-]{0,200}", any in any::<Vec<u8>>()) {
             if let Ok(reference) = Reference::parse(&format!("oci://{text}")) {

@@ -1,7 +1,7 @@
-//! Manifests: which layer is the component, and how ours are written.
+//! Manifests: finds the layer of the component, and writes the manifests of pushed policies.
 //!
-//! An artifact is what the CNCF calls a Wasm OCI artifact: a config of its own type and one layer `application/wasm`. Older tools write
-//! other types. What counts is the layer: its type says that it is WebAssembly, and its bytes are checked later.
+//! An artifact is a Wasm OCI artifact of the CNCF: a config with a separate type and one layer `application/wasm`. Older tools write
+//! other types. The type of the layer must be one of WebAssembly; its bytes are checked later.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use crate::{Digest, Error};
 
-/// Bytes of a manifest: what registries accept.
+/// Maximum bytes of a manifest, as in registries.
 pub(crate) const MAX_MANIFEST: usize = 4 << 20;
 
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
-/// What is asked for.
+/// The media types that opgate accepts.
 pub(crate) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// The config of an artifact.
+/// The type of an artifact's config.
 pub(crate) const CONFIG: &str = "application/vnd.wasm.config.v0+json";
-/// Its layer.
+/// The type of its layer.
 const LAYER: &str = "application/wasm";
 /// Layers of older tools: wasm-to-oci, and examples of oras.
 const OLDER_LAYERS: [&str; 2] = [
@@ -30,7 +30,7 @@ const OLDER_LAYERS: [&str; 2] = [
     "application/vnd.module.wasm.content.layer.v1+wasm",
 ];
 
-/// What a manifest or an index points to.
+/// A descriptor in a manifest or an index.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
@@ -57,18 +57,18 @@ struct Text {
     manifests: Option<Vec<Descriptor>>,
 }
 
-/// What a manifest is.
+/// A manifest.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Manifest {
-    /// One with layers.
+    /// A manifest with layers.
     Layers(Vec<Descriptor>),
-    /// An index of others.
+    /// An index of other manifests.
     Index(Vec<Descriptor>),
 }
 
 impl Manifest {
-    /// Reads one. The type in its text, and in the head of the answer, must be the one that its form has: who signs or scans it by one
-    /// type sees what opgate sees.
+    /// Parses a manifest. Its type, in its text and in the head of the response, must match its structure, so that tools that sign or
+    /// scan it by its type see the same content as opgate.
     pub(crate) fn read(bytes: &[u8], headers: Option<&HeaderMap>) -> Result<Self, Error> {
         let wrong = |why: &str| Error::lasting(format!("not a manifest: {why}"));
         let text: Text =
@@ -100,7 +100,7 @@ impl Descriptor {
         Digest::parse(&self.digest).map_err(Error::lasting)
     }
 
-    /// Its size, if that is not beyond a limit.
+    /// Returns its size, if that is within a limit.
     pub(crate) fn size(&self, what: &str, most: usize) -> Result<usize, Error> {
         let size = usize::try_from(self.size).ok().filter(|size| *size <= most);
         size.ok_or_else(|| {
@@ -113,7 +113,7 @@ impl Descriptor {
     }
 }
 
-/// The layer that is the component.
+/// Returns the layer with the component.
 pub(crate) fn component(layers: &[Descriptor]) -> Result<&Descriptor, Error> {
     let is_wasm = |layer: &&Descriptor| {
         layer.media_type == LAYER || OLDER_LAYERS.contains(&layer.media_type.as_str())
@@ -134,7 +134,7 @@ pub(crate) fn component(layers: &[Descriptor]) -> Result<&Descriptor, Error> {
     }
 }
 
-/// The one manifest of an index that is about WebAssembly.
+/// Returns the only manifest for WebAssembly in an index.
 pub(crate) fn only(manifests: &[Descriptor]) -> Result<&Descriptor, Error> {
     let is_wasm = |one: &&Descriptor| {
         let architecture =
@@ -154,7 +154,7 @@ pub(crate) fn only(manifests: &[Descriptor]) -> Result<&Descriptor, Error> {
     }
 }
 
-/// The config and the manifest of a component. They have no time in them, so that the same component has the same digest.
+/// Writes the config and the manifest of a component. They contain no time, so that the same component has the same digest.
 pub(crate) fn write(
     component: &[u8],
     imports: &[String],

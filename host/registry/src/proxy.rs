@@ -5,11 +5,11 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use crate::Error;
 
-/// Variables with the address of a proxy.
+/// Environment variables with the address of a proxy.
 const VARIABLES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-/// Which proxy is for which address.
+/// The proxies by address.
 #[derive(Debug)]
 pub struct Proxies(Option<Matcher>);
 
@@ -21,15 +21,15 @@ pub(crate) struct Proxy {
 }
 
 impl Proxies {
-    /// Those of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, also in lower case.
+    /// Reads the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, also in lower case.
     ///
     /// # Errors
-    /// If one of them is no address: it would be passed by without a word.
+    /// If a value is no address: opgate would otherwise bypass the proxy silently.
     pub fn of_environment() -> Result<Self, Error> {
         for name in VARIABLES {
             let value = std::env::var(name).unwrap_or_default();
             if !value.is_empty() && !is_proxy(&value) {
-                // A password can be in it.
+                // The value can contain a password.
                 return Err(Error::lasting(format!(
                     "{name} is not the address of a proxy: write http://HOST:PORT"
                 )));
@@ -38,13 +38,13 @@ impl Proxies {
         Ok(Self(Some(Matcher::from_env())))
     }
 
-    /// This one for everything but these hosts.
+    /// One proxy for all hosts except these.
     #[must_use]
     pub fn all(proxy: &str, except: &str) -> Self {
         Self(Some(Matcher::builder().all(proxy).no(except).build()))
     }
 
-    /// None.
+    /// No proxy.
     #[must_use]
     pub fn none() -> Self {
         Self(None)
@@ -56,7 +56,7 @@ impl Proxies {
     }
 }
 
-/// Whether a text is taken for a proxy.
+/// Whether a text is the address of a proxy.
 fn is_proxy(text: &str) -> bool {
     Matcher::builder().all(text).build().intercept(&Uri::from_static("https://a")).is_some()
 }

@@ -1,4 +1,4 @@
-//! From a reference to a component:
+//! Pulls a component by its reference:
 //!
 //! ```text
 //! tag ─▶ manifest ─▶ its digest ─▶ signature ─▶ index? ─▶ manifest by digest ─▶ layer by digest
@@ -12,18 +12,18 @@ use crate::{Cache, Digest, Error, Keys, Reference, Registry, signature};
 /// A component.
 #[derive(Debug, Clone)]
 pub struct Pulled {
-    /// The digest of what the reference names: of the manifest, or of the index. It is what belongs behind `@`.
+    /// The digest of the manifest or index that the reference names. Write it after `@`.
     pub digest: Digest,
     /// The component.
     pub component: Vec<u8>,
 }
 
 impl Registry {
-    /// Pulls a component. What is named by a digest is taken from the cache, if it is there; a tag is always asked of the registry. With
-    /// keys, the manifest must be signed by one of them, wherever it comes from.
+    /// Pulls a component. Content with a digest comes from the cache, if the cache has it; a tag always comes from the registry. With
+    /// keys, one of them must have signed the manifest, also if it comes from the cache.
     ///
     /// # Errors
-    /// If the registry does not give it in time and within bounds, it is no policy, or it is not signed.
+    /// If the registry does not return it within the limits, it is not a policy, or it has no valid signature.
     pub async fn pull(
         &self,
         reference: &Reference,
@@ -33,10 +33,10 @@ impl Registry {
         self.in_time(reference, self.pulled(reference, keys, cache)).await
     }
 
-    /// Verifies that a manifest is signed by one of the keys, and gives its digest.
+    /// Verifies that one of the keys signed a manifest, and returns its digest.
     ///
     /// # Errors
-    /// If it is not, or the registry does not say.
+    /// If it has no such signature, or the registry does not respond.
     pub async fn verify(&self, reference: &Reference, keys: &Keys) -> Result<Digest, Error> {
         let verified = async {
             let mut session = self.client.session(reference, "pull")?;
@@ -85,7 +85,7 @@ impl Registry {
     }
 }
 
-/// What a reference names, and its digest.
+/// Returns the manifest or index that a reference names, and its digest.
 async fn top(
     session: &mut Session<'_>,
     reference: &Reference,
@@ -105,7 +105,7 @@ async fn top(
     Ok((digest, manifest))
 }
 
-/// The manifest with a digest.
+/// Returns the manifest with a digest.
 async fn by_digest(
     session: &mut Session<'_>,
     digest: &Digest,

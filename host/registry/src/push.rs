@@ -1,4 +1,4 @@
-//! From a component to a tag: config and layer first, then the manifest that names them.
+//! Pushes a component under a tag: config and layer first, then the manifest that names them.
 
 use bytes::Bytes;
 use http::{Method, Uri};
@@ -8,15 +8,15 @@ use crate::content::stated;
 use crate::manifest::{MANIFEST, write};
 use crate::{Digest, Error, Reference, Registry};
 
-/// Bytes of an answer to an upload, which nobody reads.
+/// Maximum bytes of a response to an upload. opgate ignores its content.
 const MAX_ANSWER: usize = 64 << 10;
 
 impl Registry {
-    /// Pushes a component under the tag of the reference, with the interfaces that it imports and exports for other tools. Gives the
-    /// digest of the manifest: the same component has the same.
+    /// Pushes a component under the tag of the reference, with the interfaces that it imports and exports for other tools. Returns
+    /// the digest of the manifest: the same component has the same digest.
     ///
     /// # Errors
-    /// If the reference names no tag, or the registry does not take it.
+    /// If the reference names no tag, or the registry rejects the upload.
     pub async fn push(
         &self,
         reference: &Reference,
@@ -52,7 +52,7 @@ fn put(uri: Uri, body: Bytes, content_type: &'static str) -> Call {
     Call { method: Method::PUT, uri, accept: None, content_type, body, most: MAX_ANSWER }
 }
 
-/// Uploads some bytes, unless the registry has them.
+/// Uploads bytes, unless the registry has them.
 async fn upload(session: &mut Session<'_>, bytes: Bytes) -> Result<(), Error> {
     let digest = Digest::of(&bytes);
     let uri = session.uri(&format!("blobs/{digest}"))?;
@@ -73,7 +73,7 @@ async fn upload(session: &mut Session<'_>, bytes: Bytes) -> Result<(), Error> {
     let opened = session.call(&Call { method: Method::POST, uri, ..empty }).await?;
     let at = session.named(&opened)?.to_string();
     let sign = if at.contains('?') { '&' } else { '?' };
-    // A colon may stand in a query as it is.
+    // A query may contain an unescaped colon.
     let at = format!("{at}{sign}digest={digest}").parse();
     let at = at.map_err(|_| Error::lasting("the registry names no address for an upload"))?;
     session.call(&put(at, bytes, "application/octet-stream")).await?;

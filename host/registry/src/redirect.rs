@@ -1,4 +1,4 @@
-//! Where redirects lead, and where credentials go.
+//! Follows redirects, and limits the hosts that get credentials.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use http::{HeaderValue, StatusCode, Uri};
 
 use crate::Error;
 
-/// Whether an answer leads elsewhere.
+/// Whether a response is a redirect.
 pub(crate) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Whether two addresses are of the same scheme, host and port: credentials go no further.
+/// Whether two addresses are of the same scheme, host and port: other addresses get no credentials.
 pub(crate) fn is_same(one: &Uri, other: &Uri) -> bool {
     let port = |uri: &Uri| {
         uri.port_u16().or(match uri.scheme_str() {
@@ -24,7 +24,7 @@ pub(crate) fn is_same(one: &Uri, other: &Uri) -> bool {
     one.scheme() == other.scheme() && host(one) == host(other) && port(one) == port(other)
 }
 
-/// Whether a host is named, with its port or without.
+/// Whether the set has a host, with or without its port.
 pub(crate) fn is_named(insecure: &BTreeSet<String>, authority: &str) -> bool {
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -33,11 +33,12 @@ pub(crate) fn is_named(insecure: &BTreeSet<String>, authority: &str) -> bool {
     insecure.contains(authority) || insecure.contains(host)
 }
 
-/// Where an answer leads.
+/// Returns the target of a redirect.
 ///
 /// # Errors
-/// If that is no address, or one without TLS: that is followed only from a host without TLS to another, and only if both are
-/// named as such. What began with TLS stays with it, or whoever answers could move it to where others read and write along.
+/// If the target is no address, or one without TLS. opgate follows a redirect without TLS only if both hosts are named as hosts
+/// without TLS. A request that began with TLS keeps TLS: otherwise the server could redirect it to an address where others can
+/// read and change it.
 pub(crate) fn next(
     from: &Uri,
     location: Option<&HeaderValue>,
@@ -51,7 +52,7 @@ pub(crate) fn next(
     } else {
         text.to_owned()
     };
-    // What is in the query can be as good as a password.
+    // The query can contain a secret.
     let shown = text.split('?').next().unwrap_or_default();
     let wrong = |why: &str| Err(Error::lasting(format!("a redirect to {shown:?}: {why}")));
     let Ok(uri) = whole.parse::<Uri>() else { return wrong("not an address") };

@@ -4,14 +4,14 @@ use std::fmt;
 
 use crate::Digest;
 
-/// What references in a configuration and on the command line start with.
+/// The scheme of references in a configuration and on the command line.
 pub const SCHEME: &str = "oci://";
 
-/// Docker's registry, and where its API is.
+/// Docker's registry, and the host of its API.
 const DOCKER: &str = "docker.io";
 const DOCKER_API: &str = "registry-1.docker.io";
 
-/// Where an artifact is.
+/// The location of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
     host: String,
@@ -21,10 +21,10 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Reads one, with its scheme. It names a tag or a digest: there is no default tag, because what is not named is not chosen.
+    /// Parses a reference with its scheme. It names a tag or a digest. There is no default tag: you choose the version.
     ///
     /// # Errors
-    /// If it has another form; what is wrong with it.
+    /// If the text has another format; the error describes the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| Err(format!("{text:?} is not a reference: {why}"));
         let Some(name) = text.strip_prefix(SCHEME) else {
@@ -44,7 +44,7 @@ impl Reference {
         if let Some(why) = opgate_upstream::image::plain_error(name) {
             return wrong(&why);
         }
-        // With user or path in it, a host would be another one to the parser of addresses.
+        // The parser of addresses would read another host from a text with a user or a path.
         let authority = host.parse::<http::uri::Authority>();
         if !authority.is_ok_and(|a| {
             a.as_str() == host && !host.contains('@') && a.port().is_some() == has_port(host)
@@ -102,13 +102,13 @@ impl Reference {
         self.digest.as_ref()
     }
 
-    /// The same with this digest.
+    /// Returns the reference with this digest.
     #[must_use]
     pub fn pinned(&self, digest: &Digest) -> Self {
         Self { digest: Some(digest.clone()), ..self.clone() }
     }
 
-    /// Another manifest of the same repository.
+    /// Returns a reference to another manifest of the repository.
     pub(crate) fn tagged(&self, tag: String) -> Self {
         Self { tag: Some(tag), digest: None, ..self.clone() }
     }
@@ -122,10 +122,10 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Reads `HOST/REPOSITORY`.
+    /// Parses `HOST/REPOSITORY`.
     ///
     /// # Errors
-    /// If it has another form.
+    /// If the text has another format.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
@@ -139,13 +139,13 @@ impl Repository {
         Ok(Self::of(&read))
     }
 
-    /// The one in the name of an image, which can have a tag or a digest.
+    /// Returns the repository in the name of an image, which can have a tag or a digest.
     pub(crate) fn of_image(text: &str) -> Option<Self> {
         let named = Reference::parse(&format!("{SCHEME}{text}"));
         named.or_else(|_| Reference::parse(&format!("{SCHEME}{text}:x"))).ok().map(|r| Self::of(&r))
     }
 
-    /// That of a reference. Docker's registry has a second name, which other tools write.
+    /// Returns the repository of a reference. Docker's registry has a second name, which other tools write.
     fn of(reference: &Reference) -> Self {
         let host = match reference.host() {
             "index.docker.io" => DOCKER,
@@ -161,7 +161,7 @@ impl fmt::Display for Repository {
     }
 }
 
-/// Whether a port follows the host, be it an address in brackets.
+/// Whether a port follows the host, which may be an address in brackets.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
 }

@@ -1,5 +1,5 @@
-//! Signatures as cosign makes them with keys: under the tag `sha256-….sig` is an artifact with a layer for each signature. The layer is
-//! the signed text, which names the digest; its annotation has the signature. No other server is asked.
+//! Signatures of cosign with keys: the tag `sha256-….sig` names an artifact with a layer for each signature. The layer is the signed
+//! text, which names the digest; its annotation has the signature. Verification needs no other server.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
@@ -22,27 +22,27 @@ const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 /// The annotation with a certificate, if no key was used.
 const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
-/// What the text says that it is.
+/// The type in a signed text.
 const TYPE: &str = "cosign container image signature";
 
-/// Signatures of an artifact that are looked at.
+/// Maximum number of signatures of an artifact that opgate verifies.
 const MAX_SIGNATURES: usize = 32;
-/// Bytes of a signed text.
+/// Maximum bytes of a signed text.
 const MAX_PAYLOAD: usize = 64 << 10;
-/// Bytes of a signature in base64: RSA with 8192 bits has 1,368.
+/// Maximum bytes of a signature in base64: RSA with 8192 bits has 1,368.
 const MAX_SIGNATURE: usize = 4 << 10;
-/// Keys that are tried.
+/// Maximum number of keys.
 const MAX_KEYS: usize = 8;
 
-/// Public keys, one of which must have signed, and for which repository.
+/// Public keys, one of which must have signed, and the repository of the signature.
 #[derive(Debug)]
 pub struct Keys {
     keys: Vec<ParsedPublicKey>,
-    /// That the signed text names; any, if there is none.
+    /// The repository that the signed text must name; `None` allows any.
     repository: Option<Repository>,
 }
 
-/// A signature that was found, as it is kept in the cache.
+/// A signature in the format of the cache.
 #[derive(Debug, Serialize, Deserialize)]
 struct Signed {
     /// Base64.
@@ -65,7 +65,7 @@ struct Critical {
 
 #[derive(Deserialize)]
 struct Identity {
-    /// Where the image was when it was signed, with a tag or without.
+    /// The name of the image when it was signed, with or without a tag.
     #[serde(rename = "docker-reference")]
     repository: Option<String>,
 }
@@ -77,10 +77,10 @@ struct Image {
 }
 
 impl Keys {
-    /// Reads PEM: one public key or several, of ECDSA with P-256, Ed25519 or RSA with at least 2048 bits.
+    /// Parses PEM: one or several public keys, of ECDSA with P-256, Ed25519 or RSA with at least 2048 bits.
     ///
     /// # Errors
-    /// What is wrong with it. Nothing of it is in the text: it may be a private key.
+    /// If the text is invalid. The error quotes nothing of it, because it may be a private key.
     pub fn parse(pem: &str) -> Result<Self, String> {
         if pem.contains("PRIVATE KEY") {
             return Err("a private key is in it: name the public key alone (cosign.pub), and treat the private one as known".to_owned());
@@ -103,18 +103,18 @@ impl Keys {
         }
     }
 
-    /// The same keys, for what is signed under the name of this repository only, wherever it is pulled from.
+    /// Returns the keys for signatures under the name of this repository only, also if opgate pulls from another one.
     #[must_use]
     pub fn bound_to(self, repository: Option<Repository>) -> Self {
         Self { repository, ..self }
     }
 
-    /// Whether one of them has signed a text that names this digest, and the repository.
+    /// Checks that one of the keys signed a text that names this digest and the repository.
     fn verify(&self, payload: &[u8], signature: &[u8], digest: &Digest) -> Result<(), String> {
         if !self.keys.iter().any(|key| key.verify_sig(payload, signature).is_ok()) {
             return Err("not by this key".to_owned());
         }
-        // Only what was signed is parsed.
+        // opgate parses the text only after it has verified the signature.
         let text: Payload = serde_json::from_slice(payload)
             .map_err(|error| format!("signed, but no text of cosign: {error}"))?;
         if text.critical.r#type != TYPE {
@@ -141,7 +141,7 @@ impl Keys {
 /// Finds a signature of a manifest by one of the keys: in the cache, or in the registry.
 ///
 /// # Errors
-/// If there is none, and what there is instead.
+/// If there is none; the error describes the signatures that exist.
 pub(crate) async fn verify(
     session: &mut Session<'_>,
     reference: &Reference,
@@ -262,7 +262,7 @@ mod tests {
             let said = keys(&key).verify(text.as_bytes(), &sign(&text), &digest).unwrap_err();
             assert!(said.contains(why), "{said}");
         }
-        // The name of the repository counts if one is wanted.
+        // The name of the repository counts if the keys require one.
         for (name, signed, is_good) in [
             ("ghcr.io/a", "ghcr.io/a", true),
             ("ghcr.io/a", "ghcr.io/a:1.0", true),

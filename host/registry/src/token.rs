@@ -1,4 +1,4 @@
-//! Tokens: what a registry wants to see is fetched from the server that it names.
+//! Fetches tokens for a registry from the server that the registry names.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -11,12 +11,12 @@ use crate::credentials::Login;
 use crate::transport::{Transport, value};
 use crate::{Error, Limits};
 
-/// Bytes of an answer with a token.
+/// Maximum bytes of a response with a token.
 const MAX_ANSWER: usize = 256 << 10;
-/// Bytes of a token: it must fit into the head of a request.
+/// Maximum bytes of a token: it must fit into the head of a request.
 const MAX_TOKEN: usize = 32 << 10;
 
-/// What is escaped in a query.
+/// The characters to escape in a query.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct Tokens {
     access_token: Option<String>,
 }
 
-/// The value of `Authorization` for this scope. Redirects are not followed: credentials go to the realm and nowhere else.
+/// Returns the value of `Authorization` for this scope. opgate follows no redirects: only the realm gets credentials.
 pub(crate) async fn fetch(
     transport: &Transport,
     limits: &Limits,
@@ -75,7 +75,7 @@ pub(crate) async fn fetch(
             "{host}: no token for {scope}: it answers {status} to {who}"
         )));
     }
-    // What is in it is never shown.
+    // opgate never shows the content.
     let bytes = answer.read(MAX_ANSWER).await.map_err(|error| error.about(host))?;
     let tokens: Option<Tokens> = serde_json::from_slice(&bytes).ok();
     let token = tokens.and_then(|tokens| tokens.token.or(tokens.access_token));

@@ -1,4 +1,4 @@
-//! One request and its answer, on a connection of its own: TCP or a proxy, TLS, HTTP/1.1. What is waited for and what is read has bounds.
+//! One request and its response, on a separate connection: TCP or a proxy, TLS, HTTP/1.1. All waits and all bytes read are limited.
 
 use std::fs;
 use std::io;
@@ -26,11 +26,11 @@ use tokio_rustls::TlsConnector;
 use crate::proxy::{Proxies, Proxy};
 use crate::{Error, Limits};
 
-/// Bytes of the head of an answer.
+/// Maximum bytes of the head of a response.
 const MAX_HEAD: usize = 64 << 10;
-/// Lines of the head of an answer.
+/// Maximum lines of the head of a response.
 const MAX_HEADERS: usize = 100;
-/// Bytes of a file of CAs.
+/// Maximum bytes of a file of CAs.
 const MAX_CA: u64 = 4 << 20;
 
 const AGENT: &str = concat!("opgate/", env!("CARGO_PKG_VERSION"));
@@ -38,10 +38,10 @@ const AGENT: &str = concat!("opgate/", env!("CARGO_PKG_VERSION"));
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// How registries are reached.
+/// Connects to registries.
 pub(crate) struct Transport {
     tls: TlsConnector,
-    /// Whether there is a CA at all.
+    /// Whether there is at least one CA.
     has_roots: bool,
     proxies: Proxies,
     limits: Limits,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Transport {
     }
 }
 
-/// Ends the work on a connection.
+/// The task of a connection; dropping it ends the task.
 struct Running(tokio::task::JoinHandle<()>);
 
 impl Drop for Running {
@@ -62,7 +62,7 @@ impl Drop for Running {
     }
 }
 
-/// The head of an answer, and its body to come.
+/// The head of a response, and the body to read.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -107,8 +107,8 @@ impl Transport {
         Ok(Self { tls: TlsConnector::from(Arc::new(config)), has_roots, proxies, limits })
     }
 
-    /// Sends a request to the host in its address. The head of the answer must come within this time; an upload needs more than a
-    /// question.
+    /// Sends a request to the host in its address. The head of the response must arrive within this time; an upload needs more
+    /// than a request without a body.
     pub(crate) async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -128,7 +128,7 @@ impl Transport {
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         match proxy {
-            // A proxy wants the whole address.
+            // A proxy needs the whole address.
             Some(proxy) if uri.scheme_str() == Some("http") => {
                 if let Some(authorization) = proxy.authorization {
                     headers.insert(PROXY_AUTHORIZATION, authorization);
@@ -142,7 +142,7 @@ impl Transport {
         let shaken = builder().handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| broken(&host, &error))?;
         let running = Running(tokio::spawn(async move {
-            // What is wrong with it, the request says.
+            // The request reports the error of the connection.
             let _ = connection.await;
         }));
         let answer = timeout(patience, sender.send_request(request)).await;
@@ -160,7 +160,7 @@ impl Transport {
         })
     }
 
-    /// A connection to the host of an address, with TLS if its scheme says so.
+    /// Connects to the host of an address, with TLS if the scheme is `https`.
     async fn connect(&self, uri: &Uri, proxy: Option<&Proxy>) -> Result<Box<dyn Stream>, Error> {
         let (host, port) = host_and_port(uri)?;
         let is_tls = uri.scheme_str() == Some("https");
@@ -191,7 +191,7 @@ impl Transport {
         }
     }
 
-    /// What a failed handshake means, and what to do.
+    /// Returns the error of a failed handshake, with its remediation.
     fn refused(&self, host: &str, error: &io::Error) -> Error {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match inner {
@@ -216,7 +216,7 @@ impl Transport {
 }
 
 impl Answer {
-    /// The body, if it has at most so many bytes.
+    /// Reads the body, if it has at most this many bytes.
     pub(crate) async fn read(mut self, most: usize) -> Result<Vec<u8>, Error> {
         if let Some(encoding) = self.headers.get(CONTENT_ENCODING)
             && encoding.as_bytes() != b"identity"
@@ -261,7 +261,7 @@ async fn tcp(host: &str, port: u16) -> Result<TcpStream, Error> {
     stream.map_err(|error| Error::passing(format!("{host}:{port}: {error}")))
 }
 
-/// A way through a proxy.
+/// Opens a tunnel through a proxy.
 async fn tunnel(stream: TcpStream, uri: &Uri, proxy: &Proxy) -> Result<Box<dyn Stream>, Error> {
     let (host, port) = host_and_port(uri)?;
     let target = format!("{host}:{port}");
@@ -274,7 +274,7 @@ async fn tunnel(stream: TcpStream, uri: &Uri, proxy: &Proxy) -> Result<Box<dyn S
         .map_err(|error| Error::lasting(format!("proxy: {error}")))?;
     let shaken = builder().handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = shaken.map_err(|error| broken("proxy", &error))?;
-    // It ends by itself: with an error, or when the connection is ours.
+    // The task ends with an error, or when the tunnel takes over the connection.
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await;
     });
@@ -292,7 +292,7 @@ async fn tunnel(stream: TcpStream, uri: &Uri, proxy: &Proxy) -> Result<Box<dyn S
     Ok(Box::new(TokioIo::new(upgraded)))
 }
 
-/// What is wrong with a connection, and whether another one may do better.
+/// Returns the error of a connection, and whether another attempt may succeed.
 fn broken(host: &str, error: &hyper::Error) -> Error {
     let mut why = error.to_string();
     if let Some(source) = std::error::Error::source(error) {

@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::connection_limiter::Origin;
 use super::memory::{Full, Memory, Request};
-use super::places::Origin;
 
 /// Minimum bytes per second of a body. An API server sends megabytes in milliseconds; a body of 7
 /// MiB would not even arrive within its ten seconds at five times this rate.

@@ -32,11 +32,11 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tower_service::Service as _;
 
 use super::bucket::Bucket;
-use super::guard::{Activity, Guarded, Serving};
-use super::handshakes::Handshakes;
+use super::connection_limiter::{Busy, Place, Requests};
+use super::handshake_limiter::Handshakes;
 use super::memory::Paid;
 use super::metrics::Metrics;
-use super::places::{Busy, Place, Requests};
+use super::timeout_stream::{Activity, Guarded, Serving};
 
 /// The phases of the shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]

@@ -19,28 +19,28 @@
 //! because an endpoint takes time to disappear. It tells every client to use another replica. Then
 //! it stops accepting, and waits for the current requests.
 
+mod active_set;
 mod app;
 mod body_limiter;
 mod bucket;
-mod check;
 mod connection;
-mod container;
+mod connection_limiter;
 mod descriptors;
-mod guard;
-mod handshakes;
+mod handshake_limiter;
 mod listener;
 mod liveness;
 mod memory;
+mod memory_limit;
 mod metrics;
-mod pause;
-mod places;
+mod pause_detector;
+mod rate_limited_log;
 mod readiness;
-mod registered;
+mod registration_names;
 mod reload;
-mod seldom;
-mod serving;
-mod starting;
+mod self_check;
+mod startup;
 mod state;
+mod timeout_stream;
 
 use std::future::Future;
 use std::io;
@@ -55,20 +55,20 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+pub use active_set::{Served, Serving};
 pub use app::Answer;
 use app::App;
-use check::{Checks, SelfCheck};
 use connection::Phase;
-pub use container::Room;
+use connection_limiter::{Bounds, Places};
 use descriptors::Connections;
 use listener::{Ops, Port};
 use liveness::Liveness;
+pub use memory_limit::Room;
 pub use metrics::Figures;
-use places::{Bounds, Places};
-pub use registered::Registered;
+pub use registration_names::Registered;
 use reload::Files;
-pub use serving::{Served, Serving};
-pub use starting::Starting;
+use self_check::{Checks, SelfCheck};
+pub use startup::Starting;
 pub use state::{
     ClusterState, NEARLY_FULL_PERCENT, ReservationState, ResourceStanding, ResourceState,
 };
@@ -283,7 +283,7 @@ impl Server {
         let ops = Arc::new(Ops::new(ops, router, ops_places.clone(), places.clone()));
         let ops = supervisor.spawn("ops", move || ops.clone().serve());
         let swept = [places.clone(), ops_places];
-        let sweeps = supervisor.spawn("sweep", move || places::sweep(swept.clone()));
+        let sweeps = supervisor.spawn("sweep", move || connection_limiter::sweep(swept.clone()));
         let files = Arc::new(Files {
             certificate,
             clients: options.clients.clone(),
@@ -292,7 +292,7 @@ impl Server {
         });
         let files = supervisor.spawn("reload", move || files.clone().watch(reload.clone()));
         let beats = app.beats.clone();
-        let beats = supervisor.spawn("beat", move || pause::beat(beats.clone()));
+        let beats = supervisor.spawn("beat", move || pause_detector::beat(beats.clone()));
         let freed = app.clone();
         let freed = supervisor.spawn("memory", move || {
             let app = freed.clone();

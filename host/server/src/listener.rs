@@ -17,13 +17,13 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
-use super::check::Checks;
 use super::connection::{self, Phase};
+use super::connection_limiter::Places;
 use super::descriptors::{self, Spare};
-use super::handshakes::Handshakes;
+use super::handshake_limiter::Handshakes;
 use super::metrics::Counted;
-use super::places::Places;
-use super::seldom::Seldom;
+use super::rate_limited_log::Seldom;
+use super::self_check::Checks;
 
 /// Time between two attempts to accept after an error.
 const PAUSE: Duration = Duration::from_millis(20);

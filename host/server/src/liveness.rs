@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use super::check::SelfCheck;
+use super::self_check::SelfCheck;
 use opgate_supervise::Supervisor;
 
 /// The time for which the result of a check counts.
@@ -78,7 +78,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::sync::Notify;
 
-    use super::super::check::testing;
+    use super::super::self_check::testing;
     use super::*;
 
     #[tokio::test]

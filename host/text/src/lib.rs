@@ -37,8 +37,8 @@ pub fn short_line(text: &str, most: usize) -> String {
     line
 }
 
-/// Control characters, and those that nobody sees, but that change what is seen: the ends of lines of Unicode, marks for the
-/// direction of the text around them, and characters without a width.
+/// Whether a character is a control character, or an invisible one that changes the display: a line separator of Unicode, a mark for
+/// the direction of the text around it, or a character without a width.
 #[must_use]
 pub fn is_control(c: char) -> bool {
     c.is_control()

@@ -1,10 +1,10 @@
-//! Output that a terminal or a runner of CI jobs takes for text, and for nothing else.
+//! Output that terminals and runners of CI jobs treat as text only.
 //!
 //! Runners read what a job prints, and act on lines in it: `::error::` at the beginning of a line (GitHub), `##[group]`
 //! and `##vso[task.setvariable]` anywhere (GitHub, Azure), `##teamcity[…]` anywhere, and sections that a carriage return
-//! and an escape sequence end (GitLab). Terminals act on control characters. Names of files, objects and users are in
-//! what opgate prints, and strangers choose them. So all that is printed passes [`Printed`], the last thing before the
-//! stream: whatever is put together above it, no line of it is a command.
+//! and an escape sequence end (GitLab). Terminals act on control characters. The output of opgate contains names of
+//! files, objects and users, which untrusted users choose. Therefore all output passes through [`Printed`], the last
+//! step before the stream: no line of it is a command, whatever the code above it prints.
 
 use std::io;
 

@@ -48,14 +48,14 @@ macro_rules! export {
 
             impl opgate_sdk::bindings::Guest for Exported {
                 fn describe() -> types::Descriptor {
-                    opgate_sdk::shell::report_panics();
+                    opgate_sdk::exports::report_panics();
                     <$policy as $crate::Hostile>::describe()
                 }
 
                 fn validate_settings(
                     settings: &document::Document,
                 ) -> Result<(), Vec<types::SettingsError>> {
-                    opgate_sdk::shell::report_panics();
+                    opgate_sdk::exports::report_panics();
                     <$policy as $crate::Hostile>::validate_settings(
                         opgate_sdk::Document::of(settings),
                     )
@@ -69,7 +69,7 @@ macro_rules! export {
                     _: Option<&document::Document>,
                     settings: &document::Document,
                 ) -> types::Verdict {
-                    opgate_sdk::shell::report_panics();
+                    opgate_sdk::exports::report_panics();
                     <$policy as $crate::Hostile>::validate_handles(object, settings)
                 }
             }

@@ -50,7 +50,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// Reads lines of `cargo tree --prefix depth`: `2<tab>name v1.0.0 (folder)<tab>MIT<tab> (*)`. A repeated
+    /// Reads lines of `cargo tree --prefix depth`: `2<tab>name v1.0.0 (path)<tab>MIT<tab> (*)`. A repeated
     /// crate has no dependencies.
     fn read(&mut self, tree: &str) -> Result<()> {
         let mut above: Vec<String> = Vec::new();

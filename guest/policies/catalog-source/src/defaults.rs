@@ -1,7 +1,7 @@
 //! The default catalog sources of OpenShift, which the Marketplace Operator manages.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::hub::{self, Enabled};
+use opgate_sdk::operator_hub::{self, Enabled};
 use opgate_sdk::{Report, rule, rules};
 
 use crate::reads::OPERATOR_HUBS;
@@ -70,7 +70,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
         return;
     }
     let name = review.name(source.object);
-    if !hub::default_sources(review.settings).contains(&name)
+    if !operator_hub::default_sources(review.settings).contains(&name)
         || MANAGERS.contains(&review.request.user().username.as_str())
         || !report.is_on(&CAT_22)
     {
@@ -83,7 +83,7 @@ pub(crate) fn judge(source: &Source<'_>, report: &mut Report<'_>) {
         None => true,
         Some(hub) => match Enabled::of(hub, std::slice::from_ref(&name)) {
             Some(enabled) => enabled.field(&name).is_some(),
-            None => return report.skip(&CAT_22, "spec.sources", hub::TOO_MANY),
+            None => return report.skip(&CAT_22, "spec.sources", operator_hub::TOO_MANY),
         },
     };
     if enabled {

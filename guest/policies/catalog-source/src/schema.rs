@@ -1,6 +1,6 @@
 //! Requirements of the schema of CatalogSources: for files, and where the schema is incomplete.
 
-use opgate_sdk::{Kind, Report, printed, rule, rules};
+use opgate_sdk::{Kind, Report, go_format, rule, rules};
 
 use crate::source::{CATALOG_DIR, EXTRACT, Field, ICON, ICON_DATA, ICON_TYPE, PRIORITY, Source};
 use crate::targets::CATALOG_SOURCE;
@@ -94,7 +94,7 @@ fn members(source: &Source<'_>, object: Field, members: &[Field], report: &mut R
 
 fn wrong_type(source: &Source<'_>, field: Field, expected: &str, report: &mut Report<'_>) {
     let name = field.name();
-    let message = printed::wrong_type(source.object, field.pointer(), &name, expected);
+    let message = go_format::wrong_type(source.object, field.pointer(), &name, expected);
     report.add(&CAT_16, name, message);
 }
 

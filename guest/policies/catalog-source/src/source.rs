@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use opgate_sdk::{Document, Kind, Review, Row, Rows, Shape, printed};
+use opgate_sdk::{Document, Kind, Review, Row, Rows, Shape, go_format};
 
 /// A field, by its index in the list.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +88,7 @@ impl<'r> Source<'r> {
     pub(crate) fn printed(&self, field: Field) -> Cow<'_, str> {
         match self.kind(field) {
             Kind::Text => self.text(field).into(),
-            _ => printed::value(self.object, field.pointer(), false).into(),
+            _ => go_format::value(self.object, field.pointer(), false).into(),
         }
     }
 

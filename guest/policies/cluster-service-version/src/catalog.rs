@@ -1,7 +1,7 @@
 //! ClusterServiceVersions in catalogs.
 //!
 //! ```text
-//! olm.bundle ─┬─ olm.bundle.object ─▶ base64 ─▶ JSON or YAML ─┬─▶ judge::all
+//! olm.bundle ─┬─ olm.bundle.object ─▶ base64 ─▶ JSON or YAML ─┬─▶ evaluate::all
 //!             └─ olm.csv.metadata ──▶ composed object ────────┘
 //! ```
 //!
@@ -14,10 +14,10 @@ use opgate_sdk::bundle_objects::Objects;
 use opgate_sdk::{Document, Kind, Report, Review};
 use opgate_upstream::json::{self, Child};
 
-use crate::about::header::{self, CSV_27};
 use crate::annotations::maximum;
 use crate::csv::{Csv, IN_METADATA, Source};
-use crate::judge;
+use crate::description::header::{self, CSV_27};
+use crate::evaluate;
 use crate::object::Object;
 
 /// Maximum size of the properties `olm.csv.metadata` that are read for one package, in bytes. The
@@ -116,7 +116,7 @@ impl Package<'_> {
         if has_maximum {
             csv.set_catalog_maximum();
         }
-        judge::all(&mut csv);
+        evaluate::all(&mut csv);
     }
 }
 

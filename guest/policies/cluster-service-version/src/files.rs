@@ -1,11 +1,11 @@
-//! Checks that need the files of a bundle. The manifest is a separate request ([`crate::judge`]).
+//! Checks that need the files of a bundle. The manifest is a separate request ([`crate::evaluate`]).
 
 use opgate_sdk::{Document, Kind, Report, Review, Row, Rows};
 
-use crate::about::header::{self, CSV_27};
 use crate::annotations::maximum;
+use crate::cross_object::{conversion, required};
 use crate::csv::{Csv, Source};
-use crate::neighbours::{conversion, required};
+use crate::description::header::{self, CSV_27};
 use crate::object::Object;
 
 /// The files of a bundle. The registry reads the first document of each file in `manifests/`.

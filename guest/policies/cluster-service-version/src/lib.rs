@@ -2,28 +2,28 @@
 //! other objects.
 //!
 //! ```text
-//! ClusterServiceVersion ─▶ judge ─▶ Csv ─┬─ about        name, versions, texts for users
-//! FileBasedCatalog ────▶ catalog ─▶ Csv ─┤─ install      modes, deployments, APIs
-//! RegistryBundle ────────▶ files         ├─ annotations  examples, templates, features
-//!                                        ├─ images       digests, architectures, probes
-//!                                        ├─ webhooks     webhook definitions
-//!                                        └─ neighbours   other versions, and the cluster
-//! ClusterVersion ────────▶ neighbours
+//! ClusterServiceVersion ─▶ evaluate ─▶ Csv ─┬─ description   name, versions, texts for users
+//! FileBasedCatalog ──────▶ catalog ──▶ Csv ─┤─ install       modes, deployments, APIs
+//! RegistryBundle ────────▶ files            ├─ annotations   examples, templates, features
+//!                                           ├─ images        digests, architectures, probes
+//!                                           ├─ webhooks      webhook definitions
+//!                                           └─ cross_object  other versions, and the cluster
+//! ClusterVersion ────────▶ cross_object
 //! ```
 //!
 //! The messages equal upstream's, byte for byte.
 
-mod about;
 mod annotations;
 mod catalog;
+mod cross_object;
 mod csv;
+mod description;
 mod entries;
+mod evaluate;
 mod files;
 mod images;
 mod install;
-mod judge;
 mod kubernetes_version;
-mod neighbours;
 mod object;
 mod reads;
 mod targets;
@@ -35,14 +35,14 @@ opgate_sdk::policy! {
     name: "cluster-service-version",
     title: "ClusterServiceVersions are valid and complete for OLM, the console and the catalogs",
     rules: [
-        about::names::RULES,
-        about::versions::RULES,
-        about::kube::RULES,
-        about::required::RULES,
-        about::contacts::RULES,
-        about::looks::RULES,
-        about::metadata::RULES,
-        about::header::RULES,
+        description::names::RULES,
+        description::versions::RULES,
+        description::kube::RULES,
+        description::required::RULES,
+        description::contacts::RULES,
+        description::looks::RULES,
+        description::metadata::RULES,
+        description::header::RULES,
         install::MODES,
         install::STRATEGY,
         install::CREATED,
@@ -68,19 +68,19 @@ opgate_sdk::policy! {
         webhooks::names::RULES,
         webhooks::rules::RULES,
         webhooks::values::RULES,
-        neighbours::conversion::RULES,
-        neighbours::dependants::RULES,
-        neighbours::disconnected::RULES,
-        neighbours::versions::RULES,
-        neighbours::required::RULES,
-        neighbours::cluster_version::RULES,
-        neighbours::server_version::RULES,
+        cross_object::conversion::RULES,
+        cross_object::dependants::RULES,
+        cross_object::disconnected::RULES,
+        cross_object::versions::RULES,
+        cross_object::required::RULES,
+        cross_object::cluster_version::RULES,
+        cross_object::server_version::RULES,
     ],
     routes: [
-        CSV => judge::request,
+        CSV => evaluate::request,
         REGISTRY_BUNDLE => files::bundle,
         CATALOG => catalog::judge,
-        CLUSTER_VERSION => neighbours::cluster_version::request,
+        CLUSTER_VERSION => cross_object::cluster_version::request,
     ],
     settings: include_str!("settings.json"),
 }

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Row, Rows, escape, printed, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Row, Rows, escape, go_format, rule, rules};
 
 use crate::CATALOG;
 use crate::files::FBC_43;
@@ -302,7 +302,7 @@ impl Blob<'_> {
             return Text::Missing;
         }
         let pointer = self.pointer(name);
-        let [found, written] = [true, false].map(|t| printed::value(self.value(), &pointer, t));
+        let [found, written] = [true, false].map(|t| go_format::value(self.value(), &pointer, t));
         let message = format!(
             "expected value for key {} to be a string, got {found}: {written}",
             quote(self.key(name))

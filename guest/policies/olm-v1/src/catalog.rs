@@ -1,7 +1,7 @@
 //! The source of the content of a Catalog.
 
 use opgate_sdk::go::{quote, shortened};
-use opgate_sdk::{Document, Report, Review, Shape, printed, rule, rules};
+use opgate_sdk::{Document, Report, Review, Shape, go_format, rule, rules};
 
 use crate::reference::{REF, is_reference};
 use crate::targets::CATALOG;
@@ -53,7 +53,7 @@ rule! {
 
 fn kind(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
     let value =
-        if catalog.has(TYPE) { printed::value(catalog, TYPE, false) } else { String::new() };
+        if catalog.has(TYPE) { go_format::value(catalog, TYPE, false) } else { String::new() };
     if catalog.text(TYPE).as_deref() != Some("image")
         && review.touches(catalog, TYPE, &Shape::Scalar)
     {
@@ -116,7 +116,7 @@ fn reference(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
             format!("{FIELD}: Invalid value: {value}: could not parse reference")
         }
         _ if catalog.has(REF) && catalog.text(REF).is_none() => {
-            printed::wrong_type(catalog, REF, FIELD, "string")
+            go_format::wrong_type(catalog, REF, FIELD, "string")
         }
         _ => format!("{FIELD}: Required value"),
     };

@@ -1,7 +1,7 @@
 //! An Operator: the package, the channel and the upgrade constraint policy.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, Shape, printed, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, Shape, go_format, rule, rules};
 
 use crate::targets::OPERATOR;
 
@@ -124,7 +124,7 @@ fn channel(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     match operator.text(CHANNEL) {
         Some(name) => named(&name, FIELD, ".-", r"^[a-z0-9]+([\.-][a-z0-9]+)*$", report),
         None => {
-            report.add(&OL1_02, FIELD, printed::wrong_type(operator, CHANNEL, FIELD, "string"));
+            report.add(&OL1_02, FIELD, go_format::wrong_type(operator, CHANNEL, FIELD, "string"));
         }
     }
 }
@@ -186,7 +186,7 @@ fn policy(review: &Review<'_>, operator: &Document, report: &mut Report<'_>) {
     if !is_new(review, operator, POLICY) {
         return;
     }
-    let value = printed::value(operator, POLICY, false);
+    let value = go_format::value(operator, POLICY, false);
     let is_known = matches!(value.as_str(), "Enforce" | "Ignore");
     if !is_known || operator.kind(POLICY) != Kind::Text {
         let message = format!(

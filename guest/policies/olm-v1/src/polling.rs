@@ -1,7 +1,7 @@
 //! The interval at which a Catalog checks for newer content.
 
 use opgate_sdk::go::{duration, quote};
-use opgate_sdk::{Document, Kind, Report, Review, Shape, printed, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, Shape, go_format, rule, rules};
 
 use crate::reference::REF;
 use crate::targets::CATALOG;
@@ -15,7 +15,7 @@ pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report
     if !catalog.has(INTERVAL) {
         return;
     }
-    let value = printed::value(catalog, INTERVAL, false);
+    let value = go_format::value(catalog, INTERVAL, false);
     let is_text = catalog.kind(INTERVAL) == Kind::Text;
     // An empty string is no interval.
     if is_text && value.is_empty() {

@@ -1,7 +1,7 @@
 //! The pull secret of a Catalog.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Report, Review, Shape, names, printed, pull_secret, rule, rules};
+use opgate_sdk::{Document, Report, Review, Shape, go_format, names, pull_secret, rule, rules};
 
 use crate::reads::{CATALOGD, SECRETS};
 use crate::reference::{REF, parts};
@@ -15,7 +15,7 @@ const FIELD: &str = "spec.source.image.pullSecret";
 pub(crate) fn judge(review: &Review<'_>, catalog: &Document, report: &mut Report<'_>) {
     let is_touched = |pointer| review.touches(catalog, pointer, &Shape::Scalar);
     let name =
-        if catalog.has(SECRET) { printed::value(catalog, SECRET, false) } else { String::new() };
+        if catalog.has(SECRET) { go_format::value(catalog, SECRET, false) } else { String::new() };
     let namespace = CATALOGD.of(review.settings);
     if name.is_empty() {
         if is_touched(REF) || is_touched(SECRET) {

@@ -1,7 +1,7 @@
 //! The version constraint of an Operator.
 
 use opgate_sdk::go::shortened;
-use opgate_sdk::{Document, Kind, Report, Review, printed, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, go_format, rule, rules};
 use opgate_upstream::masterminds::Constraint;
 
 use crate::operator::is_new;
@@ -62,7 +62,7 @@ pub(crate) fn judge(review: &Review<'_>, operator: &Document, report: &mut Repor
         return;
     }
     let Some(version) = operator.text(VERSION) else {
-        let value = printed::value(operator, VERSION, false);
+        let value = go_format::value(operator, VERSION, false);
         let value = shortened(&value, LONGEST);
         let hint = match operator.kind(VERSION) {
             Kind::Number | Kind::Boolean => " is not a string: put the version in quotes",

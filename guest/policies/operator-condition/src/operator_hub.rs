@@ -1,7 +1,7 @@
 //! The OperatorHub of an OpenShift cluster and its default catalog sources.
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, Row, hub, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, Row, operator_hub, rule, rules};
 
 use crate::targets::OPERATOR_HUB;
 
@@ -156,10 +156,10 @@ rule! {
 }
 
 fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
-    let Some(rows) = hub::sources(hub) else {
-        report.skip_part(&CND_12, "spec.sources", hub::TOO_MANY);
-        report.skip(&CND_13, "spec.sources", hub::TOO_MANY);
-        report.skip(&CND_15, "spec.sources", hub::TOO_MANY);
+    let Some(rows) = operator_hub::sources(hub) else {
+        report.skip_part(&CND_12, "spec.sources", operator_hub::TOO_MANY);
+        report.skip(&CND_13, "spec.sources", operator_hub::TOO_MANY);
+        report.skip(&CND_15, "spec.sources", operator_hub::TOO_MANY);
         return;
     };
     let field = |index: usize, member: &str| format!("spec.sources[{index}]{member}");
@@ -177,7 +177,7 @@ fn sources(review: &Review<'_>, hub: &Document, report: &mut Report<'_>) {
     wrong(0, "", "object", Kind::Object);
     wrong(1, ".name", "string", Kind::Text);
     wrong(2, ".disabled", "boolean", Kind::Boolean);
-    let defaults = hub::default_sources(review.settings);
+    let defaults = operator_hub::default_sources(review.settings);
     let nameless = rows.iter().enumerate().filter(|(_, row)| is_nameless(row));
     report.add_each(&CND_15, nameless, |(index, _)| {
         let field = field(index, ".name");

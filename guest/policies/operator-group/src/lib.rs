@@ -16,6 +16,7 @@
 //! objects that the policy queries. The messages are upstream's, byte for byte.
 
 pub mod apis;
+mod conflicting_groups;
 mod csv;
 mod grants;
 mod group;
@@ -24,7 +25,6 @@ mod kinds;
 mod olm_reason;
 mod rbac;
 mod reads;
-mod rivals;
 mod targets;
 
 use opgate_sdk::lists;

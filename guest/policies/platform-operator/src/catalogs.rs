@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use opgate_sdk::cluster::{Query, ReadError};
-use opgate_sdk::hub::{self, Enabled};
+use opgate_sdk::operator_hub::{self, Enabled};
 use opgate_sdk::{Report, Review, rule, rules};
 
 use crate::package::SOURCE;
@@ -54,7 +54,7 @@ pub(crate) fn besides(review: &Review<'_>, report: &mut Report<'_>) {
     if !report.is_on(&PLT_08) {
         return;
     }
-    let names = names(&hub::global_namespaces(review.settings));
+    let names = names(&operator_hub::global_namespaces(review.settings));
     let Some(names) = report.or_skip(&[&PLT_08], "CatalogSources", names) else { return };
     if names.iter().any(|name| name != SOURCE) {
         let names = names.into_iter().collect::<Vec<_>>().join(" ");
@@ -121,7 +121,9 @@ rule! {
 pub(crate) fn catalog_source(review: &Review<'_>, report: &mut Report<'_>) {
     let Some(source) = review.subject() else { return };
     let is_global = || {
-        hub::global_namespaces(review.settings).iter().any(|global| global == review.namespace())
+        operator_hub::global_namespaces(review.settings)
+            .iter()
+            .any(|global| global == review.namespace())
     };
     // The name and the namespace of an object never change.
     if review.ratchet_base().is_none() && review.name(source) != SOURCE && is_global() {
@@ -135,9 +137,10 @@ pub(crate) fn operator_hub(review: &Review<'_>, report: &mut Report<'_>) {
     if review.name(hub) != "cluster" {
         return;
     }
-    let mut defaults = hub::default_sources(review.settings);
+    let mut defaults = operator_hub::default_sources(review.settings);
     defaults.retain(|name| name != SOURCE);
-    let too_many = |report: &mut Report<'_>| report.skip(&PLT_09, "spec.sources", hub::TOO_MANY);
+    let too_many =
+        |report: &mut Report<'_>| report.skip(&PLT_09, "spec.sources", operator_hub::TOO_MANY);
     let Some(after) = Enabled::of(hub, &defaults) else { return too_many(report) };
     let mut before = None;
     if let Some(old) = review.ratchet_base() {

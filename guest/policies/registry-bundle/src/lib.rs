@@ -2,13 +2,13 @@
 //! files.
 //!
 //! ```text
-//! RegistryBundle ─▶ folder ─┬─ layout        directories, size
-//!                           ├─ annotations   metadata/annotations.yaml ◀── dockerfile (labels)
-//!                           ├─ dependencies, properties   the other files of metadata/
-//!                           ├─ manifests     the object of each file ─▶ object_meta, csv, apis,
-//!                           │                                          objects, removed
-//!                           ├─ scorecard     tests/scorecard/config.yaml
-//!                           └─ package       *.package.yaml with a directory per version
+//! RegistryBundle ─▶ directory ─┬─ layout        directories, size
+//!                              ├─ annotations   metadata/annotations.yaml ◀── dockerfile (labels)
+//!                              ├─ dependencies, properties   the other files of metadata/
+//!                              ├─ manifests     the object of each file ─▶ object_meta, csv, apis,
+//!                              │                                          objects, removed
+//!                              ├─ scorecard     tests/scorecard/config.yaml
+//!                              └─ package       *.package.yaml with a directory per version
 //! manifest ─▶ fields   each object, in a bundle or separate
 //! ```
 //!

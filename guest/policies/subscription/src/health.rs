@@ -1,7 +1,7 @@
 //! The CatalogSources without which OLM resolves nothing.
 
 use opgate_sdk::cluster::{Query, ReadError};
-use opgate_sdk::{Report, Review, hub, rule, rules};
+use opgate_sdk::{Report, Review, operator_hub, rule, rules};
 
 use crate::reads::CATALOG_SOURCES;
 use crate::targets::{INSTALL_PLAN, SUBSCRIPTION};
@@ -60,7 +60,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
 }
 
 fn unhealthy(review: &Review<'_>) -> Result<Vec<String>, ReadError> {
-    let mut namespaces = hub::global_namespaces(review.settings);
+    let mut namespaces = operator_hub::global_namespaces(review.settings);
     namespaces.push(review.namespace().to_owned());
     namespaces.sort_unstable();
     namespaces.dedup();

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use super::wire::Trouble;
+use super::decode::Trouble;
 
 /// Maximum bytes of a text that is read on a thread that serves requests: less than a millisecond.
 const SMALL: usize = 64 << 10;

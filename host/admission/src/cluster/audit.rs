@@ -19,9 +19,9 @@ use opgate_cluster::Resource;
 use opgate_document::{Document, Value};
 
 use super::aside::Waiting;
-use super::pages::{FIRST, next_limit};
+use super::decode::{PageText, Trouble, read_document};
+use super::paging::{FIRST, next_limit};
 use super::requests::{in_time, path};
-use super::wire::{PageText, Trouble, read_document};
 use super::{Cluster, Connection, Kind};
 
 /// Maximum number of times that a list is restarted because it changes while it is read.

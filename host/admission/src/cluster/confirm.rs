@@ -14,8 +14,8 @@ use futures_util::future::join_all;
 use opgate_cluster::{Key, Object};
 use tokio::time::Instant;
 
-use super::lens::{Listing, Scope};
 use super::reservations::is_newer;
+use super::view::{Listing, Scope};
 use super::{Cluster, Direct};
 
 /// Maximum number of reads for one denial.

@@ -25,9 +25,9 @@ use tokio::time::Instant;
 
 use super::claims::LOOK_AGAIN;
 use super::confirm::{self, confirm};
-use super::lens::{Lens, Needed, Scope, World};
 use super::reservations::MAX_WORLDS;
 use super::settling::settle_all;
+use super::view::{Lens, Needed, Scope, World};
 use super::{Cluster, Counters, Direct, Ground, Kind, NoRoom, Question, Reserved, Source, Write};
 
 /// Maximum wait for the watch before a direct read. The watch usually takes milliseconds.

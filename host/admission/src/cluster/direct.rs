@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::lens::{Fresh, Listing, Needed, Scope};
 use super::samples::{Ask, NoSample, Places};
+use super::view::{Fresh, Listing, Needed, Scope};
 use super::{Cluster, Kind};
 
 /// Maximum number of concurrent reads: a list of thousands of objects is load for the API server,

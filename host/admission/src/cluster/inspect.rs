@@ -13,9 +13,9 @@ use opgate_document::Document;
 
 use super::Connection;
 use super::audit::told;
-use super::pages::LARGEST_OBJECT;
+use super::decode::Trouble;
+use super::paging::LARGEST_OBJECT;
 use super::requests::path;
-use super::wire::Trouble;
 
 /// Maximum bytes of `/version`.
 const MOST_OF_VERSION: u64 = 64 << 10;

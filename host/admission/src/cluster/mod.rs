@@ -22,32 +22,32 @@
 
 mod aside;
 mod audit;
+mod cache;
 mod claims;
 mod confirm;
 mod connection;
 mod decide;
-mod desk;
+pub(crate) mod decode;
 mod direct;
 mod inspect;
-mod kind;
-mod lens;
-mod live;
+mod list_splitter;
+mod list_watch;
 mod memory;
-mod pages;
+mod paging;
+mod query_stats;
 pub(crate) mod reader;
 mod requests;
+mod reservation_registry;
 mod reservations;
 mod samples;
 mod settling;
 mod snapshot;
-mod split;
-mod tally;
 #[cfg(test)]
 mod tests;
 mod token;
 mod unreadable;
 mod usage;
-pub(crate) mod wire;
+mod view;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,24 +56,24 @@ use opgate_cluster::{Declaration, Key, Resource, Selector};
 use opgate_document::Document;
 
 pub use audit::{Group, Served};
+use cache::Allowed;
+pub use cache::{Counters, Kind, Standing, Status};
 pub use claims::{Claim, Claims};
 pub use confirm::{Ground, Grounds};
 pub use connection::{Connection, ConnectionError, Watches};
 pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
 pub use direct::{Api, Direct};
 pub use inspect::{Refused, Release, Selected};
-use kind::Allowed;
-pub use kind::{Counters, Kind, Standing, Status};
-pub use lens::{Fresh, Lens, Listing, Needed, Own, Scope, Sight, World};
 pub use opgate_engine::reader::NotCurrent;
+pub use query_stats::Tally;
 pub use reader::{NotRead, Reader, Sampling, Unread, View};
 pub use reservations::{Bounds, Question};
 use reservations::{Tenant, Usage};
 pub use samples::{Ask, Grants, NoSample, Samples};
 pub use snapshot::{Listings, Snapshot};
-pub use tally::Tally;
 pub use unreadable::{NotKept, UnreadableObjects};
 pub use usage::ReservationUsage;
+pub use view::{Fresh, Lens, Listing, Needed, Own, Scope, Sight, World};
 
 use crate::review::{Operation, Review};
 use memory::Memory;
@@ -169,7 +169,7 @@ pub struct Cluster {
     options: Options,
     /// The registry in which reservations are compared and made, one at a time with other cluster
     /// states of the same server.
-    seat: desk::Seat,
+    seat: reservation_registry::Seat,
     claims: Claims,
     /// Objects of files for samples.
     files: samples::Files,
@@ -264,8 +264,9 @@ impl Cluster {
             beside.map_or_else(|| Memory::new(options.memory), |other| other.memory.clone());
         let kind = |reading: &Reading| {
             let name = name(reading);
-            let is_it =
-                |kind: &&Arc<Kind>| kind.name() == name && desk::is_same(kind.reading(), reading);
+            let is_it = |kind: &&Arc<Kind>| {
+                kind.name() == name && reservation_registry::is_same(kind.reading(), reading)
+            };
             let known = beside.and_then(|other| other.kinds.iter().find(is_it));
             let new = || {
                 let kind = Kind::new(reading.clone(), options, memory.clone());
@@ -275,7 +276,9 @@ impl Cluster {
             known.cloned().unwrap_or_else(new)
         };
         let kinds: Vec<_> = merged.iter().map(kind).collect();
-        let seat = desk::Seat::at(beside.map(|other| other.seat.desk()).unwrap_or_default());
+        let seat = reservation_registry::Seat::at(
+            beside.map(|other| other.seat.desk()).unwrap_or_default(),
+        );
         seat.turn().add(&kinds);
         let (claims, files) = (Claims::default(), samples::Files::default());
         Self { kinds, options, seat, claims, files, memory }

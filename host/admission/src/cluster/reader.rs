@@ -7,9 +7,9 @@ use std::sync::Arc;
 use opgate_cluster::{Key, Match, Object, Query, Resource, Selector};
 use opgate_document::{Charge, Document, Meter};
 
-use super::lens::{Lens, Scope};
+use super::query_stats::{Tallies, Tally};
 use super::samples::{MOST_OBJECTS, is_custom};
-use super::tally::{Tallies, Tally};
+use super::view::{Lens, Scope};
 use super::{Cluster, Grants, Grounds, Kind, NoSample, Question, Reading, Source};
 use opgate_engine::reader::{
     Answer, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample,

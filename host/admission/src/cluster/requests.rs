@@ -22,10 +22,10 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::Kind;
 use super::aside::Readers;
-use super::lens::Listing;
+use super::decode::{Trouble, read_document};
 use super::token::Token;
-use super::wire::{Trouble, read_document};
-use opgate_certs::words::causes;
+use super::view::Listing;
+use opgate_certs::error_text::causes;
 use opgate_text::one_line;
 
 /// Time limit of a response, except for a watch: until it begins, and from then on until it ends.

@@ -19,7 +19,7 @@ use opgate_cluster::Key;
 use tokio::time::Instant;
 
 use super::direct::Api;
-use super::lens::Scope;
+use super::view::Scope;
 use super::{Cluster, Kind};
 
 /// Maximum number of concurrent reads.

@@ -8,7 +8,7 @@ use opgate_upstream::kinds::plural;
 use tokio::time::Instant;
 
 use super::Cluster;
-use super::lens::Listing;
+use super::view::Listing;
 
 /// Objects from files.
 #[derive(Debug, Default)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::decision::{Builder, Finding};
-use super::fair::Tenant;
-use super::lane::Asked as Called;
+use super::dispatch::Asked as Called;
+use super::permits::Tenant;
 use super::review_time::ReviewTime;
 use super::set::Observer;
-use super::{Decision, OnError, Overload, Policy, PolicyFault, lane, response};
+use super::{Decision, OnError, Overload, Policy, PolicyFault, dispatch, response};
 use crate::cluster::{self, Asked, Cluster, Grounds, Judge, Lens, NoRoom, Write};
 use crate::review::Review;
 use opgate_document::Account;
@@ -173,7 +173,7 @@ async fn ask<O: Observer>(
     let Bench { inputs, tenant, deadline, observer, .. } = bench;
     let started = Instant::now();
     let by = (bench.review, *tenant);
-    let asked = lane::validate(policy, inputs, lens, by, (time, *deadline)).await;
+    let asked = dispatch::validate(policy, inputs, lens, by, (time, *deadline)).await;
     let Called { call, dropped } = match asked {
         Ok(asked) => asked,
         Err(overload) => return Answer::failed(overload),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, Read, Rule};
-use super::lane::NoSeats;
+use super::dispatch::NoSeats;
 use super::match_rule::MatchRule;
 use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, Set, schema};
 use crate::cluster::{NotRead, Reading, Sampling, Source, Unread};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Policy;
-use super::lane::FAST;
+use super::dispatch::FAST;
 use crate::cluster::Lens;
 use crate::review::Review;
 use opgate_engine::{Budget, Time, processor_time};

@@ -6,20 +6,21 @@
 //!                                            └─ Lane: time, threads ─ Fair: permits by tenant
 //! ```
 
-mod attention;
 mod bench;
 mod builtin;
+mod call_history;
 mod config;
 mod decision;
 mod descriptor;
 mod digest;
-mod fair;
-mod lane;
+mod dispatch;
 mod load;
 mod loading;
+mod match_explanation;
 mod match_rule;
 mod measure;
 mod names;
+mod permits;
 mod platform;
 pub mod response;
 mod review_time;
@@ -27,7 +28,6 @@ mod schema;
 mod scope;
 mod set;
 mod trust;
-mod usual;
 mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,6 @@ use std::time::SystemTime;
 use opgate_document::Document;
 use serde::Deserialize;
 
-pub use attention::{Attention, Concern, NotAsked};
 pub use builtin::Builtin;
 pub use config::{
     ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile, Remote, Resolved,
@@ -45,10 +44,11 @@ pub use config::{
 };
 pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Skipped, Violation};
 pub use descriptor::{DefaultLevel, Descriptor, Read, Rule, Setting};
-pub use lane::{Lane, Overload};
+pub use dispatch::{Lane, Overload};
 pub use load::describe;
 pub use load::read as read_component;
 pub use loading::Loading;
+pub use match_explanation::{Attention, Concern, NotAsked};
 pub use match_rule::{MatchCondition, MatchRule};
 pub use measure::Measured;
 pub use names::Names;

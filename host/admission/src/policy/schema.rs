@@ -7,7 +7,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use opgate_engine::apart::{Job, Program};
+use opgate_engine::subprocess::{Job, Program};
 
 /// Maximum number of values in a schema, of regular expressions among them, and bytes of all of
 /// those.

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::object::Object;
 
-use super::{GroupVersionName, Operation, Review, ReviewError, Version, quick};
+use super::{GroupVersionName, Operation, Review, ReviewError, Version, fast_parser};
 
 /// A text that is borrowed if it has no escapes; `Cow` alone is always owned inside lists.
 #[derive(Deserialize)]
@@ -143,7 +143,7 @@ fn shape(why: impl Into<String>) -> ReviewError {
 
 /// Reads the envelope of a text. `serde_json` reads everything unusual, and reports errors.
 fn envelope(text: &Text) -> Result<Envelope<'_>, ReviewError> {
-    if let Some(envelope) = quick::read(text) {
+    if let Some(envelope) = fast_parser::read(text) {
         return Ok(envelope);
     }
     let Object(envelope) = serde_json::from_str(text).map_err(|error| {

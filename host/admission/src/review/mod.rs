@@ -6,7 +6,7 @@
 //! CREATE with `generateName`) and is then in the object.
 
 mod envelope;
-mod quick;
+mod fast_parser;
 pub(crate) mod secret;
 
 use std::borrow::Cow;

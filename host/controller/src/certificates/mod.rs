@@ -17,15 +17,15 @@
 //! stays in the bundle until it has expired, so that a replica with an old certificate is trusted while that
 //! certificate is valid.
 
-mod keeper;
-mod step;
+mod controller;
+mod plan;
 mod stored;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-pub use keeper::{Figures, Keeper, KeeperError, Served, State};
+pub use controller::{Figures, Keeper, KeeperError, Served, State};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

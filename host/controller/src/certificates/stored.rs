@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::SECRET;
-use super::step::MOST;
+use super::plan::MOST;
 use crate::api::{Kind, annotation};
 use crate::trust::{decode, encode};
 use crate::{Installation, NAME_LABEL};

@@ -594,6 +594,6 @@ fn the_bundle_has_a_bound() {
         world.run(SECOND * 90, SECOND * 5);
     }
     let bundle = world.nodes[0].keeper.states().borrow().bundle.matches("BEGIN").count();
-    assert!(bundle <= step::MOST, "{bundle}");
+    assert!(bundle <= plan::MOST, "{bundle}");
     assert!(world.is_settled());
 }

@@ -21,7 +21,7 @@ use wasmtime::component::{Linker, WasmStr};
 use wasmtime::{AsContext as _, CallHook, Store, StoreContextMut};
 
 use super::bindings::{Severity, generated, types};
-use super::fault::{Fault, Import};
+use super::call_error::{Fault, Import};
 use super::handle::{Asked, Handle};
 use super::limits::{HOSTCALL_BYTES, POINTER};
 use super::state::State;

@@ -26,7 +26,7 @@ use opgate_input::objects::{self, Found, Typed, Wrong};
 use opgate_input::read::{At, Opened, Reader};
 
 use crate::content::{Content, Documents, File, Origin, has_documents};
-use crate::{folder, template, unique};
+use crate::{duplicate_keys, folder, template};
 pub use subjects::{Subjects, live};
 
 /// Bytes of a slot with more than one object or document.
@@ -190,8 +190,12 @@ impl Dump {
             Err(error) => Content::unreadable(&error),
         };
         let origin = Origin::Part { lines: slot.lines, columns: slot.columns };
-        let file =
-            unique::checked(File::part(self.path.clone(), self.path.clone(), content, origin));
+        let file = duplicate_keys::checked(File::part(
+            self.path.clone(),
+            self.path.clone(),
+            content,
+            origin,
+        ));
         let list = slot.list.and_then(|list| self.index.lists.get(list));
         let typed = list.and_then(|list| list.typed.clone());
         let is_sequence = list.is_some() && !self.is_json;

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use crate::content::{Expect, File, has_documents};
 use crate::location::Locator;
-use crate::mistaken::{is_configuration, mistaken};
-use crate::recorded::{GROUP, Recorded};
+use crate::recorded_review::{GROUP, Recorded};
 use crate::reviews::{Layout, Object, Request, Subject};
-use crate::{folder, parallel, template, unique};
+use crate::unsupported::{is_configuration, mistaken};
+use crate::{duplicate_keys, folder, parallel, template};
 use opgate_document::Value;
 use opgate_input::objects::{self, Found};
 use opgate_input::read::{At, Reader};
@@ -103,14 +103,14 @@ fn file_in(root: &Path, path: &Path, reader: &Reader) -> anyhow::Result<Arc<File
         Err(error) => anyhow::anyhow!("{shown}: {error}"),
         Ok(_) => anyhow::anyhow!("{shown}: not there any more"),
     })?;
-    Ok(Arc::new(unique::checked(entry.read(&folder, Expect::Documents, reader))))
+    Ok(Arc::new(duplicate_keys::checked(entry.read(&folder, Expect::Documents, reader))))
 }
 
 fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
     if !root.is_dir() {
         let shown = root.display().to_string();
         let file = File::read(At::Named(root), shown.clone(), shown, Expect::Documents, reader);
-        return Ok(vec![Arc::new(unique::checked(file))]);
+        return Ok(vec![Arc::new(duplicate_keys::checked(file))]);
     }
     let mut folder = folder::walk(root)?;
     // An entry that could contain files is reported, whatever its name.
@@ -122,7 +122,7 @@ fn files(root: &Path, reader: &Reader) -> anyhow::Result<Vec<Arc<File>>> {
         root.display()
     );
     Ok(parallel::map(&folder.files, |entry| {
-        Arc::new(unique::checked(entry.read(&folder, Expect::Documents, reader)))
+        Arc::new(duplicate_keys::checked(entry.read(&folder, Expect::Documents, reader)))
     }))
 }
 

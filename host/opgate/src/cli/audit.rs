@@ -23,7 +23,7 @@ use opgate_input::read::Reader;
 use opgate_upstream::kinds::plural;
 
 use super::Failure;
-use super::judged::{Findings, Judge, Judged, Progress, is_exempt};
+use super::evaluate::{Findings, Judge, Judged, Progress, is_exempt};
 use super::report::Unread;
 pub(super) use live::{Live, cluster, paths as kubeconfigs};
 

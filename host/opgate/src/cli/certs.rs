@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use opgate_certs::{Authority, Issued, Source, service_names, verify, write_private, write_public};
 
-use super::voice::note;
+use super::verbosity::note;
 use super::{Failure, Outcome};
 
 /// Hints after the help text.

@@ -1,7 +1,7 @@
 //! `opgate check`: policies over bundles, catalogs, projects and manifests in files.
 //!
 //! ```text
-//! PATHs ─▶ paths::Loaded ─┬▶ units ──▶ loaded and evaluated on all processors, in order ─┬▶ Findings ─▶ report
+//! PATHs ─▶ check_input::Loaded ─┬▶ units ──▶ loaded and evaluated on all processors, in order ─┬▶ Findings ─▶ report
 //!                         ├▶ dumps ──▶ audit ──────────────────────────────────────────────┤
 //!                         └▶ waivers ──────────────────────────────────────────────────────┘
 //! ```
@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::checked::Report;
-use super::examples::is_plugin;
+use super::check_input::Loaded;
+use super::check_report::Report;
+use super::evaluate::{Findings, Progress};
 use super::fail_on::FailOn;
-use super::judged::{Findings, Progress};
+use super::help::is_plugin;
 use super::lines::Lines;
-use super::paths::Loaded;
 use super::report::Format;
 use super::report::level::Level;
 use super::units::Units;
-use super::voice::is_verbose;
-use super::waived::{self, Rules};
+use super::verbosity::is_verbose;
+use super::waivers::{self, Rules};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, audit, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Configuration;
@@ -130,9 +130,9 @@ impl Check {
         let waivers = |folder: &Path| rules.waivers(folder, &reader.fresh());
         let mut loaded =
             Loaded::of(&self.paths, *input_type, baseline.as_deref(), &reader, &waivers);
-        let today = waived::today();
+        let today = waivers::today();
         let waivers = std::mem::take(&mut loaded.waivers).into_iter();
-        let waivers = waivers.map(|waivers| waived::File::new(waivers, self.no_waivers, today));
+        let waivers = waivers.map(|waivers| waivers::File::new(waivers, self.no_waivers, today));
         let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
         let mut lines = Lines::new(*output == Format::Table, is_verbose() || self.explain);
         lines.found(&mut loaded);
@@ -197,8 +197,8 @@ impl Check {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::judged::Judge;
-    use super::super::judged::Judged;
+    use super::super::evaluate::Judge;
+    use super::super::evaluate::Judged;
     use super::*;
     use crate::builtin::BUILTINS;
     use opgate_admission::cluster;

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::registry::RegistryArgs;
 use super::report::{stdout, text_or_json};
-use super::voice::{self, note};
+use super::verbosity::{self, note};
 use super::{ConfigArgs, Failure, Outcome};
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::{Options, Source};
@@ -137,7 +137,7 @@ impl Validate {
                 Ok(text) => text,
                 Err(why) => {
                     outcome = outcome.max(Outcome::Usage);
-                    voice::error(&why.to_string());
+                    verbosity::error(&why.to_string());
                     continue;
                 }
             };
@@ -149,7 +149,7 @@ impl Validate {
             for Wrong { place, text } in &wrong {
                 let (line, column) = place.unwrap_or((1, 1));
                 if self.output == Format::Text {
-                    voice::error(&format!("{shown}:{line}:{column}: {text}"));
+                    verbosity::error(&format!("{shown}:{line}:{column}: {text}"));
                 }
                 list.push(json!({"file": shown, "line": line, "column": column, "message": text}));
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use opgate_document::Document;
 use opgate_yaml::Words;
 
-use super::replayed::Place;
+use super::replay_report::Place;
 use opgate_admission::cluster::{Cluster, Snapshot};
 use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;

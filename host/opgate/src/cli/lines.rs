@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use opgate_files::{PassedOver, Reason};
 use opgate_text::one_line;
 
-use super::judged::Findings;
-use super::paths::Loaded;
+use super::check_input::Loaded;
+use super::evaluate::Findings;
 use super::units::Unit;
-use super::voice::note;
+use super::verbosity::note;
 
 /// Maximum number of lines of one sort.
 const LINES: usize = 20;

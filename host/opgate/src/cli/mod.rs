@@ -6,36 +6,36 @@
 mod audit;
 mod certs;
 mod check;
-mod checked;
+mod check_input;
+mod check_report;
 mod config;
 mod constraint;
 mod demo;
 mod diff;
 mod doctor;
-mod examples;
-mod explained;
+mod evaluate;
+mod explanation;
 mod fail_on;
-mod given;
+mod help;
 mod input;
-mod judged;
 mod lines;
 mod log;
 mod manifests;
-mod paths;
 mod policy;
 mod published;
 mod registry;
 mod replay;
-mod replayed;
+mod replay_report;
 mod report;
 mod review;
+mod review_input;
 mod rules;
 mod serve;
 mod stdin;
 mod tools;
 mod units;
-mod voice;
-mod waived;
+mod verbosity;
+mod waivers;
 mod wit;
 mod world;
 
@@ -46,14 +46,14 @@ use std::process::ExitCode;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use self::registry::RegistryArgs;
-use self::voice::Voice;
+use self::verbosity::Voice;
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
     Configuration, Loading, PolicyConfig, Profile, Set, SetError, settings_job,
 };
-use opgate_certs::words::causes;
-use opgate_engine::apart::{self, Job};
+use opgate_certs::error_text::causes;
+use opgate_engine::subprocess::{self, Job};
 use opgate_engine::{Compiler, EngineError, compile_job};
 use opgate_input::read::{BUDGET, Reader, UNIT_BUDGET};
 use opgate_server::Room;
@@ -327,14 +327,14 @@ impl From<io::Error> for Failure {
 #[must_use]
 pub fn main() -> ExitCode {
     if let Some((job, memory)) = child() {
-        return apart::child(&job, memory, |job, parts| match job {
+        return subprocess::child(&job, memory, |job, parts| match job {
             Job::Compile | Job::CompileLarge => compile_job(parts),
             Job::Settings => settings_job(parts),
             // The child does that itself.
             Job::Confinement => Ok(Vec::new()),
         });
     }
-    let parsed = examples::command().try_get_matches();
+    let parsed = help::command().try_get_matches();
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -372,7 +372,7 @@ pub fn main() -> ExitCode {
         Err(failure) if is_broken_pipe(&failure.error) => ExitCode::SUCCESS,
         Err(failure) => {
             for line in causes(failure.error.as_ref()).lines() {
-                voice::error(line);
+                verbosity::error(line);
             }
             failure.outcome.into()
         }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::explained::{self, Explanation, Trace};
+use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
-use super::given::{Giver, Lines, Taken};
-use super::replayed::{Record, Report};
+use super::replay_report::{Record, Report};
 use super::report::level::Level;
 use super::report::{Format, Unread};
+use super::review_input::{Giver, Lines, Taken};
 use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Decision, Set};
@@ -156,7 +156,7 @@ impl Replay {
         lines.end();
         if !desk.left_out.is_empty() {
             let all: Vec<_> = desk.left_out.iter().map(String::as_str).collect();
-            let rules = explained::some(&all);
+            let rules = explanation::some(&all);
             let with =
                 if source == Source::Absent { "; name files with --cluster-state" } else { "" };
             tracing::warn!(rules, "not evaluated: they need other objects of the cluster{with}");
@@ -192,7 +192,7 @@ impl Desk<'_> {
         let (mut unjudged, decision) = (None, decided.as_ref().ok());
         if let Some(decision) = decision {
             self.left_out.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
-            unjudged = explained::judged_by_nobody(set, &review, decision);
+            unjudged = explanation::judged_by_nobody(set, &review, decision);
         }
         let explain = || Explanation::of(set.attention(&review), decision, &trace);
         let explanation = self.explain.then(explain);

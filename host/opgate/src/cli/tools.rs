@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use super::report::stdout;
-use super::{Failure, Outcome, doctor, examples};
+use super::{Failure, Outcome, doctor, help};
 use crate::builtin::BUILTINS;
 use opgate_admission::policy::{Configuration, ModuleSource, Profile};
 
@@ -106,7 +106,7 @@ impl Completions {
             ("doctor", "explain", findings),
             ("policy", "inspect", policies),
         ];
-        let mut command = examples::complete();
+        let mut command = help::complete();
         let mut more = String::new();
         for (name, of, values) in values {
             if self.shell == Shell::Fish {
@@ -135,7 +135,7 @@ impl Man {
         let Self { folder } = self;
         let written = || -> std::io::Result<()> {
             std::fs::create_dir_all(&folder)?;
-            clap_mangen::generate_to(examples::complete(), &folder)
+            clap_mangen::generate_to(help::complete(), &folder)
         };
         written().with_context(|| folder.display().to_string())?;
         Ok(Outcome::Ok)

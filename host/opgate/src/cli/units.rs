@@ -17,7 +17,7 @@ use opgate_admission::policy::Set;
 use opgate_files::{self as files, As, Found, Subject, parallel};
 use opgate_input::read::Reader;
 
-use super::judged::{Judge, Judged};
+use super::evaluate::{Judge, Judged};
 use super::review::kinds::misspelt;
 
 /// A file of more bytes is read while no other large one is in memory. So is each catalog.

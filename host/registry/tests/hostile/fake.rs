@@ -74,7 +74,7 @@ impl Fake {
                 let (log, answer) = (log.clone(), answer.clone());
                 tokio::spawn(async move {
                     let mut stream = BufReader::new(stream);
-                    // A hello of TLS: a server without it says what it takes it for.
+                    // A TLS ClientHello: a server without TLS responds with an HTTP error.
                     if stream.fill_buf().await.is_ok_and(|bytes| bytes.first() == Some(&0x16)) {
                         let refusal = b"HTTP/1.0 400 Bad Request\r\n\r\nhttp was expected";
                         return write(stream.into_inner(), Answer::Bytes(refusal.to_vec())).await;

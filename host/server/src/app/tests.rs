@@ -48,7 +48,7 @@ async fn unwanted_bodies_are_discarded_up_to_a_shared_limit() {
 async fn clients_that_do_not_read_share_the_metrics() {
     let app = app();
     let (checks, limit) = (std::net::SocketAddr::from(([127, 0, 0, 1], 1)), Duration::ZERO);
-    let check = super::super::check::testing::check(checks, limit);
+    let check = super::super::self_check::testing::check(checks, limit);
     let liveness = Arc::new(Liveness::new(opgate_supervise::Supervisor::default(), check));
     let mut router = app.ops(liveness);
     let mut kept = Vec::new();

@@ -5,8 +5,8 @@ use opgate_sdk::rbac::{self, Permissions};
 use opgate_sdk::{Document, Kind, rule, rules};
 
 use super::add;
-use crate::about::is_selected;
 use crate::csv::Csv;
+use crate::description::is_selected;
 use crate::targets::{CATALOG, CSV};
 
 rules![CSV_103];

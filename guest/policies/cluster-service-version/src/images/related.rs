@@ -95,7 +95,7 @@ rule! {
     }
 }
 
-/// The images that [`judge`] will report as invalid references.
+/// Returns the images that CSV-71 reports as invalid references.
 pub(super) fn invalid(csv: &Csv<'_, '_>) -> Invalid {
     if !csv.is_on(&CSV_71) || csv.object.kind(LIST) != Kind::List || !csv.touches_json(LIST) {
         return Invalid::new();

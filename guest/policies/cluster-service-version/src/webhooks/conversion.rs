@@ -3,7 +3,7 @@
 //! ```text
 //! definitions ─▶ modes
 //!      └─ type ConversionWebhook ─▶ Target (definition, CRD) ─▶ owned, once
-//!                                     └─▶ neighbours::conversion  the CRDs and CSVs of the cluster
+//!                                     └─▶ cross_object::conversion  the CRDs and CSVs of the cluster
 //! ```
 //!
 //! The API of OLM lets other webhooks have `conversionCRDs`, too. OLM does not read them there.

@@ -5,7 +5,7 @@
 //! ```
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, Review, Row, Rows, printed, rule, rules};
+use opgate_sdk::{Document, Kind, Report, Review, Row, Rows, go_format, rule, rules};
 
 use crate::targets::{CONDITION, CONDITION_STATUS};
 use crate::upgradeable;
@@ -159,7 +159,7 @@ impl List {
         let wrong = rows.iter().enumerate().filter(|(_, row)| !is_known(row));
         report.add_each(&CND_01, wrong, |(index, _)| {
             let field = format!("{}[{index}].status", self.field);
-            let value = printed::value(object, &format!("{}/{index}/status", self.pointer), false);
+            let value = go_format::value(object, &format!("{}/{index}/status", self.pointer), false);
             let message = format!(
                 "{field}: Unsupported value: {value}: supported values: \"True\", \"False\", \"Unknown\""
             );

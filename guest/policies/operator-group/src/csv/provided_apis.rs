@@ -4,12 +4,12 @@ use opgate_sdk::{Document, Report, Rule, rule, rules};
 
 use super::{Member, SHOWN};
 use crate::apis::{self, ApiSet};
+use crate::conflicting_groups;
 use crate::groups::{Outcome, PROVIDED_APIS, STATIC, reach, reconcile};
 use crate::kinds::CSV;
 use crate::namespaces::NamespaceSet;
 use crate::olm_reason::{self, OlmReason};
 use crate::reads::{CSVS, GROUPS, NAMESPACES};
-use crate::rivals;
 
 rules![OPG_25, OPG_26, OPG_27];
 
@@ -170,7 +170,8 @@ impl Member<'_> {
         }
         let namespace = self.review.namespace();
         let name = group.text_or_empty("/metadata/name");
-        let rivals = rivals::find((namespace, &name), &reach(targets, namespace), &self.apis);
+        let rivals =
+            conflicting_groups::find((namespace, &name), &reach(targets, namespace), &self.apis);
         let Some(rivals) = report.or_skip(&rules, "OperatorGroups and Namespaces", rivals) else {
             return;
         };
@@ -200,7 +201,13 @@ impl Member<'_> {
             )),
             Outcome::NoConflict | Outcome::Add => {}
             Outcome::Conflict => {
-                olm_reason::add(report, conflict, &OPG_25, FIELD, rivals::message(&rivals));
+                olm_reason::add(
+                    report,
+                    conflict,
+                    &OPG_25,
+                    FIELD,
+                    conflicting_groups::message(&rivals),
+                );
             }
             Outcome::Remove => {
                 let message = format!(

@@ -8,7 +8,7 @@ use crate::groups::{PROVIDED_APIS, STATIC, Selection, reach};
 use crate::kinds::GROUP;
 use crate::olm_reason::{self, OlmReason};
 use crate::reads::{GROUPS, NAMESPACES};
-use crate::{rivals, targets};
+use crate::{conflicting_groups, targets};
 
 rules![OPG_18];
 
@@ -99,9 +99,9 @@ impl Group<'_> {
         let needed = "OperatorGroups and Namespaces";
         let own = review.name(self.object);
         let namespace = review.namespace();
-        let rivals = self
-            .targets()
-            .and_then(|targets| rivals::find((namespace, &own), &reach(targets, namespace), &apis));
+        let rivals = self.targets().and_then(|targets| {
+            conflicting_groups::find((namespace, &own), &reach(targets, namespace), &apis)
+        });
         let Some(rivals) = report.or_skip(&[&OPG_18], needed, rivals) else { return };
         if rivals.is_empty() {
             return;
@@ -114,7 +114,7 @@ impl Group<'_> {
             }
             only_warns = true;
         }
-        let message = rivals::message(&rivals);
+        let message = conflicting_groups::message(&rivals);
         let field = if !review.is_update() || self.keeps_targets() {
             "metadata.annotations[olm.providedAPIs]"
         } else {

@@ -1,6 +1,6 @@
 //! The catalog source that a Subscription names.
 
-use opgate_sdk::{Report, escape, hub, rule, rules, schema};
+use opgate_sdk::{Report, escape, operator_hub, rule, rules, schema};
 
 use super::Subscription;
 use crate::bounded::quote;
@@ -134,7 +134,7 @@ impl Subscription<'_> {
     fn is_near(&self, report: &mut Report<'_>) {
         let namespace = &self.source_namespace;
         if namespace != self.namespace()
-            && !hub::global_namespaces(self.review.settings).contains(namespace)
+            && !operator_hub::global_namespaces(self.review.settings).contains(namespace)
         {
             let namespace = quote(namespace);
             let message = format!(

@@ -9,7 +9,7 @@ use opgate_engine::reader::Sample;
 use parking_lot::RwLock;
 
 use super::{MOST_BYTES, MOST_OBJECTS};
-use crate::cluster::kind::key_of;
+use crate::cluster::cache::key_of;
 
 /// Maximum bytes of the objects of all kinds together.
 const MOST_OF_ALL: usize = 64 << 20;

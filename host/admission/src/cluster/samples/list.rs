@@ -21,8 +21,8 @@ use opgate_engine::reader::Sample;
 use tokio::time::timeout_at;
 
 use super::{Ask, NoSample};
+use crate::cluster::decode::{Page, PageText, Trouble, read_document, token_refused};
 use crate::cluster::requests::{Server, path};
-use crate::cluster::wire::{Page, PageText, Trouble, read_document, token_refused};
 
 /// Number of objects of the first page, and maximum number. The API server reads all objects of a
 /// page before it responds, however large they are.

@@ -546,7 +546,7 @@ fn incompletely_read_object_is_not_reserved() {
 
 #[tokio::test(start_paused = true)]
 async fn refused_and_silent_resource_is_locked_out() {
-    use super::super::kind::Refused;
+    use super::super::cache::Refused;
     let kind = live();
     let pass = async || tokio::time::advance(Duration::from_secs(301)).await;
     kind.refused(Refused::Unauthorized);
@@ -567,7 +567,7 @@ async fn refused_and_silent_resource_is_locked_out() {
 #[test]
 fn refused_token_is_no_missing_permission() {
     let kind = live();
-    let told = |code| wire::Trouble::of(code, "Unauthorized").told(&kind);
+    let told = |code| decode::Trouble::of(code, "Unauthorized").told(&kind);
     assert!(told(401).starts_with("the API server does not accept the token of opgate (401: "));
     assert!(!told(401).contains("grant") && told(403).contains("grant list and watch"));
 }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::kind::poll_time;
-use crate::cluster::pages::is_bounded;
-use crate::cluster::wire::{PageText, Trouble};
+use crate::cluster::cache::poll_time;
+use crate::cluster::decode::{PageText, Trouble};
+use crate::cluster::paging::is_bounded;
 use crate::review::{Review, text};
 
 /// Resources without any field.

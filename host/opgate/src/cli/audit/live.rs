@@ -20,7 +20,7 @@ use opgate_input::objects::{self, Typed};
 use opgate_text::one_line;
 
 use super::MOST;
-use crate::cli::judged::{Findings, Judge, Judged, is_exempt};
+use crate::cli::evaluate::{Findings, Judge, Judged, is_exempt};
 use crate::cli::report::Unread;
 use crate::cli::{Failure, Outcome};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::cli::replayed::Record;
+use crate::cli::replay_report::Record;
 use crate::cli::{Failure, Outcome, input};
 use opgate_admission::policy::Set;
 use opgate_admission::review::Review;

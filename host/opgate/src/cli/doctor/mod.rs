@@ -28,10 +28,10 @@ use http::Uri;
 
 use self::catalog::Level;
 use self::checks::{Days, examine};
-use self::facts::dumped::Dumped;
 use self::facts::expected::expected;
+use self::facts::from_files::Dumped;
 use self::facts::live::Live;
-use self::facts::served::{Served, look};
+use self::facts::tls_probe::{Served, look};
 use self::facts::{Facts, Installation};
 use super::audit::kubeconfigs;
 use super::report::{stream, text_or_json};

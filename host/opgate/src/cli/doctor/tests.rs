@@ -15,7 +15,7 @@ use super::catalog::docs;
 use super::checks::{Days, examine};
 use super::facts::expected::{Expected, expected};
 use super::facts::object::{Kind, Object};
-use super::facts::served::Served;
+use super::facts::tls_probe::Served;
 use super::facts::{Clock, Facts, Installation};
 use super::finding::Findings;
 use crate::cli::ConfigArgs;

@@ -9,7 +9,7 @@ use super::{
     At, Counts, ERROR, FAINT, Fault, GOOD, Item, Line, Unread, Violation, WARNING, Waived,
 };
 use crate::cli::Outcome;
-use crate::cli::voice::is_quiet;
+use crate::cli::verbosity::is_quiet;
 use opgate_text::one_line;
 
 /// Writes a review: the request, and its violations below it.

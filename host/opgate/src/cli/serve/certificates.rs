@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use super::super::Failure;
 use super::super::certs::SourceArgs;
-use super::duties::Duties;
-use super::follow::Bundle;
+use super::controllers::Duties;
+use super::webhook_registration::Bundle;
 
 /// The serving certificate.
 #[derive(Debug, Args)]

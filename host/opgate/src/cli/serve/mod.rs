@@ -3,11 +3,11 @@
 mod certificates;
 mod clients;
 mod cluster;
+mod controllers;
 mod discovery;
-mod duties;
-mod follow;
 mod installation;
 mod reload;
+mod webhook_registration;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -23,11 +23,11 @@ use tokio::sync::watch;
 use self::certificates::CertificateArgs;
 use self::clients::ClientArgs;
 use self::cluster::ClusterArgs;
+use self::controllers::Duties;
 use self::discovery::Discovery;
-use self::duties::Duties;
-use self::follow::FollowArgs;
 use self::installation::InstallationArgs;
 use self::reload::Reload;
+use self::webhook_registration::FollowArgs;
 use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
 use opgate_admission::cluster::Bounds;
 use opgate_admission::policy::Loading;

@@ -21,7 +21,7 @@ use crate::cli::doctor::catalog::certificates::{
 };
 use crate::cli::doctor::facts::hooks::Hook;
 use crate::cli::doctor::facts::object::{Kind, Object, text};
-use crate::cli::doctor::facts::served::Served;
+use crate::cli::doctor::facts::tls_probe::Served;
 use crate::cli::doctor::facts::workload::Workload;
 use crate::cli::doctor::facts::{Facts, SECRET};
 use crate::cli::doctor::finding::{At, Findings, names, word};

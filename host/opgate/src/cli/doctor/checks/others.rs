@@ -4,8 +4,8 @@ use super::reach::endpoints;
 use crate::cli::doctor::catalog::others::{CHANGES, DOWN, LATE, STARTS};
 use crate::cli::doctor::facts::Facts;
 use crate::cli::doctor::facts::hooks::Hook;
-use crate::cli::doctor::facts::needed::{asked_for, contends, others};
 use crate::cli::doctor::facts::object::Kind;
+use crate::cli::doctor::facts::related_objects::{asked_for, contends, others};
 use crate::cli::doctor::facts::workload::Workload;
 use crate::cli::doctor::finding::{Findings, names, word};
 

@@ -6,8 +6,8 @@ use crate::cli::doctor::catalog::reach::{
     NO_ENDPOINTS, NO_PODS, NO_SERVICE, NOT_ALL_READY, WRONG_PORT,
 };
 use crate::cli::doctor::facts::Facts;
-use crate::cli::doctor::facts::needed::is_slice_of;
 use crate::cli::doctor::facts::object::{Kind, Object, list, text, texts};
+use crate::cli::doctor::facts::related_objects::is_slice_of;
 use crate::cli::doctor::facts::workload::{Workload, has_all, selected};
 use crate::cli::doctor::finding::{At, Findings, word};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::{Configuration, ModuleSource, Origin, Set, Trust};
-use opgate_certs::words::causes;
+use opgate_certs::error_text::causes;
 use opgate_text::one_line;
 use serde_json::Value;
 

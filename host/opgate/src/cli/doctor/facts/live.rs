@@ -17,8 +17,8 @@ use opgate_server::ClusterState;
 use tokio::time::Instant;
 
 use super::lease;
-use super::needed::{self, MOST_BYTES, MOST_OBJECTS};
 use super::object::{Kind, Object};
+use super::related_objects::{self, MOST_BYTES, MOST_OBJECTS};
 use super::workload::Workload;
 use super::{Clock, Facts, Installation, SECRET, installations};
 
@@ -109,8 +109,8 @@ impl Live {
             let olm = RefCell::new(BTreeSet::new());
             for kind in [Kind::ClusterRoleBinding, Kind::RoleBinding] {
                 let is_needed = |binding: &Object| {
-                    olm.borrow_mut().extend(needed::olm(binding));
-                    needed::binds(binding, &namespace)
+                    olm.borrow_mut().extend(related_objects::olm(binding));
+                    related_objects::binds(binding, &namespace)
                 };
                 let all = self.list(kind, Selected::default(), is_needed).await;
                 take(&mut facts, kind, all);
@@ -222,7 +222,7 @@ impl Live {
     }
 
     async fn roles(&self, facts: &mut Facts) {
-        for (kind, namespace, name) in needed::roles(facts) {
+        for (kind, namespace, name) in related_objects::roles(facts) {
             self.keep(facts, kind, &namespace, &name).await;
         }
     }
@@ -230,7 +230,7 @@ impl Live {
     /// Reads the Services behind webhooks for the same requests.
     async fn others(&self, facts: &mut Facts) {
         let mut told = BTreeSet::new();
-        for (namespace, name) in needed::services(facts) {
+        for (namespace, name) in related_objects::services(facts) {
             if namespace == facts.installation.namespace && facts.installation.url.is_none() {
                 continue;
             }

@@ -9,14 +9,14 @@
 //! configuration ▶ expected   the registration and the permissions that belong to it
 //! ```
 
-pub(super) mod dumped;
 pub(super) mod expected;
+pub(super) mod from_files;
 pub(super) mod hooks;
 pub(super) mod lease;
 pub(super) mod live;
-pub(super) mod needed;
 pub(super) mod object;
-pub(super) mod served;
+pub(super) mod related_objects;
+pub(super) mod tls_probe;
 pub(super) mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use opgate_server::ClusterState;
 use self::expected::Expected;
 use self::hooks::{Hook, hooks};
 use self::object::{Kind, Object};
-use self::served::Served;
+use self::tls_probe::Served;
 
 /// The Secret with the certificate, where no volume names another one.
 pub(super) const SECRET: &str = "opgate-tls";

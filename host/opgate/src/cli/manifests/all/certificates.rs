@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::access::SECRET;
+use super::rbac::SECRET;
 use super::{Certificates, Installation};
 
 const API: &str = "cert-manager.io/v1";

@@ -17,12 +17,12 @@
 //! Roles in other namespaces come last: such a namespace may not exist, and all other objects are applied by
 //! then. Servers treat a namespace that does not exist as empty.
 
-mod access;
 mod callers;
 mod certificates;
 mod monitoring;
+mod rbac;
 mod servers;
-mod traffic;
+mod services;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -195,7 +195,7 @@ fn files(folder: &Path) -> Result<Vec<File>, Failure> {
     Ok(files)
 }
 
-/// Returns the document kinds that the policy matches, which determine the type of a `folder`.
+/// Returns the document kinds that the policy matches, which determine the type of a bundle in a case.
 fn kinds(descriptor: &Descriptor) -> Vec<&'static str> {
     let kind = |resource: &String| match resource.as_str() {
         "registrybundles" => Some("RegistryBundle"),

@@ -12,7 +12,7 @@ use crate::cli::policy::source::Subject;
 use crate::cli::report::github;
 use crate::cli::report::junit::xml;
 use crate::cli::report::{ERROR, GOOD, Out, WARNING, stdout};
-use crate::cli::voice::{is_quiet, note};
+use crate::cli::verbosity::{is_quiet, note};
 use opgate_admission::policy::Descriptor;
 use opgate_text::one_line;
 use opgate_text::printed::Form;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use opgate_certs::words::causes;
+use opgate_certs::error_text::causes;
 
 use crate::cli::policy::source::Subject;
 use crate::cli::{Failure, Outcome};
@@ -35,7 +35,7 @@ pub(super) fn watch(
         // You can fix an error while the watch continues.
         if let Err(failure) = once() {
             for line in causes(failure.error.as_ref()).lines() {
-                crate::cli::voice::error(line);
+                crate::cli::verbosity::error(line);
             }
         }
         // The build may have written files itself, so that what counts is how they are behind it.

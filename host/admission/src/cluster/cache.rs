@@ -1,0 +1,250 @@
+//! One resource: its objects, the reserved changes, and the age of the cache.
+//!
+//! ```text
+//! list, watch ─▶ Listing ───────┐
+//! read directly ─▶ Listing ─────┼▶ get, select (in a World) ─▶ Reader
+//! allowed ─▶ Reservations ──────┘
+//! ```
+
+mod news;
+mod query;
+mod reserve;
+mod status;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use opgate_cluster::{Declaration, Key, Resource, Selector, Store};
+use opgate_document::Value;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::memory::Memory;
+use super::reservation_registry::Awaited;
+use super::reservations::Reservations;
+use super::view::Listing;
+use super::{Options, Reading, Source};
+
+pub(crate) use news::Change;
+pub(super) use reserve::Allowed;
+pub use reserve::Counters;
+pub(super) use status::Refused;
+use status::State;
+pub use status::{Standing, Status};
+
+/// The objects of one resource that any policy reads.
+#[derive(Debug)]
+pub struct Kind {
+    reading: Arc<Reading>,
+    /// The display name: the resource, and the namespace if other kinds have the same resource.
+    name: String,
+    options: Options,
+    state: RwLock<State>,
+    /// The outcome of changes that were allowed before its cluster state serves.
+    awaited: Awaited,
+    /// Notified of all news that can settle a reservation.
+    settled: Notify,
+    /// Notified of each reservation.
+    reserved: Notify,
+    /// Whether only some of the existing objects are known: an unknown object may exist.
+    is_partial: AtomicBool,
+    /// The memory for its objects, shared with the other kinds of its cluster state.
+    memory: Arc<Memory>,
+}
+
+impl Kind {
+    pub(super) fn new(reading: Reading, options: Options, memory: Arc<Memory>) -> Self {
+        let objects = Store::new(reading.declaration.index_count());
+        let state = State {
+            listing: Listing { objects, ..Listing::default() },
+            reserved: Reservations::default(),
+            synced: matches!(options.source, Source::Snapshot | Source::Excerpt).then(Instant::now),
+            absent: false,
+            polled: reading.resource.is_server_version(),
+            unavailable: false,
+            refused: Refused::No,
+            locked_out: None,
+            lists: 0,
+            contact: Instant::now(),
+            failing: None,
+            last_event: None,
+            error: None,
+        };
+        let name = reading.resource.to_string();
+        let (state, awaited) = (RwLock::new(state), Awaited::default());
+        let (settled, reserved) = (Notify::new(), Notify::new());
+        let (is_partial, reading) = (AtomicBool::new(false), Arc::new(reading));
+        Self { reading, name, options, state, awaited, settled, reserved, is_partial, memory }
+    }
+
+    /// Converts it to a kind of cluster state that does not serve yet.
+    pub(super) fn awaited(self) -> Self {
+        Self { awaited: Awaited::new(), ..self }
+    }
+
+    /// Sets another display name.
+    pub(super) fn named(self, name: String) -> Self {
+        Self { name, ..self }
+    }
+
+    /// The display name, unique in its cluster state.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The read that it serves.
+    pub(crate) fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// A shared pointer to the read, for another thread.
+    pub(super) fn shared_reading(&self) -> Arc<Reading> {
+        self.reading.clone()
+    }
+
+    /// The resource.
+    #[must_use]
+    pub fn resource(&self) -> &Resource {
+        &self.reading.resource
+    }
+
+    /// Whether it keeps objects of this group and resource, in any version.
+    pub(super) fn is_of(&self, group: &str, resource: &str) -> bool {
+        let known = self.resource();
+        known.group == group
+            && known.resource == resource
+            // No API server stores it, even if a cluster has a resource of the same name.
+            && !known.is_server_version()
+    }
+
+    /// Whether its cluster state serves, and whether it missed changes before.
+    pub(super) fn awaits(&self) -> &Awaited {
+        &self.awaited
+    }
+
+    /// Whether policies work without it if the server is not permitted to read it.
+    pub(super) fn is_optional(&self) -> bool {
+        self.reading.optional
+    }
+
+    /// Only objects with these labels are kept.
+    #[must_use]
+    pub fn labels(&self) -> &Selector {
+        &self.reading.labels
+    }
+
+    /// Only objects of this namespace are kept.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.reading.namespace.as_deref()
+    }
+
+    /// The stored fields.
+    #[must_use]
+    pub fn declaration(&self) -> &Declaration {
+        &self.reading.declaration
+    }
+
+    /// Whether only some objects are known, so that queries for others cannot be answered.
+    pub(super) fn is_partial(&self) -> bool {
+        self.is_partial.load(Ordering::Relaxed)
+    }
+
+    /// Adds objects to the known ones. If there were none, the result is partial.
+    pub(super) fn merge_some(&self, listing: Listing) {
+        if self.shows_nothing() {
+            self.is_partial.store(true, Ordering::Relaxed);
+        }
+        self.merge(listing);
+    }
+
+    /// Records that the API server does not know the resource: the list is empty until it does.
+    pub(super) fn absent(&self) {
+        self.replace(self.empty(), Instant::now());
+        let mut state = self.state.write();
+        state.absent = true;
+        // A resource that is installed later can be another API.
+        state.polled = self.resource().is_server_version();
+    }
+
+    /// Records that the API server has no news up to this version.
+    pub(super) fn bookmark(&self, version: &str) {
+        let mut state = self.state.write();
+        state.listing.move_to(version);
+        state.heard(false, Instant::now());
+        drop(state);
+        self.settled.notify_waiters();
+    }
+
+    /// Whether the API server has ever reported the resource.
+    pub(super) fn was_seen(&self) -> bool {
+        self.state.read().synced.is_some()
+    }
+
+    /// The time since the last contact.
+    pub(super) fn silence(&self) -> Duration {
+        self.state.read().contact.elapsed()
+    }
+
+    /// Records that the watch is open and does not fail. That is no contact, because it may have
+    /// no news yet.
+    pub(super) fn steady(&self) {
+        let mut state = self.state.write();
+        state.failing = None;
+        state.error = None;
+        state.locked_out = None;
+    }
+
+    /// Records an error. The known objects remain until they are too old.
+    pub(super) fn failed(&self, error: String) {
+        let mut state = self.state.write();
+        state.failing.get_or_insert_with(Instant::now);
+        state.error = Some(error);
+    }
+
+    /// Whether the cache can be outdated because its watch fails, so that a direct read is newer.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        let state = self.state.read();
+        state.synced.is_some() && (state.interrupted().is_some() || state.is_too_old(&self.options))
+    }
+
+    /// Whether two objects of the API server differ in their stored fields.
+    pub(super) fn differ(&self, left: Value<'_>, right: Value<'_>, namespace: &str) -> bool {
+        match (self.project(left, namespace), self.project(right, namespace)) {
+            // A change of an object need not name its version.
+            (Ok(Some(left)), Ok(Some(right))) => !left.is_alike(&right),
+            (Ok(None), Ok(None)) => false,
+            _ => true,
+        }
+    }
+}
+
+impl Listing {
+    fn move_to(&mut self, version: &str) {
+        if !version.is_empty() {
+            version.clone_into(&mut self.version);
+        }
+    }
+}
+
+/// Namespace and name of an object.
+pub(super) fn key_of(object: Value<'_>, namespace: &str) -> Option<Key> {
+    let text = |pointer: &str| object.get(pointer).and_then(|v| v.text());
+    let namespace = text("/metadata/namespace").unwrap_or(namespace);
+    Some(Key::new(namespace, text("/metadata/name")?))
+}
+
+/// The interval at which a resource is polled: one failed list does not make the cache stale.
+pub(super) fn poll_time(options: &Options) -> Duration {
+    options.poll.min((options.max_age / 3).max(Duration::from_secs(1)))
+}
+
+/// The interval at which a watch is renewed if events are at most `max_age` old: three contacts in
+/// that time.
+pub(super) fn watch_time(max_age: Duration) -> Duration {
+    (max_age / 3).clamp(Duration::from_secs(1), Duration::from_secs(280))
+}

@@ -1,0 +1,276 @@
+//! Objects as the API server reports them: read and projected outside the lock, stored under the
+//! lock.
+//!
+//! ```text
+//! JSON ─▶ Reading::change ─▶ Change ─┬▶ Kind::add, to a listing ─▶ Kind::replace ─┐
+//!        (on any thread)             └▶ Kind::take_over ──────────────────────────┴▶ visible to queries
+//! ```
+//!
+//! Queries wait while the lock is held for writing. So under the lock, opgate does not read,
+//! project, compare or drop anything whose size a tenant determines.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use opgate_cluster::{Key, Object, Query, Sketch, Store, Unreadable};
+use opgate_document::Value;
+use tokio::time::Instant;
+
+use super::{Kind, key_of};
+use crate::cluster::Reading;
+use crate::cluster::aside::drop_aside;
+use crate::cluster::reservations::is_newer;
+use crate::cluster::unreadable::{NotKept, UnreadableObject};
+use crate::cluster::view::Listing;
+
+/// An object as the API server reports it.
+#[derive(Debug)]
+pub(crate) struct Change {
+    key: Key,
+    version: String,
+    uid: String,
+    /// The part that is stored; `None` if the object is not.
+    object: Result<Option<Object>, Unreadable>,
+    /// The index values of a large object that exceeds the memory: computed where it is read.
+    sketch: Option<Sketch>,
+}
+
+/// Sketches of objects of fewer bytes are made when they are needed.
+const LARGE: usize = 64 << 10;
+
+impl Reading {
+    /// Projects the stored part of an object; `None` if the object is not stored. `namespace` is
+    /// that of the request, for objects without one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(in crate::cluster) fn project(
+        &self,
+        object: Value<'_>,
+        namespace: &str,
+    ) -> Result<Option<Object>, Unreadable> {
+        let object = self.declaration.project(object)?.in_namespace(namespace);
+        let is_inside = self.namespace.as_ref().is_none_or(|ns| **ns == *object.key().namespace);
+        Ok((is_inside && self.labels.matches(|key| object.label(key))).then_some(object))
+    }
+
+    /// Reads an object of the API server; `None` if it has no name.
+    pub(in crate::cluster) fn change(&self, object: Value<'_>, namespace: &str) -> Option<Change> {
+        let text = |pointer: &str| object.get(pointer).and_then(|v| v.text()).unwrap_or_default();
+        let (version, uid) = (text("/metadata/resourceVersion"), text("/metadata/uid"));
+        let (version, uid) = (version.to_owned(), uid.to_owned());
+        let (key, object) = (key_of(object, namespace)?, self.project(object, namespace));
+        let stored = object.as_ref().ok().and_then(Option::as_ref);
+        let sketch = stored.filter(|object| object.size() > LARGE).map(Object::sketch);
+        Some(Change { key, version, uid, object, sketch })
+    }
+}
+
+/// The stored part of an object.
+enum Stored {
+    Object(Arc<Object>),
+    Name(UnreadableObject),
+    Nothing,
+}
+
+impl Kind {
+    /// [`Reading::project`].
+    pub(in crate::cluster) fn project(
+        &self,
+        object: Value<'_>,
+        namespace: &str,
+    ) -> Result<Option<Object>, Unreadable> {
+        self.reading.project(object, namespace)
+    }
+
+    /// An empty listing, to be filled.
+    pub(in crate::cluster) fn empty(&self) -> Listing {
+        let objects = Store::new(self.declaration().index_count());
+        Listing { objects, ..Listing::default() }
+    }
+
+    /// Adds an object of the API server to a listing. An unreadable object is recorded there.
+    pub(in crate::cluster) fn take(
+        &self,
+        listing: &mut Listing,
+        object: Value<'_>,
+        namespace: &str,
+    ) {
+        if let Some(change) = self.reading.change(object, namespace) {
+            self.add(listing, change);
+        }
+    }
+
+    /// Adds an object to a listing. It is charged separately unless the cache already holds an
+    /// equal object.
+    pub(crate) fn add(&self, listing: &mut Listing, change: Change) {
+        let Change { key, object, sketch, .. } = change;
+        let known = self.state.read().listing.objects.get(&key).cloned();
+        if let (Ok(Some(object)), Some(known)) = (&object, known)
+            && known.is_same(object)
+            && listing.objects.get(&key).is_none()
+        {
+            listing.objects.insert(known);
+            return;
+        }
+        match object {
+            Ok(None) => {}
+            Ok(Some(object)) => match self.charged(object, 0, sketch) {
+                Ok(object) => listing.objects.add(object),
+                Err(name) => listing.unreadable.insert(name),
+            },
+            Err(why) => {
+                if self.state.read().listing.unreadable.get(&key).is_none() {
+                    self.tell_unreadable(&key, why);
+                }
+                let why = NotKept::Unreadable(why);
+                let name = UnreadableObject::new(key, why, || None, &self.memory);
+                listing.unreadable.insert(name);
+            }
+        }
+    }
+
+    /// Charges the memory of an object that replaces one of `instead` bytes. Without memory, only
+    /// its name is kept.
+    fn charged(
+        &self,
+        object: Object,
+        instead: usize,
+        sketch: Option<Sketch>,
+    ) -> Result<Object, UnreadableObject> {
+        let key = object.key();
+        match self.memory.object(&key.namespace, object.size(), instead) {
+            Ok(charge) => Ok(object.holding(Box::new(charge))),
+            Err(why) => {
+                let sketch = || Some(sketch.unwrap_or_else(|| object.sketch()));
+                let no_room = NotKept::NoRoom(why.clone());
+                let name = UnreadableObject::new(key.clone(), no_room, sketch, &self.memory);
+                if self.memory.tells(&key.namespace) {
+                    let namespace = opgate_text::one_line(&key.namespace, 253);
+                    tracing::warn!(
+                        resource = %self.resource(), namespace, reason = %why,
+                        "no memory for objects of a namespace; queries that could return them fail"
+                    );
+                }
+                Err(name)
+            }
+        }
+    }
+
+    fn tell_unreadable(&self, key: &Key, why: Unreadable) {
+        let line = |text: &str| opgate_text::one_line(text, 253);
+        tracing::warn!(
+            resource = %self.resource(), namespace = line(&key.namespace), name = line(&key.name),
+            why = %why, "unreadable object; queries that could return it fail"
+        );
+    }
+
+    /// Replaces all objects by a complete list that started at this time. The list shows nothing
+    /// that came later.
+    pub(crate) fn replace(&self, listing: Listing, began: Instant) {
+        let is_filtered = !self.labels().is_empty();
+        let mut state = self.state.write();
+        if is_newer(&state.listing.version, &listing.version) {
+            state.reserved.start_anew();
+        }
+        for key in state.reserved.all() {
+            match listing.objects.get(&key) {
+                Some(object) => {
+                    let (version, uid) = (object.resource_version(), object.uid());
+                    state.reserved.shown(&key, version, uid, Some(object));
+                }
+                None => state.reserved.not_listed(&key, &listing.version, is_filtered),
+            }
+        }
+        self.is_partial.store(false, Ordering::Relaxed);
+        let old = std::mem::replace(&mut state.listing, listing);
+        state.lists = state.lists.saturating_add(1);
+        state.synced.get_or_insert_with(Instant::now);
+        state.absent = false;
+        state.heard(true, began);
+        drop(state);
+        let objects = old.objects.len().saturating_add(old.unreadable.len());
+        drop_aside(old, objects);
+        self.settled.notify_waiters();
+    }
+
+    /// Adds the objects of a file, and replaces those with the same names.
+    pub(in crate::cluster) fn merge(&self, listing: Listing) {
+        let mut state = self.state.write();
+        for object in listing.objects.select(&Query::default()) {
+            state.listing.unreadable.remove(object.key());
+            state.listing.objects.insert(object);
+        }
+        for object in listing.unreadable.into_objects() {
+            state.listing.objects.remove(object.key());
+            state.listing.unreadable.insert(object);
+        }
+    }
+
+    /// Stores an added or changed object.
+    pub(in crate::cluster) fn apply(&self, object: Value<'_>, namespace: &str) {
+        if let Some(change) = self.reading.change(object, namespace) {
+            self.take_over(change);
+        }
+    }
+
+    /// Stores an added or changed object.
+    pub(crate) fn take_over(&self, change: Change) {
+        let Change { key, version, uid, object, sketch } = change;
+        let stored = match object {
+            Ok(Some(object)) => {
+                let known = self.state.read().listing.objects.get(&key).map(|known| known.size());
+                match self.charged(object, known.unwrap_or_default(), sketch) {
+                    Ok(object) => Stored::Object(Arc::new(object)),
+                    Err(name) => Stored::Name(name),
+                }
+            }
+            // It no longer has the required labels.
+            Ok(None) => Stored::Nothing,
+            Err(why) => {
+                self.tell_unreadable(&key, why);
+                let why = NotKept::Unreadable(why);
+                Stored::Name(UnreadableObject::new(key.clone(), why, || None, &self.memory))
+            }
+        };
+        let shown = match &stored {
+            Stored::Object(object) => Some(object),
+            Stored::Nothing | Stored::Name(_) => None,
+        };
+        let mut state = self.state.write();
+        state.reserved.shown(&key, &version, &uid, shown);
+        state.listing.unreadable.remove(&key);
+        let old = match stored {
+            Stored::Object(object) => state.listing.objects.insert(object),
+            Stored::Nothing => state.listing.objects.remove(&key),
+            Stored::Name(object) => {
+                state.listing.unreadable.insert(object);
+                state.listing.objects.remove(&key)
+            }
+        };
+        state.listing.move_to(&version);
+        state.heard(true, Instant::now());
+        drop(state);
+        drop(old);
+        self.settled.notify_waiters();
+    }
+
+    /// Removes an object. `version` is that of its deletion. `uid` distinguishes it from others
+    /// with its name.
+    pub(in crate::cluster) fn delete(&self, key: &Key, version: &str, uid: &str) {
+        let mut state = self.state.write();
+        state.reserved.gone(key, version, uid);
+        let old = state.listing.objects.remove(key);
+        state.listing.unreadable.remove(key);
+        state.listing.move_to(version);
+        state.heard(true, Instant::now());
+        drop(state);
+        drop(old);
+        self.settled.notify_waiters();
+    }
+
+    /// Whether there is memory now for an object that is kept by name. A new list then reads it.
+    pub(in crate::cluster) fn has_memory_again(&self) -> bool {
+        self.state.read().listing.unreadable.fits(&self.memory)
+    }
+}

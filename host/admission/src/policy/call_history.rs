@@ -1,0 +1,164 @@
+//! The usual duration of the calls of a policy, so that hardly any call runs twice.
+//!
+//! The calls of a tenant determine where its next one starts (`fair.rs`). But if the calls of a
+//! policy are long for all tenants, as those of an interpreter can be, the first call of each
+//! tenant would run twice. So tenants have votes, on each route of the policy:
+//!
+//! ```text
+//! a call ended: long or short ─▶ the vote of its tenant, one of the last 16 tenants ─▶ most are long:
+//!                                                        all calls start on worker threads
+//! ```
+//!
+//! A tenant has one vote, and one alone does not decide: its objects do not move the calls of
+//! others. Before the first long call there are no votes, and nothing is counted.
+//!
+//! A call that was stopped on the fast path, and was short when it ran again, had waited for a
+//! CPU. The next calls there have patience: they are stopped by their CPU time. Reading it takes a
+//! system call, so other calls are stopped by wall-clock time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::permits::{Pace, Tenant};
+
+/// Maximum number of tenants with a vote on a route.
+const VOTES: usize = 16;
+
+/// Minimum number of tenants whose calls must have been long.
+const LEAST: usize = 2;
+
+/// Number of calls that have patience after one that had waited.
+const PATIENT: u32 = 256;
+
+/// The usual duration of the calls of one policy.
+#[derive(Debug, Default)]
+pub(super) struct Usual {
+    /// The routes with votes, as bits.
+    voted: AtomicU64,
+    votes: Mutex<BTreeMap<u32, VecDeque<(Tenant, Pace)>>>,
+    /// The remaining calls that have patience.
+    patient: AtomicU32,
+    /// Calls that ran twice.
+    repeated: AtomicU64,
+}
+
+/// The first route of a call. There are less than 64.
+fn first(routes: u64) -> u32 {
+    routes.trailing_zeros().min(u64::BITS - 1)
+}
+
+fn is_long(votes: &VecDeque<(Tenant, Pace)>) -> bool {
+    let long = votes.iter().filter(|(_, pace)| *pace == Pace::Long).count();
+    long >= LEAST && long.saturating_mul(2) > votes.len()
+}
+
+impl Usual {
+    /// The expected duration of a call of any tenant.
+    pub(super) fn pace(&self, routes: u64) -> Pace {
+        let route = first(routes);
+        if self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
+            return Pace::Short;
+        }
+        let is_long = self.votes.lock().get(&route).is_some_and(is_long);
+        if is_long { Pace::Long } else { Pace::Short }
+    }
+
+    /// Records whether a call of a tenant was long or short.
+    pub(super) fn note(&self, routes: u64, tenant: Tenant, pace: Pace) {
+        let route = first(routes);
+        if pace == Pace::Short && self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
+            return;
+        }
+        let mut all = self.votes.lock();
+        let votes = all.entry(route).or_default();
+        votes.retain(|(other, _)| *other != tenant);
+        votes.push_back((tenant, pace));
+        if votes.len() > VOTES {
+            votes.pop_front();
+        }
+        if votes.iter().any(|(_, pace)| *pace == Pace::Long) {
+            self.voted.fetch_or(1 << route, Ordering::Relaxed);
+        } else {
+            all.remove(&route);
+            self.voted.fetch_and(!(1 << route), Ordering::Relaxed);
+        }
+    }
+
+    /// Records that a stopped call was short when it ran again.
+    pub(super) fn had_waited(&self) {
+        self.patient.store(PATIENT, Ordering::Relaxed);
+    }
+
+    /// Whether the next call on the fast path is stopped by its CPU time.
+    pub(super) fn takes_patience(&self) -> bool {
+        if self.patient.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        // Another call can have used the last one.
+        let less = |left: u32| left.checked_sub(1);
+        self.patient.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    /// Records that a call runs twice.
+    pub(super) fn repeats(&self) {
+        self.repeated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Calls that ran twice.
+    pub(super) fn repeated(&self) -> u64 {
+        self.repeated.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::permits::Tenants;
+    use super::*;
+
+    #[test]
+    fn route_long_for_most_tenants_is_long_for_all() {
+        let tenants = Tenants::default();
+        let of = |n: usize| tenants.of(&format!("ns-{n}"), "");
+        let usual = Usual::default();
+        let (one, other) = (1 << 3, 1 << 4);
+        // A single tenant only affects its own calls, however often it votes.
+        for _ in 0..100 {
+            usual.note(one, of(0), Pace::Long);
+            assert_eq!(usual.pace(one), Pace::Short);
+        }
+        usual.note(one, of(1), Pace::Long);
+        assert_eq!(usual.pace(one), Pace::Long);
+        // A call has several routes: the first counts.
+        assert_eq!(usual.pace(one | other), Pace::Long);
+        assert_eq!((usual.pace(other), usual.pace(0)), (Pace::Short, Pace::Short));
+        // Two of four are no majority; the old votes are dropped.
+        usual.note(one, of(2), Pace::Short);
+        assert_eq!(usual.pace(one), Pace::Long);
+        usual.note(one, of(3), Pace::Short);
+        assert_eq!(usual.pace(one), Pace::Short);
+        for n in 4..100 {
+            usual.note(one, of(n), Pace::Long);
+        }
+        assert_eq!(usual.pace(one), Pace::Long);
+        assert_eq!(usual.votes.lock()[&3].len(), VOTES);
+        for n in 0..VOTES {
+            assert!(usual.votes.lock().contains_key(&3), "{n}");
+            usual.note(one, of(n), Pace::Short);
+        }
+        assert_eq!(usual.pace(one), Pace::Short);
+        assert!(usual.votes.lock().is_empty(), "nothing is counted any more");
+        usual.note(one, of(1), Pace::Short);
+        assert!(usual.votes.lock().is_empty());
+    }
+
+    #[test]
+    fn calls_after_a_delayed_call_are_limited_by_cpu_time() {
+        let usual = Usual::default();
+        assert!(!usual.takes_patience());
+        usual.had_waited();
+        let patient = (0..1_000).filter(|_| usual.takes_patience()).count();
+        assert_eq!(patient, 256);
+    }
+}

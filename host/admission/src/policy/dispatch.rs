@@ -1,0 +1,473 @@
+//! Chooses the thread on which a call of a policy runs, so that no call slows down the others.
+//!
+//! Most calls take microseconds, less than the transfer to another thread would. They run on the
+//! fast path: on the thread that serves the request, with a short deadline. A call that exceeds it
+//! is stopped and repeated on the slow path: on a worker thread, with the whole deadline. This is
+//! correct because a policy has no effects, and equal input gives the same verdict. After some
+//! time there, the call only gets the CPU time that the serving threads leave (`SCHED_IDLE`). If
+//! the call was long there, too, further calls of that tenant start there until they have been
+//! short for some time. Calls of other tenants do not, unless calls are long for most of them (`usual.rs`).
+//!
+//! ```text
+//!  tenant ─▶ permit (fair.rs) ──▶ fast path, 2 ms ──ok──▶ verdict
+//!              │                       │ too long: a permit for long calls
+//!              │ calls were long       ▼
+//!              └──────────────▶ slow path: worker thread, whole deadline ──▶ verdict or policy error
+//! ```
+//!
+//! All calls of one evaluation of a review share CPU time (`review_time.rs`). If that is used up,
+//! a call ends, whatever its limit.
+//!
+//! A permit belongs to the running call: when the client disconnects, a call on the slow path gets
+//! a signal to stop, and keeps its permit until it has stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use opgate_document::Document;
+use tokio::sync::oneshot;
+
+use super::Policy;
+use super::call_history::Usual;
+use super::permits::{DEAR, Fair, Pace, Permit, Refused, Tenant};
+use crate::cluster::{Lens, Unsettled};
+use crate::review::Review;
+use opgate_engine::{
+    Apart, Budget, Call, Engine, Fault, Inputs, Limits, Seats, SharedTime, Time, Work,
+    processor_time, wit,
+};
+
+/// Deadline of a call on the thread that serves the request.
+pub(super) const FAST: Duration = Duration::from_millis(2);
+
+/// Wall-clock time limit of a call there that is stopped by its CPU time. Its thread may wait for
+/// a CPU.
+const FAST_WALL: Duration = Duration::from_millis(20);
+
+/// A call on the slow path that needs less CPU time could have run on the fast path, with a
+/// quarter to spare. This is CPU time, not wall-clock time, because worker threads wait for a CPU.
+/// If it were much less than [`FAST`], one exception would move calls in between to the slow path,
+/// and they would never return.
+const SHORT: Duration = Duration::from_micros(1_500);
+
+/// CPU time of a call on the slow path before it only gets the CPU time that the serving threads
+/// leave. Not at once: on a machine without CPU time to spare, an ordinary call that was unlucky
+/// on the fast path would starve. Calls of a tenant that recently used this much yield at once.
+const YIELD_AFTER: Duration = DEAR;
+
+/// Stack of a worker thread: that of the guest, and some for the host.
+const THREAD_STACK: usize = 2 << 20;
+
+/// The reason why a call did not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Overload {
+    /// The queue is full.
+    #[error("policy {policy}: {waiting} calls are waiting already: try again")]
+    QueueFull {
+        /// The policy.
+        policy: String,
+        /// Length of its queue.
+        waiting: usize,
+    },
+    /// The share of the tenant in the queue is full.
+    #[error(
+        "policy {policy}: queue share of this namespace or user is full ({waiting} calls): try again"
+    )]
+    Share {
+        /// The policy.
+        policy: String,
+        /// The number of its waiting calls.
+        waiting: usize,
+    },
+    /// All permits are in use, and a policy that cannot block does not wait.
+    #[error("policy {policy}: all permits are in use")]
+    Busy {
+        /// The policy.
+        policy: String,
+    },
+    /// Other requests changed the same objects repeatedly.
+    #[error("conflicting requests kept changing the same objects until the deadline: try again")]
+    Contention,
+    /// Too many allowed changes are not known to be stored.
+    #[error("reservation limit reached: {why}; try again")]
+    NoRoom {
+        /// The tenant and the limit.
+        why: String,
+    },
+    /// The server had no CPU time or no memory for a call.
+    #[error("policy {policy}: {why}")]
+    Starved {
+        /// The policy.
+        policy: String,
+        /// The missing resource.
+        why: String,
+    },
+    /// The request has no memory left for its response.
+    #[error("no memory is left for the response: try again")]
+    Memory,
+    /// No client waits for the response any more.
+    #[error("the time of the request was over before it was decided")]
+    Late,
+    /// A resource is being listed for the first time.
+    #[error("policy {policy}: {resource}: the server has just started, try again")]
+    Listing {
+        /// The policy.
+        policy: String,
+        /// The description of the resource.
+        resource: String,
+    },
+    /// The review was evaluated several times, which used more CPU time than one review may use.
+    #[error(
+        "evaluated {evaluations} times because objects that it depends on changed, and exceeded the CPU time limit of {}ms: try again",
+        .limit.as_millis()
+    )]
+    Repeated {
+        /// The number of evaluations.
+        evaluations: u32,
+        /// The CPU time for all of them.
+        limit: Duration,
+    },
+    /// No permit became free in time.
+    #[error("policy {policy}: no call ended in the {}ms that were left", .waited.as_millis())]
+    Timeout {
+        /// The policy.
+        policy: String,
+        /// The time that it waited.
+        waited: Duration,
+    },
+}
+
+impl Overload {
+    /// Whether too many calls are queued. An immediate retry would not help.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Share { .. } | Self::QueueFull { .. })
+    }
+}
+
+impl From<Unsettled> for Overload {
+    fn from(unsettled: Unsettled) -> Self {
+        match unsettled {
+            Unsettled::Contention => Self::Contention,
+            Unsettled::Late => Self::Late,
+        }
+    }
+}
+
+/// Permits and dispatch of one policy.
+#[derive(Debug)]
+pub struct Lane {
+    fair: Arc<Fair>,
+    usual: Arc<Usual>,
+    /// Whether calls have their whole time where they start, because the process serves no other
+    /// requests.
+    is_only: bool,
+    size: (usize, usize),
+    /// The instances of its calls.
+    seats: Arc<Seats>,
+}
+
+/// The engine has not enough instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoSeats;
+
+/// Stops a call when its client is gone.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Lane {
+    /// Creates the dispatch of calls in this engine. `other` is that of the same policy in the set
+    /// that is to be replaced. If the limits are equal, both share permits and queue: together
+    /// they make no more calls at a time, and waiting calls keep their position.
+    ///
+    /// # Errors
+    /// If the engine has not enough instances.
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        limits: Limits,
+        queue: usize,
+        is_only: bool,
+        other: Option<&Self>,
+    ) -> Result<Self, NoSeats> {
+        let size = (limits.concurrency, queue);
+        let other = other.filter(|other| other.fits(limits, queue, is_only));
+        let usual = other.map(|other| other.usual.clone()).unwrap_or_default();
+        let fair = other.map(|other| other.fair.clone());
+        let fair = fair.unwrap_or_else(|| Arc::new(Fair::new(limits.concurrency, queue, is_only)));
+        let seats = other.filter(|other| other.seats.are_of(engine)).map(|o| o.seats.clone());
+        let taken = || Seats::take(engine, limits.concurrency).map(Arc::new);
+        let seats = seats.or_else(taken).ok_or(NoSeats)?;
+        Ok(Self { fair, usual, is_only, size, seats })
+    }
+
+    /// Whether it suits a policy with these limits.
+    pub(super) fn fits(&self, limits: Limits, queue: usize, is_only: bool) -> bool {
+        self.size == (limits.concurrency, queue) && self.is_only == is_only
+    }
+
+    /// Calls that run on worker threads.
+    #[must_use]
+    pub fn apart(&self) -> usize {
+        self.fair.running_long()
+    }
+
+    /// Calls that ran twice, because they took longer than the fast path allows.
+    #[must_use]
+    pub fn repeated(&self) -> u64 {
+        self.usual.repeated()
+    }
+
+    /// Whether a server calls the policy, which has other requests as well.
+    pub(super) fn serves(&self) -> bool {
+        !self.is_only
+    }
+
+    /// The expected duration of a tenant's next call.
+    fn pace(&self, routes: u64, tenant: Tenant) -> Pace {
+        if self.is_only {
+            return Pace::Short;
+        }
+        match self.usual.pace(routes) {
+            Pace::Long => Pace::Long,
+            Pace::Short => self.fair.pace(tenant),
+        }
+    }
+
+    async fn permit(
+        &self,
+        policy: &Policy,
+        by: (Tenant, usize),
+        pace: Pace,
+        deadline: Instant,
+    ) -> Result<Permit, Overload> {
+        // A policy that can never block a request does not delay it either.
+        let patience = policy.is_enforced().then_some(deadline);
+        let permit = self.fair.permit(by, pace, patience).await;
+        let policy = || policy.name.clone();
+        permit.map_err(|refused| match refused {
+            Refused::Busy => Overload::Busy { policy: policy() },
+            Refused::Full(waiting) => Overload::QueueFull { policy: policy(), waiting },
+            Refused::Share(waiting) => Overload::Share { policy: policy(), waiting },
+            Refused::Late(waited) => Overload::Timeout { policy: policy(), waited },
+        })
+    }
+}
+
+/// The verdict of a policy, or the reason why there is none.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) call: Call<wit::Verdict>,
+    /// The policy error because of which the advisory rules were dropped.
+    pub(super) dropped: Option<Fault>,
+}
+
+/// Gets the verdict of a policy. `deadline` is that of the whole request. It limits the wait for a
+/// permit and, if it is earlier than the deadline of the policy, the call.
+///
+/// A call that fails is repeated without the rules that are advisory for such a request: they must
+/// not prevent a verdict.
+pub(super) async fn validate(
+    policy: &Arc<Policy>,
+    inputs: &Arc<Inputs>,
+    lens: &Lens,
+    (review, tenant): (&Review<'_>, Tenant),
+    (shared, deadline): (Option<&Arc<SharedTime>>, Instant),
+) -> Result<Asked, Overload> {
+    let lane = &policy.lane;
+    let routes = policy.routes(review);
+    let pace = lane.pace(routes, tenant);
+    let by = (tenant, review.size());
+    let mut permit = lane.permit(policy, by, pace, deadline).await?;
+    let mut failed = None;
+    if pace == Pace::Short {
+        let started = Instant::now();
+        let left = left(deadline, started)?;
+        let short = policy.limits.time > FAST && !lane.is_only;
+        let patient = short && lane.usual.takes_patience();
+        let time = match (short, patient) {
+            (true, true) => Time::Whole { processor: FAST, wall: FAST_WALL.min(left) },
+            (true, false) => Time::Try(FAST.min(left)),
+            _ => Time::of(policy.limits, left),
+        };
+        let reader = policy.view.reader(lens.clone());
+        let budget = Budget { memory: policy.limits.memory, time, apart: None, shared };
+        let call = policy.module.validate(inputs, routes, &policy.settings, reader, budget);
+        permit.charge(started.elapsed());
+        let is_over = |fault: &Fault| fault.is_deadline() || matches!(fault, Fault::Wall(_));
+        let is_long = short && call.result.as_ref().is_err_and(is_over);
+        if !is_long {
+            if short {
+                lane.usual.note(routes, tenant, Pace::Short);
+            }
+            if lane.is_only || !is_worth_another(&call) || !policy.has_advice_on(review) {
+                return Ok(Asked { call, dropped: None });
+            }
+            failed = Some(call);
+        }
+        if let Some(over) = shared.filter(|shared| shared.is_over()) {
+            return Ok(Asked { call: stopped(over), dropped: None });
+        }
+        // Either the call was long or its thread got no CPU time. The second run shows which.
+        tracing::debug!(policy = policy.name, "call moved to a worker thread");
+        if is_long {
+            lane.usual.repeats();
+        }
+        drop(permit);
+        permit = lane.permit(policy, by, Pace::Long, deadline).await?;
+    }
+    let job = Job {
+        policy: policy.clone(),
+        inputs: inputs.clone(),
+        routes,
+        lens: lens.clone(),
+        tenant,
+        was_stopped: pace == Pace::Short && failed.is_none(),
+        has_advice: policy.has_advice_on(review),
+        shared: shared.cloned(),
+        deadline,
+    };
+    job.run_apart(permit, failed).await
+}
+
+/// A call that does not begin, because the others have used the time that they share.
+fn stopped(shared: &SharedTime) -> Call<wit::Verdict> {
+    let result = Err(Fault::Shared(shared.limit()));
+    Call { result, log: Vec::new(), reader: None, work: Work::default() }
+}
+
+/// Whether a call could succeed without the advisory rules.
+fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
+    // A resource that is being listed is available in a moment, and a cancelled call has no
+    // client.
+    call.result.as_ref().is_err_and(|fault| {
+        !fault.is_overload()
+            && !matches!(
+                fault,
+                Fault::Listing(_) | Fault::Wanted(_) | Fault::Cancelled | Fault::Shared(_)
+            )
+    })
+}
+
+/// The remaining time of a request. The client must get the response before its timeout.
+fn left(deadline: Instant, now: Instant) -> Result<Duration, Overload> {
+    let left = deadline.saturating_duration_since(now);
+    if left.is_zero() { Err(Overload::Late) } else { Ok(left) }
+}
+
+/// A call for the slow path.
+struct Job {
+    policy: Arc<Policy>,
+    inputs: Arc<Inputs>,
+    routes: u64,
+    lens: Lens,
+    tenant: Tenant,
+    /// Whether it was stopped on the fast path.
+    was_stopped: bool,
+    /// Whether there are advisory rules.
+    has_advice: bool,
+    /// The CPU time of the evaluation.
+    shared: Option<Arc<SharedTime>>,
+    deadline: Instant,
+}
+
+impl Job {
+    /// Runs it on a worker thread; if it has `failed` already, without the advisory rules.
+    async fn run_apart(
+        self,
+        mut permit: Permit,
+        failed: Option<Call<wit::Verdict>>,
+    ) -> Result<Asked, Overload> {
+        let name = self.policy.name.clone();
+        let none =
+            |why: String| Overload::Starved { policy: name, why: format!("no thread: {why}") };
+        let (answer, answered) = oneshot::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stop_on_drop = StopOnDrop(stop.clone());
+        let spawned = std::thread::Builder::new()
+            .name("opgate-slow".into())
+            .stack_size(THREAD_STACK)
+            .spawn(move || {
+                if permit.is_dear() {
+                    // If the system does not allow it, the thread runs with normal priority.
+                    let _ = opgate_unsafe::run_when_idle();
+                }
+                let apart = Apart { cancelled: stop, yield_after: YIELD_AFTER };
+                let started = processor_time();
+                let asked = self.run(&apart, failed);
+                let used = processor_time().saturating_sub(started);
+                permit.charge(used);
+                let pace = if used > SHORT { Pace::Long } else { Pace::Short };
+                permit.note(pace);
+                self.note(pace);
+                drop(permit);
+                // When the caller has the verdict, nothing may hold a part of the request any
+                // more. A thread that yields can take long to end.
+                drop(self);
+                let _ = answer.send(asked);
+            });
+        if let Err(error) = spawned {
+            return Err(none(error.to_string()));
+        }
+        let asked = answered.await;
+        drop(stop_on_drop);
+        asked.map_err(|_| none("it ended without an answer".to_owned()))?
+    }
+
+    fn note(&self, pace: Pace) {
+        let usual = &self.policy.lane.usual;
+        usual.note(self.routes, self.tenant, pace);
+        if self.was_stopped && pace == Pace::Short {
+            usual.had_waited();
+        }
+    }
+
+    fn run(&self, apart: &Apart, failed: Option<Call<wit::Verdict>>) -> Result<Asked, Overload> {
+        let policy = &self.policy;
+        let whole = policy.limits.time;
+        let mut left = whole;
+        let failed = if let Some(failed) = failed {
+            failed
+        } else {
+            // Half of the time is for a call without the advisory rules: they must not use the
+            // time of the rules that deny, and both calls together keep the policy's limit.
+            let first = if self.has_advice { whole / 2 } else { whole };
+            let started = processor_time();
+            let call = self.ask(apart, &policy.settings, first)?;
+            left = whole.saturating_sub(processor_time().saturating_sub(started));
+            call
+        };
+        if !self.has_advice || !is_worth_another(&failed) {
+            return Ok(Asked { call: failed, dropped: None });
+        }
+        let Ok(mut call) = self.ask(apart, &policy.without_advice, left) else {
+            return Ok(Asked { call: failed, dropped: None });
+        };
+        if let Err(Fault::Deadline(time)) = &mut call.result {
+            // With the first call.
+            *time = whole;
+        }
+        call.log.splice(0..0, failed.log);
+        let dropped = failed.result.err().filter(|_| call.result.is_ok());
+        Ok(Asked { call, dropped })
+    }
+
+    fn ask(
+        &self,
+        apart: &Apart,
+        settings: &Arc<Document>,
+        time: Duration,
+    ) -> Result<Call<wit::Verdict>, Overload> {
+        let limits = Limits { time, ..self.policy.limits };
+        let time = Time::of(limits, left(self.deadline, Instant::now())?);
+        let (apart, shared) = (Some(apart), self.shared.as_ref());
+        let budget = Budget { memory: limits.memory, time, apart, shared };
+        let reader = self.policy.view.reader(self.lens.clone());
+        Ok(self.policy.module.validate(&self.inputs, self.routes, settings, reader, budget))
+    }
+}

@@ -1,0 +1,583 @@
+//! Work on untrusted input, in a subprocess of the same binary. If the subprocess fails, the
+//! server continues.
+//!
+//! ```text
+//! Program::ask ─▶ /proc/self/exe JOB ───▶ limits, confinement ─▶ job ─▶ answer ─▶ Program::ask
+//!      │             (no environment)       (before any input)                       ▲
+//!      └── watches the clock, kills ─────────────────────────────────────────────────┘
+//! ```
+//!
+//! The child limits itself before it reads anything: CPU time, memory, files (none may grow), core
+//! dumps. Then it gives up files, network and other processes (`confine.rs`). It ends with its
+//! parent. Frames start with their length, which the reader limits.
+//!
+//! All children together have a share of the container's memory (`opgate_server::Room`), so that
+//! the system does not kill a process, which could be the server. If the share is large enough,
+//! several children run at a time with equal parts. A child whose part is too small runs again
+//! alone, with the whole share. A child that compiles a large component starts that way.
+
+use std::io::{self, Read, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::process::{Resource, Rlimit, Signal};
+
+use opgate_text::units;
+
+use super::component_check::is_large;
+use super::confine::{Confinement, attempts, confine};
+
+/// Name of the subcommand. No help shows it.
+const COMMAND: &str = "apart";
+
+/// Maximum input of a job, twice the largest component, and maximum output, that of an image.
+const MAX_INPUT: u64 = 64 << 20;
+const MAX_OUTPUT: u64 = 256 << 20;
+
+/// Maximum length of the text of a refusal.
+const MAX_TEXT: usize = 1_024;
+
+/// Open files: the pipes, and those that the standard library reads to count CPUs.
+const FILES: u64 = 32;
+
+/// Serving threads have priority.
+const NICE: i32 = 10;
+
+/// Maximum number of concurrent children, and the minimum memory of each of them if there are
+/// several. Policies of the SDK need half of it.
+const CHILDREN: usize = 4;
+const LEAST: u64 = 48 << 20;
+
+/// Memory of a child for each thread that compiles, and, for a large component, the memory in
+/// addition to that. With one thread JavaScript and Python take 350 MiB.
+const THREAD: u64 = 64 << 20;
+const LARGE: u64 = 300 << 20;
+
+/// The jobs of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    /// Compiles a component.
+    Compile,
+    /// Compiles a component that has an interpreter inside.
+    CompileLarge,
+    /// Checks settings against a schema.
+    Settings,
+    /// Tries forbidden operations in a child, for tests.
+    Confinement,
+}
+
+/// The limits of a job.
+struct Limits {
+    /// Seconds of CPU time and of wall-clock time.
+    processor: u64,
+    wall: u64,
+    /// Bytes of memory, and the bytes without a shortage.
+    memory: u64,
+    most: u64,
+}
+
+impl Job {
+    const ALL: [Self; 4] = [Self::Compile, Self::CompileLarge, Self::Settings, Self::Confinement];
+
+    /// The job that compiles this component.
+    pub(crate) fn compile(component: &[u8]) -> Self {
+        if is_large(component) { Self::CompileLarge } else { Self::Compile }
+    }
+
+    /// The limits of this job, with at most `memory`.
+    fn limits(self, memory: u64) -> Limits {
+        // On one CPU that does nothing else, a component of the SDK takes 0.6 s at most, JavaScript
+        // and Python 10 s. A build without optimisation takes several times as long.
+        let (processor, wall, most) = match self {
+            Self::Compile => (15, 60, 512 << 20),
+            Self::CompileLarge => (120, 300, 1 << 30),
+            Self::Settings | Self::Confinement => (5, 20, 128 << 20),
+        };
+        Limits { processor, wall, memory: memory.min(most), most }
+    }
+
+    /// Threads of a child with this much memory. More threads than CPUs would only use memory.
+    fn threads(self, memory: u64) -> u64 {
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let beside = if self == Self::CompileLarge { LARGE } else { 0 };
+        let fit = memory.saturating_sub(beside) / THREAD;
+        fit.clamp(1, u64::try_from(processors).unwrap_or(u64::MAX))
+    }
+
+    fn argument(self) -> &'static str {
+        match self {
+            Self::Compile => "compile",
+            Self::CompileLarge => "compile-large",
+            Self::Settings => "settings",
+            Self::Confinement => "confinement",
+        }
+    }
+
+    /// Parts of its input.
+    fn parts(self) -> usize {
+        match self {
+            Self::Compile | Self::CompileLarge => 4,
+            Self::Settings | Self::Confinement => 2,
+        }
+    }
+
+    fn of(argument: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|job| job.argument() == argument)
+    }
+}
+
+/// The memory of all children, in equal parts.
+#[derive(Debug)]
+struct Share {
+    memory: u64,
+    parts: usize,
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Share {
+    fn of(memory: usize) -> Self {
+        let memory = u64::try_from(memory).unwrap_or(u64::MAX);
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let fit = usize::try_from(memory / LEAST).unwrap_or(usize::MAX);
+        let parts = fit.min(processors).clamp(1, CHILDREN);
+        Self { memory, parts, free: Mutex::new(parts), freed: Condvar::new() }
+    }
+
+    /// Waits until this many parts are free. Every child ends, so this does.
+    fn take(&self, parts: usize) -> Taken<'_> {
+        let mut free = self.free.lock();
+        self.freed.wait_while(&mut free, |free| *free < parts);
+        *free = free.saturating_sub(parts);
+        let memory = self.memory / u64::try_from(self.parts.div_ceil(parts)).unwrap_or(u64::MAX);
+        Taken { share: self, parts, memory }
+    }
+}
+
+/// Parts of the memory. Dropping them frees them.
+struct Taken<'s> {
+    share: &'s Share,
+    parts: usize,
+    memory: u64,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut free = self.share.free.lock();
+        *free = free.saturating_add(self.parts);
+        self.share.freed.notify_all();
+    }
+}
+
+/// The program that runs jobs, which is this one.
+#[derive(Debug, Clone)]
+pub struct Program {
+    path: PathBuf,
+    share: Arc<Share>,
+    /// Replaces the limits of a job, for tests.
+    wall: Option<Duration>,
+}
+
+/// The reason why a job failed, in one line.
+#[derive(Debug)]
+enum Failed {
+    /// The job could succeed with more memory.
+    Memory(String),
+    Otherwise(String),
+}
+
+impl From<&str> for Failed {
+    fn from(why: &str) -> Self {
+        Self::Otherwise(why.to_owned())
+    }
+}
+
+impl Program {
+    /// The binary of this process, even if its file has been replaced. Its children share this
+    /// many bytes of memory.
+    ///
+    /// # Errors
+    /// If the system does not return the path of the binary.
+    pub fn this(memory: usize) -> io::Result<Self> {
+        let running = Path::new("/proc/self/exe");
+        let path = if running.exists() { running.to_path_buf() } else { std::env::current_exe()? };
+        Ok(Self::at(path, memory))
+    }
+
+    /// Another binary of opgate.
+    pub(crate) fn at(path: PathBuf, memory: usize) -> Self {
+        Self { path, share: Arc::new(Share::of(memory)), wall: None }
+    }
+
+    /// Runs a job.
+    ///
+    /// # Errors
+    /// The error of the job about its input, or the reason why the child failed, in one line.
+    pub fn ask(&self, job: Job, parts: &[&[u8]]) -> Result<Vec<u8>, String> {
+        let all = self.share.parts;
+        let few = if job == Job::CompileLarge { all } else { 1 };
+        let first = self.attempt(job, parts, &self.share.take(few));
+        // The part is free again.
+        let done = match first {
+            Err(Failed::Memory(_)) if few < all => self.attempt(job, parts, &self.share.take(all)),
+            other => other,
+        };
+        done.map_err(|failed| match failed {
+            Failed::Memory(why) | Failed::Otherwise(why) => why,
+        })
+    }
+
+    fn attempt(&self, job: Job, parts: &[&[u8]], taken: &Taken<'_>) -> Result<Vec<u8>, Failed> {
+        let size = parts.iter().map(|part| part.len()).sum::<usize>();
+        if u64::try_from(size).is_ok_and(|size| size > MAX_INPUT) {
+            return Err("its input is too large".into());
+        }
+        let limits = job.limits(taken.memory);
+        let threads = job.threads(limits.memory);
+        let child = Command::new(&self.path)
+            .args([COMMAND, job.argument(), &limits.memory.to_string()])
+            .env_clear()
+            .env("RAYON_NUM_THREADS", threads.to_string())
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = child.map_err(|e| Failed::Otherwise(format!("no process for it: {e}")))?;
+        let wall = self.wall.unwrap_or(Duration::from_secs(limits.wall));
+        std::thread::scope(|scope| {
+            // In any case the child is gone before the thread is joined, which then has no pipes.
+            let mut child = Kept(child);
+            let (stdin, stdout) = (child.0.stdin.take(), child.0.stdout.take());
+            let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+                return Err("no pipes for it".into());
+            };
+            let (send, answered) = mpsc::channel();
+            std::thread::Builder::new()
+                .name("opgate-apart".into())
+                .spawn_scoped(scope, move || send.send(exchange(stdin, parts, stdout)))
+                .map_err(|e| Failed::Otherwise(format!("no thread for it: {e}")))?;
+            match answered.recv_timeout(wall) {
+                Ok(Ok((confinement, answer))) => {
+                    log_once(confinement);
+                    match answer {
+                        Answer::Done(bytes) => Ok(bytes),
+                        Answer::Refused(why) => Err(Failed::Otherwise(why)),
+                    }
+                }
+                Ok(Err(_)) => Err(child.fate().map_or_else(
+                    || "the process for it gave no answer".into(),
+                    |status| became(status, &limits),
+                )),
+                Err(RecvTimeoutError::Timeout) => {
+                    Err(Failed::Otherwise(format!("it was not done after {}s", wall.as_secs())))
+                }
+                Err(RecvTimeoutError::Disconnected) => Err("its thread failed".into()),
+            }
+        })
+    }
+}
+
+/// Logs once how the subprocesses are confined in which components are compiled.
+fn log_once(confinement: Confinement) {
+    static LOGGED: Once = Once::new();
+    let Confinement { hides, files, calls } = confinement;
+    LOGGED.call_once(|| {
+        if confinement.is_closed() {
+            tracing::info!(
+                memory_hidden = hides,
+                landlock = files,
+                seccomp = calls,
+                "compiler process confined"
+            );
+        } else {
+            tracing::warn!(
+                memory_hidden = hides,
+                landlock = files,
+                seccomp = calls,
+                "compiler process not confined: the kernel has neither Landlock nor seccomp; load only components that you trust"
+            );
+        }
+    });
+}
+
+/// A child that is killed and waited for in any case.
+struct Kept(Child);
+
+impl Kept {
+    /// The exit of a child that has closed its pipe, if it ends now.
+    fn fate(&mut self) -> Option<ExitStatus> {
+        for _ in 0..100 {
+            if let Ok(Some(status)) = self.0.try_wait() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // It is no error if the child has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The reason why there is no result, for users.
+fn became(status: ExitStatus, limits: &Limits) -> Failed {
+    use std::os::unix::process::ExitStatusExt as _;
+    let memory = units::bytes(usize::try_from(limits.memory).unwrap_or(usize::MAX));
+    let is = |signal: Signal| status.signal() == Some(signal.as_raw());
+    if is(Signal::XCPU) {
+        Failed::Otherwise(format!("exceeded the CPU time limit of {}s", limits.processor))
+    } else if is(Signal::ABORT) || is(Signal::SEGV) {
+        let why = "of memory, or more of the stack than there is";
+        Failed::Memory(format!("it takes more than {memory} {why}{}", remedy(limits)))
+    } else if is(Signal::KILL) {
+        let why = "the system has ended the process for it: too little memory";
+        Failed::Memory(format!("{why}{}", remedy(limits)))
+    } else {
+        Failed::Otherwise(format!("the process for it failed ({status})"))
+    }
+}
+
+/// The remediation for too little memory, if the container sets the limit.
+fn remedy(limits: &Limits) -> &'static str {
+    if limits.memory < limits.most {
+        "; the memory limit of the container leaves no more: for a policy in JavaScript or Python 512Mi are enough at start, 768Mi for a server that loads it later"
+    } else {
+        ""
+    }
+}
+
+enum Answer {
+    Done(Vec<u8>),
+    Refused(String),
+}
+
+/// The first byte of a result: one of these, combined with the confinement of the child.
+const DONE: u8 = 0;
+const REFUSED: u8 = 1;
+const CONFINEMENT: u32 = 4;
+
+fn send(parts: &[&[u8]], stdin: &mut impl Write) -> io::Result<()> {
+    for part in parts {
+        let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+        stdin.write_all(&length.to_le_bytes())?;
+        stdin.write_all(part)?;
+    }
+    stdin.flush()
+}
+
+fn exchange(
+    mut stdin: impl Write,
+    parts: &[&[u8]],
+    mut stdout: impl Read,
+) -> io::Result<(Confinement, Answer)> {
+    // A child can respond before the end of its input. Only its result counts.
+    let _ = send(parts, &mut stdin);
+    drop(stdin);
+    let mut first = [0];
+    stdout.read_exact(&mut first)?;
+    let bytes = read_part(&mut stdout, MAX_OUTPUT)?;
+    let [first] = first;
+    let answer = match first & ((1 << CONFINEMENT) - 1) {
+        DONE => Answer::Done(bytes),
+        REFUSED => {
+            let text = String::from_utf8_lossy(&bytes);
+            Answer::Refused(opgate_text::one_line(&text, MAX_TEXT))
+        }
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    Ok((Confinement::of_bits(first >> CONFINEMENT), answer))
+}
+
+/// A part of a frame. Memory is allocated for the bytes that arrive, not for the announced length.
+fn read_part(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut length = [0; 8];
+    from.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > most {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = Vec::new();
+    from.take(length).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).ok() != Some(length) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(bytes)
+}
+
+/// Runs a job with the parts of its input; an error is one line.
+pub type Work = fn(Job, &[Vec<u8>]) -> Result<Vec<u8>, String>;
+
+/// Runs the child: the command with `JOB BYTES`.
+#[must_use]
+pub fn child(argument: &str, memory: u64, work: Work) -> ExitCode {
+    let Some(job) = Job::of(argument) else { return ExitCode::FAILURE };
+    if limit(&job.limits(memory)).is_err() {
+        return ExitCode::FAILURE;
+    }
+    let confinement = confine();
+    // The text of a panic has no reader. The parent reports the panic.
+    std::panic::set_hook(Box::new(|_| {}));
+    let done = std::panic::catch_unwind(|| {
+        let parts = read_parts(&mut io::stdin().lock(), job.parts())?;
+        match (job, parts.as_slice()) {
+            (Job::Confinement, [file, address]) => {
+                Ok(attempts(confinement, file, address).into_bytes())
+            }
+            _ => work(job, &parts),
+        }
+    });
+    let (kind, bytes) = match done {
+        Ok(Ok(bytes)) => (DONE, bytes),
+        Ok(Err(why)) => (REFUSED, why.into_bytes()),
+        Err(_) => (REFUSED, b"it makes the compiler panic".to_vec()),
+    };
+    let mut stdout = io::stdout().lock();
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
+    let written = stdout
+        .write_all(&[kind | (confinement.bits() << CONFINEMENT)])
+        .and_then(|()| stdout.write_all(&length))
+        .and_then(|()| stdout.write_all(&bytes))
+        .and_then(|()| stdout.flush());
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn read_parts(from: &mut impl Read, count: usize) -> Result<Vec<Vec<u8>>, String> {
+    let part = |_| read_part(from, MAX_INPUT).map_err(|e| format!("its input: {e}"));
+    (0..count).map(part).collect()
+}
+
+/// Limits this process, before it reads untrusted input.
+fn limit(limits: &Limits) -> io::Result<()> {
+    // The child does not survive when the server is killed.
+    #[cfg(target_os = "linux")]
+    {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // If the system is short of memory, it can kill this process first. Not every system allows
+        // this setting.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    }
+    let _ = rustix::process::nice(NICE);
+    let at = |limit: u64| Rlimit { current: Some(limit), maximum: Some(limit) };
+    let cpu = Rlimit { current: Some(limits.processor), maximum: Some(limits.processor + 1) };
+    // Address space in addition to memory, because threads and the allocator reserve more than they
+    // use.
+    let space = limits.memory.saturating_mul(4);
+    for (resource, limit) in [
+        (Resource::Cpu, cpu),
+        (Resource::Data, at(limits.memory)),
+        (Resource::As, at(space.saturating_add(1 << 30))),
+        (Resource::Fsize, at(0)),
+        (Resource::Nofile, at(FILES)),
+        (Resource::Core, at(0)),
+    ] {
+        rustix::process::setrlimit(resource, limit)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A program that is being written while another test forks cannot be started ("text file
+    /// busy").
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+    /// If a child fails in any way, the error is one line, and no child remains.
+    #[test]
+    fn a_child_that_fails_is_an_error_in_one_line() {
+        let _alone = ONE_AT_A_TIME.lock();
+        let folder = tempfile::tempdir().unwrap();
+        let script = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            Program { wall: Some(Duration::from_secs(60)), ..Program::at(path, usize::MAX) }
+        };
+        let long = "x".repeat(5_000);
+        let cases = [
+            ("fails", "exit 7", "the process for it failed (exit status: 7)"),
+            ("says-nothing", "cat >/dev/null", "the process for it failed (exit status: 0)"),
+            ("burns", "kill -XCPU $$", "exceeded the CPU time limit of 15s"),
+            ("aborts", "kill -ABRT $$", "it takes more than 512Mi of memory, or more of the stack"),
+            ("is-killed", "kill -KILL $$", "the system has ended the process for it"),
+            (
+                "lies",
+                "printf '\\0\\377\\377\\377\\377\\377\\377\\377\\377'; cat >/dev/null",
+                "failed",
+            ),
+            ("stops", "printf '\\0\\10\\0\\0\\0\\0\\0\\0\\0abc'", "the process for it failed"),
+            ("other", "printf '\\7\\0\\0\\0\\0\\0\\0\\0\\0'", "the process for it failed"),
+            ("refuses", "printf '\\1\\3\\0\\0\\0\\0\\0\\0\\0a\\nb'; cat >/dev/null", "a b"),
+            ("chatters", &format!("printf '\\1\\210\\23\\0\\0\\0\\0\\0\\0{long}'"), "xxx"),
+        ];
+        for (name, text, says) in cases {
+            let error = script(name, text).ask(Job::Compile, &[b"input"]).unwrap_err();
+            assert!(error.contains(says), "{name}: {error}");
+            assert!(error.len() <= MAX_TEXT && !error.contains('\n'), "{name}: {error}");
+        }
+        let missing = Program::at(folder.path().join("missing"), usize::MAX);
+        let error = missing.ask(Job::Settings, &[]).unwrap_err();
+        assert!(error.starts_with("no process for it"), "{error}");
+    }
+
+    /// The parts add up to the whole memory. A job that needs more than its part waits for all
+    /// parts, even if others arrive meanwhile.
+    #[test]
+    fn large_compilation_waits_for_all_memory_shares() {
+        let _alone = ONE_AT_A_TIME.lock();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("needs");
+        // Returns its limit, if it is sufficient.
+        let script = "#!/bin/sh\ncat >/dev/null\n[ $3 -ge 192000000 ] || kill -ABRT $$\nprintf '\\0\\11\\0\\0\\0\\0\\0\\0\\0%s' $3\n";
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let of = |memory: usize, parts: usize| Program {
+            share: Arc::new(Share { parts, free: Mutex::new(parts), ..Share::of(memory) }),
+            ..Program::at(path.clone(), 0)
+        };
+        let all = of(192_000_000, 3);
+        std::thread::scope(|scope| {
+            let ask = || all.ask(Job::Compile, &[b"input"]);
+            let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            for asked in asked {
+                assert_eq!(asked.join().unwrap().unwrap(), b"192000000");
+            }
+        });
+        assert_eq!(*all.share.free.lock(), 3);
+        let error = of(191_000_000, 3).ask(Job::Compile, &[b"input"]).unwrap_err();
+        assert!(error.starts_with("it takes more than "), "{error}");
+        let most = of(usize::MAX, 1).ask(Job::Compile, &[b"input"]).unwrap();
+        assert_eq!(most, (512 << 20).to_string().into_bytes(), "a job has a separate limit");
+        for (memory, most) in [(0, 1), (48 << 20, 1), (96 << 20, 2), (usize::MAX, CHILDREN)] {
+            let share = Share::of(memory);
+            assert!((1..=most).contains(&share.parts), "{share:?}");
+        }
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_killed() {
+        let _alone = ONE_AT_A_TIME.lock();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hangs");
+        std::fs::write(&path, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let hangs = Program { wall: Some(Duration::ZERO), ..Program::at(path, usize::MAX) };
+        // More than a pipe holds: the child does not even read its input.
+        let error = hangs.ask(Job::Compile, &[&vec![0; 1 << 20]]).unwrap_err();
+        assert_eq!(error, "it was not done after 0s");
+    }
+}

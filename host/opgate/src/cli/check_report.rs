@@ -1,0 +1,427 @@
+//! Results for bundles, catalogs and manifests, and the report of a check.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Outcome;
+use super::explanation::Explanation;
+use super::report::level::{Hidden, Level};
+use super::report::page::Pages;
+use super::report::{
+    At, Became, Fault, Format, Item, Line, Out, Unread, Violation, Waived, github, junit, sarif,
+    stdout, table,
+};
+use super::verbosity::note;
+use opgate_admission::policy::{Configuration, Decision, Effect, Set};
+use opgate_files::{Request, Resolver, Subject};
+use opgate_text::one_line;
+
+/// Number of recent violations that are searched for a duplicate.
+const RECENT: usize = 1_000;
+
+/// Result of a bundle, a catalog's package or a manifest. The members are part of the stable interface.
+#[derive(Debug, Serialize)]
+pub(super) struct Checked {
+    source: String,
+    kind: String,
+    name: String,
+    /// Namespace of an object of a cluster; empty for cluster-scoped objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    ok: bool,
+    violations: Vec<Located>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Fault>,
+    /// The input type: `bundle`, `manifest`, `review`, …
+    #[serde(rename = "inputType", skip_serializing_if = "str::is_empty")]
+    taken: &'static str,
+    /// Why it was not evaluated, if so.
+    #[serde(rename = "notEvaluated", skip_serializing_if = "Option::is_none")]
+    unjudged: Option<String>,
+    /// Explanation of each policy: for a bundle, and for each of its manifests.
+    #[serde(rename = "explain", skip_serializing_if = "Vec::is_empty")]
+    explanations: Vec<Explained>,
+    /// Whether a warning that is not waived is among its violations, shown or not.
+    #[serde(skip)]
+    warns: bool,
+    /// Package of a catalog, as its tree names it; empty for results outside packages.
+    #[serde(skip)]
+    package: Option<String>,
+    /// Violations that are not shown.
+    #[serde(skip)]
+    hidden: Hidden,
+    /// Wall-clock time of the policies.
+    #[serde(skip)]
+    time: Duration,
+}
+
+/// Explanations of the policies for one of the objects.
+#[derive(Debug, Serialize)]
+struct Explained {
+    object: String,
+    #[serde(flatten)]
+    explanation: Explanation,
+}
+
+/// A violation and its place.
+#[derive(Debug, Serialize)]
+struct Located {
+    #[serde(flatten)]
+    violation: Violation,
+    #[serde(rename = "location", skip_serializing_if = "Option::is_none")]
+    place: Option<At>,
+    /// Path of titles inside a package, for a denial.
+    #[serde(skip)]
+    about: Vec<String>,
+}
+
+impl Checked {
+    /// Creates an empty result.
+    pub(super) fn new(subject: &Subject) -> Self {
+        Self {
+            source: subject.source.clone(),
+            kind: subject.kind.clone(),
+            name: subject.name.clone(),
+            namespace: subject.namespace.clone(),
+            ok: true,
+            violations: Vec::new(),
+            error: None,
+            taken: subject.taken_for(),
+            unjudged: None,
+            explanations: Vec::new(),
+            warns: false,
+            package: subject.package(),
+            hidden: Hidden::default(),
+            time: Duration::ZERO,
+        }
+    }
+
+    /// Takes over what the policies say about one document of the subject.
+    pub(super) fn take(&mut self, request: &Request, decision: Decision) {
+        let mut places = Resolver::new(&request.object);
+        // The waivers decide whether a violation denies. A policy error cannot be waived.
+        let is_found = decision.violations.iter().any(|v| v.effect == Effect::Deny);
+        let denied_by_fault =
+            decision.denial.is_some() && !(is_found && decision.faults.is_empty());
+        self.ok &= decision.failure.is_none() && !denied_by_fault;
+        for mut violation in decision.violations {
+            let place = places.place(&violation.field).map(At::from);
+            let denies = violation.effect == Effect::Deny;
+            let about = std::mem::take(&mut violation.about);
+            let about = if denies { about } else { Vec::new() };
+            let mut violation = Violation::from(violation);
+            let (prefix, field) = (request.prefix.as_str(), violation.field.as_str());
+            let dot = if prefix.is_empty() || field.is_empty() || field.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
+            violation.field = format!("{prefix}{dot}{field}");
+            // A CSV is evaluated as part of its bundle and as a manifest: a violation of both is reported
+            // once.
+            let is_known = |known: &Located| {
+                known.violation.rule == violation.rule
+                    && known.violation.message == violation.message
+                    && known.place == place
+                    && (place.is_some() || known.violation.field == violation.field)
+            };
+            if !self.violations.iter().rev().take(RECENT).any(is_known) {
+                self.violations.push(Located { violation, place, about });
+            }
+        }
+        let fault = decision.faults.into_iter().next();
+        let fault = fault.map(|fault| Fault { policy: fault.policy, cause: fault.cause });
+        self.error = self.error.take().or(fault);
+    }
+
+    /// Sets the total time of the policies, after the last document.
+    pub(super) fn took(&mut self, time: Duration) {
+        self.time = time;
+    }
+
+    /// Marks the waived violations, after the last document.
+    pub(super) fn waive(&mut self, mut waived: impl FnMut(&str) -> Option<Waived>) {
+        for Located { violation, .. } in &mut self.violations {
+            violation.waived = waived(&violation.rule);
+        }
+    }
+
+    /// Marks it as not evaluated, with the reason.
+    pub(super) fn is_unjudged(&mut self, why: String) {
+        self.unjudged = Some(why);
+    }
+
+    /// Reports whether it was not evaluated.
+    pub(super) fn was_unjudged(&self) -> bool {
+        self.unjudged.is_some() && self.outcome() == Outcome::Ok
+    }
+
+    /// Keeps the explanations of the policies for one of the objects.
+    pub(super) fn explain(&mut self, object: String, explanation: Explanation) {
+        self.explanations.push(Explained { object, explanation });
+    }
+
+    /// Reports whether the policies have evaluated it.
+    pub(super) fn is_judged(&self) -> bool {
+        self.error.is_none()
+    }
+
+    /// Computes the outcome, after the waivers. Input that is unreadable as a whole fails the check.
+    pub(super) fn conclude(&mut self, warnings_as_errors: bool, is_complete: bool) {
+        let counts = |effect| self.violations.iter().any(|v| v.violation.counts_as(effect));
+        self.ok &= is_complete;
+        self.warns = counts(Effect::Warn);
+        let fails = counts(Effect::Deny) || warnings_as_errors && counts(Effect::Warn);
+        self.ok &= !fails;
+        // In the order of a reader of the files.
+        self.violations.sort_by(|a, b| a.position().cmp(&b.position()));
+    }
+
+    /// Leaves out the violations below a level, and counts them.
+    fn show(&mut self, level: Level) {
+        let hidden = &mut self.hidden;
+        self.violations.retain(|located| level.shows(&located.violation, hidden));
+    }
+
+    /// Gives other names to paths.
+    pub(super) fn rename(&mut self, named: impl Fn(&str) -> String) {
+        self.source = named(&self.source);
+        for place in self.violations.iter_mut().filter_map(|v| v.place.as_mut()) {
+            place.file = named(&place.file);
+        }
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Reports whether a violation is located in a file.
+    pub(super) fn mentions(&self, file: &str) -> bool {
+        self.violations.iter().any(|v| v.place.as_ref().is_some_and(|place| place.file == file))
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match (&self.error, self.ok) {
+            (Some(_), _) => Outcome::Engine,
+            (None, false) => Outcome::Denied,
+            (None, true) => Outcome::Ok,
+        }
+    }
+
+    /// Unreadable input is listed together with evaluated subjects, so that one list shows everything that
+    /// needs attention.
+    fn unread(unread: &Unread) -> Self {
+        Self {
+            source: unread.source.clone(),
+            kind: String::new(),
+            name: String::new(),
+            namespace: None,
+            ok: false,
+            violations: Vec::new(),
+            error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
+            taken: "",
+            unjudged: None,
+            explanations: Vec::new(),
+            warns: false,
+            package: None,
+            hidden: Hidden::default(),
+            time: Duration::ZERO,
+        }
+    }
+
+    /// Returns the outcome that the summary counts.
+    fn became(&self) -> Became {
+        match self.outcome() {
+            Outcome::Engine => Became::Failed,
+            Outcome::Denied | Outcome::Usage => Became::Denied,
+            Outcome::Ok if self.unjudged.is_some() => Became::NotJudged,
+            Outcome::Ok if self.warns => Became::Warned,
+            Outcome::Ok => Became::Passed,
+        }
+    }
+
+    /// Returns `OperatorGroup operators/global`.
+    fn object(&self) -> String {
+        let Self { kind, name, .. } = self;
+        match self.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
+            Some(namespace) => format!("{kind} {namespace}/{name}"),
+            None => format!("{kind} {name}"),
+        }
+    }
+
+    fn item(&self) -> Item<'_> {
+        let message =
+            self.error.as_ref().map(|Fault { policy, cause }| format!("policy {policy}: {cause}"));
+        let first = || {
+            let mut counted = self.violations.iter().map(|v| &v.violation);
+            let denied = counted.clone().find(|v| v.denies());
+            let first = denied.or_else(|| counted.find(|v| v.waived.is_none()));
+            first.map(|v| v.message.clone()).or_else(|| self.hidden.line())
+        };
+        Item {
+            source: &self.source,
+            region: None,
+            object: one_line(self.object().trim_end(), 512),
+            outcome: self.outcome(),
+            message: message.or_else(first).unwrap_or_default(),
+            time: Some(self.time),
+            lines: self.violations.iter().map(Located::line).collect(),
+            is_located: true,
+            error: self.error.as_ref(),
+            unjudged: self.unjudged.as_deref().filter(|_| self.outcome() == Outcome::Ok),
+            became: self.became(),
+        }
+    }
+
+    /// Iterates over the denials of a catalog's package, each with the enclosing titles.
+    fn denials(&self) -> impl Iterator<Item = (&str, Vec<&str>, Line<'_>)> {
+        let denials = self.violations.iter().filter(|v| v.violation.denies());
+        let package = self.package.as_deref();
+        denials.filter_map(move |located| {
+            let package = Some(package?).filter(|title| !title.is_empty());
+            let about = located.about.iter().map(String::as_str);
+            Some((self.source.as_str(), package.into_iter().chain(about).collect(), located.line()))
+        })
+    }
+}
+
+impl Located {
+    fn line(&self) -> Line<'_> {
+        Line { violation: &self.violation, place: self.place.as_ref() }
+    }
+
+    fn position(&self) -> Option<(&str, u64, u64)> {
+        self.place.as_ref().map(|place| (place.file.as_str(), place.line, place.column))
+    }
+}
+
+/// A report under way.
+pub(super) struct Report<'s> {
+    format: Format,
+    set: &'s Set,
+    pages: Pages,
+    is_verbose: bool,
+    level: Level,
+    out: Out,
+    /// All results, unless each is written at once.
+    kept: Vec<Checked>,
+    hidden: Hidden,
+    /// The first error while results were written.
+    failed: Option<io::Error>,
+    unread: Vec<Unread>,
+    is_audit: bool,
+}
+
+impl<'s> Report<'s> {
+    pub(super) fn start(
+        format: Format,
+        is_verbose: bool,
+        level: Level,
+        configuration: &Configuration,
+        set: &'s Set,
+    ) -> Self {
+        let pages = Pages::of(configuration, set, format == Format::Sarif);
+        let (kept, unread) = (Vec::new(), Vec::new());
+        Self {
+            format,
+            set,
+            pages,
+            is_verbose,
+            level,
+            out: stdout(format.form()),
+            kept,
+            hidden: Hidden::default(),
+            failed: None,
+            unread,
+            is_audit: false,
+        }
+    }
+
+    /// Marks the check as an audit of the objects of a cluster.
+    pub(super) fn is_audit(&mut self) {
+        self.is_audit = true;
+    }
+
+    pub(super) fn add(&mut self, mut checked: Checked) {
+        checked.show(self.level);
+        self.hidden.add(checked.hidden);
+        if self.format != Format::Jsonl {
+            self.kept.push(checked);
+        } else if self.failed.is_none() {
+            self.failed = self.write_line(&checked).err();
+        }
+    }
+
+    fn write_line(&mut self, checked: &Checked) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, checked)?;
+        writeln!(self.out)
+    }
+
+    /// Notes what cannot be read.
+    pub(super) fn miss(&mut self, unread: Unread) {
+        self.unread.push(unread);
+    }
+
+    pub(super) fn end(mut self) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut kept = std::mem::take(&mut self.kept);
+        if matches!(self.format, Format::Json | Format::Jsonl) {
+            kept.extend(self.unread.iter().map(Checked::unread));
+        }
+        let items: Vec<_> = kept.iter().map(Checked::item).collect();
+        match self.format {
+            Format::Table => self.table(&kept, &items)?,
+            Format::Jsonl => {
+                for checked in &kept {
+                    self.write_line(checked)?;
+                }
+            }
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut self.out, &kept)?;
+                writeln!(self.out)?;
+            }
+            Format::Junit => {
+                junit::write(&mut self.out, "opgate check", &items, &self.unread, &self.pages)?;
+            }
+            Format::Github => github::write(&mut self.out, &items, &self.unread, &self.pages)?,
+            Format::Sarif => {
+                let log = sarif::log("opgate check", self.set, &items, &self.unread, &self.pages);
+                serde_json::to_writer_pretty(&mut self.out, &log)?;
+                writeln!(self.out)?;
+            }
+        }
+        self.out.flush()?;
+        if let Some(line) = self.hidden.line() {
+            note(line);
+        }
+        if self.format == Format::Table && !items.is_empty() {
+            note(table::summary(&items, &self.unread));
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, kept: &[Checked], items: &[Item<'_>]) -> io::Result<()> {
+        let out = &mut self.out;
+        table::places(out, items, self.is_verbose)?;
+        table::trees(out, kept.iter().flat_map(Checked::denials))?;
+        table::faults(out, items)?;
+        table::waived(out, items, self.is_verbose)?;
+        if self.is_audit {
+            table::refused(out, items)?;
+        } else {
+            table::unjudged(out, items, self.is_verbose)?;
+        }
+        for checked in kept {
+            for Explained { object, explanation } in &checked.explanations {
+                writeln!(out, "{}: {object}", one_line(&checked.source, 512))?;
+                explanation.write(out, "  ")?;
+            }
+        }
+        let violations = kept.iter().flat_map(|checked| &checked.violations);
+        table::leads(out, &self.pages, violations.map(|located| &located.violation))
+    }
+}

@@ -1,0 +1,185 @@
+//! Facts in files: manifests, or what `kubectl get -A -o yaml` prints.
+//!
+//! Files are read three times, so that a dump of a large cluster needs no memory for irrelevant objects: once
+//! for the webhooks, which identify the installation, once for its namespace, and once for the objects that
+//! both of them name.
+
+use std::path::PathBuf;
+
+use opgate_files::dump::{Dump, open};
+use opgate_input::read::Reader;
+use serde_json::Value;
+
+use super::lease;
+use super::object::{Kind, Object};
+use super::related_objects::{self, MOST_OBJECTS, is_slice_of};
+use super::{Facts, Installation, installations};
+
+/// Contents of files.
+pub(in crate::cli::doctor) struct Dumped {
+    dumps: Vec<Dump>,
+    /// Kinds that are in them.
+    kinds: Vec<Kind>,
+    /// Whether a cluster has written them.
+    is_cluster: bool,
+    webhooks: Vec<Object>,
+}
+
+impl Dumped {
+    /// Opens files and directories.
+    ///
+    /// # Errors
+    /// Fails for unreadable input and for input without objects.
+    pub(in crate::cli::doctor) fn open(paths: &[PathBuf], reader: &Reader) -> anyhow::Result<Self> {
+        let (mut dumps, mut errors) = (Vec::new(), Vec::new());
+        for path in paths {
+            match open(path, reader) {
+                Ok(more) => dumps.extend(more),
+                Err(why) => errors.push(why),
+            }
+        }
+        anyhow::ensure!(errors.is_empty(), errors.join("\n"));
+        for dump in &mut dumps {
+            let parts = dump.slots().iter().map(|slot| dump.read(slot, reader).broken_list());
+            let mut lists: Vec<_> = parts.flatten().collect();
+            lists.dedup();
+            dump.keep_whole(&lists);
+        }
+        let mut dumped = Self { dumps, kinds: Vec::new(), is_cluster: false, webhooks: Vec::new() };
+        let (mut kinds, mut is_cluster, mut webhooks) = (Vec::new(), false, Vec::new());
+        let mut count = 0_usize;
+        dumped.each(reader, true, &mut |kind, object| {
+            count = count.saturating_add(1);
+            is_cluster |= object.at("/metadata/uid").is_some();
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+            if kind == Kind::Validating && webhooks.len() < MOST_OBJECTS {
+                webhooks.push(object);
+            }
+        })?;
+        anyhow::ensure!(
+            count > 0,
+            "no object in it that the doctor knows: give it what `opgate manifests all` or `kubectl get -A -o yaml` prints"
+        );
+        (dumped.kinds, dumped.is_cluster, dumped.webhooks) = (kinds, is_cluster, webhooks);
+        Ok(dumped)
+    }
+
+    /// Returns the installations that the webhooks call.
+    pub(in crate::cli::doctor) fn installations(&self) -> Vec<Installation> {
+        installations(self.webhooks.iter())
+    }
+
+    /// Returns the facts about one of them.
+    ///
+    /// # Errors
+    /// If the files have changed meanwhile.
+    pub(in crate::cli::doctor) fn facts(
+        self,
+        installation: Installation,
+        reader: &Reader,
+    ) -> anyhow::Result<Facts> {
+        let mut facts = Facts::new(installation, self.is_cluster);
+        for object in &self.webhooks {
+            facts.insert(object.clone());
+        }
+        let namespace = facts.installation.namespace.clone();
+        let mut too_many = Vec::new();
+        let mut keep = |facts: &mut Facts, object: Object| {
+            if facts.count(object.kind) < MOST_OBJECTS {
+                facts.insert(object);
+            } else if !too_many.contains(&object.kind) {
+                too_many.push(object.kind);
+            }
+        };
+        let mut newest = None;
+        self.each(reader, false, &mut |kind, object| {
+            if kind == Kind::Lease {
+                // Leases of nodes are renewed every ten seconds.
+                newest = newest.max(lease::renewed(&object));
+            }
+            facts.olm.extend(related_objects::olm(&object));
+            let counts = match kind {
+                Kind::ClusterRoleBinding | Kind::RoleBinding => {
+                    related_objects::binds(&object, &namespace)
+                }
+                Kind::Namespace | Kind::Node | Kind::Mutating => true,
+                Kind::Validating | Kind::ClusterRole | Kind::Role => false,
+                _ => object.namespace == namespace,
+            };
+            if counts {
+                keep(&mut facts, object);
+            }
+        })?;
+        facts.dumped = newest;
+        let (roles, services) = (related_objects::roles(&facts), related_objects::services(&facts));
+        self.each(reader, false, &mut |kind, object| {
+            let of = |object: &Object| (object.namespace.clone(), object.name.clone());
+            let counts = match kind {
+                Kind::ClusterRole | Kind::Role => {
+                    roles.contains(&(kind, object.namespace.clone(), object.name.clone()))
+                }
+                Kind::Service => services.contains(&of(&object)),
+                Kind::EndpointSlice => {
+                    let mut services = services.iter().filter(|(of, _)| *of == object.namespace);
+                    services.any(|(_, name)| is_slice_of(&object, name))
+                }
+                _ => false,
+            };
+            if counts {
+                keep(&mut facts, object);
+            }
+        })?;
+        for kind in too_many {
+            facts.is_unread(
+                kind,
+                format!("more than {MOST_OBJECTS} of them: the others are left out"),
+            );
+        }
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.is_made_by_clusters()) {
+            // A dump of webhooks has those that there are; other kinds have to be requested.
+            let is_known = kind == Kind::Mutating && self.is_cluster;
+            if !self.kinds.contains(&kind) && !is_known {
+                facts.is_unread(kind, format!("no {kind} is in the files"));
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Visits all objects of known kinds. With `strict`, unreadable input is an error.
+    fn each(
+        &self,
+        reader: &Reader,
+        strict: bool,
+        visit: &mut impl FnMut(Kind, Object),
+    ) -> anyhow::Result<()> {
+        let mut errors = Vec::new();
+        for dump in &self.dumps {
+            for slot in dump.slots() {
+                let part = dump.read(slot, reader);
+                if strict && let Some(why) = part.complaint() {
+                    errors.push(why);
+                }
+                part.each(&mut |found| {
+                    let (group, _) = found.group_version();
+                    let Some(kind) = Kind::of(group, found.kind) else { return };
+                    let value: Result<Value, _> = serde_json::from_str(&found.value.raw());
+                    match value.map(|value| Object::of(kind, value)) {
+                        Ok(Some(object)) => visit(kind, object),
+                        Ok(None) if strict => {
+                            errors.push(format!("{}: a {kind} without a name", dump.name()));
+                        }
+                        Err(error) if strict => {
+                            errors.push(format!("{}: a {kind}: {error}", dump.name()));
+                        }
+                        _ => {}
+                    }
+                });
+            }
+        }
+        errors.truncate(20);
+        anyhow::ensure!(errors.is_empty(), errors.join("\n"));
+        Ok(())
+    }
+}

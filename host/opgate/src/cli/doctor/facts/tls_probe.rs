@@ -1,0 +1,109 @@
+//! The chain that a server shows: a TLS handshake as an API server makes one, and nothing after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opgate_certs::{Shown, error_text};
+use opgate_text::one_line;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// To connect, and for the handshake.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Result of a handshake.
+#[derive(Debug)]
+pub(in crate::cli::doctor) enum Served {
+    /// No connection was attempted, or there was no response; with the reason.
+    NotTried(String),
+    /// Something answers, but not with a certificate: the address, and why.
+    Failed(String, String),
+    /// The address and the chain.
+    Chain(String, Shown),
+}
+
+/// Accepts every chain: the checks verify it. Nothing is sent over such a connection.
+#[derive(Debug)]
+struct Any(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for Any {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
+
+/// Connects to `HOST:PORT` and requests the certificate of a name.
+pub(in crate::cli::doctor) async fn look(address: &str, name: &str) -> Served {
+    let shown = one_line(address, 256);
+    let connected = tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await;
+    let stream = match connected {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Served::NotTried(format!("{shown} cannot be reached: {error}")),
+        Err(_) => {
+            let seconds = PATIENCE.as_secs();
+            return Served::NotTried(format!("{shown} does not answer within {seconds} s"));
+        }
+    };
+    match tokio::time::timeout(PATIENCE, handshake(stream, name)).await {
+        Ok(Ok(chain)) => match Shown::chain(chain) {
+            Ok(chain) => Served::Chain(shown, chain),
+            Err(why) => Served::Failed(shown, why),
+        },
+        Ok(Err(why)) => Served::Failed(shown, one_line(&why, 512)),
+        Err(_) => {
+            let why = format!("the handshake takes longer than {} s", PATIENCE.as_secs());
+            Served::Failed(shown, why)
+        }
+    }
+}
+
+async fn handshake(stream: TcpStream, name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let any = Arc::new(Any(provider.signature_verification_algorithms));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error_text::of_tls(&error))?
+        .dangerous()
+        .with_custom_certificate_verifier(any)
+        .with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned())
+        .map_err(|_| "the name of the server is no DNS name".to_owned())?;
+    let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    let stream = connected.map_err(|error| error_text::causes(&error))?;
+    let (_, session) = stream.get_ref();
+    let chain = session.peer_certificates().unwrap_or_default();
+    Ok(chain.iter().map(|certificate| certificate.clone().into_owned()).collect())
+}

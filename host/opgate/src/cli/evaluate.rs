@@ -1,0 +1,290 @@
+//! Verdicts of policies on subjects, and their effects.
+//!
+//! ```text
+//! Subject ─▶ evaluation ─▶ result ─▶ all results: waivers, dropped rules, objects that were not evaluated ─▶ report
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::check_report::{Checked, Report};
+use super::explanation::{self, Explanation, Trace};
+use super::fail_on::FailOn;
+use super::manifests::SYSTEM_NAMESPACE;
+use super::report::Unread;
+use super::stdin::Stdin;
+use super::{Failure, Outcome, verbosity, waivers};
+use opgate_admission::policy::Set;
+use opgate_admission::review::{Review, ReviewError};
+use opgate_document::TooDeep;
+use opgate_files::{self as files, Subject};
+use opgate_text::one_line;
+
+/// No client waits for a check; the limits of the policies still apply.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// Why rules for objects of a cluster are skipped.
+const NO_CLUSTER: &str = "they need other objects of a cluster";
+/// Maximum number of lines about rules that were not evaluated.
+const LINES: usize = 20;
+
+/// Result of a subject.
+pub(super) struct Judged {
+    pub(super) checked: Checked,
+    /// Whether there is a policy for such a bundle or catalog.
+    pub(super) is_seen: bool,
+    /// Unreadable files that no policy has reported, each with a one-line reason.
+    pub(super) unreported: Vec<(String, String)>,
+    /// Rules that were not evaluated, each after the reason.
+    not_evaluated: Vec<(String, String)>,
+}
+
+/// Asks the policies.
+pub(super) struct Judge<'s> {
+    set: &'s Set,
+    runtime: tokio::runtime::Runtime,
+    explains: bool,
+}
+
+impl<'s> Judge<'s> {
+    /// Creates one for a thread.
+    pub(super) fn new(set: &'s Set) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        Ok(Self { set, runtime, explains: false })
+    }
+
+    /// Keeps an explanation of each policy for every subject if `explains` is set.
+    pub(super) fn explaining(self, explains: bool) -> Self {
+        Self { explains, ..self }
+    }
+
+    pub(super) fn judge(&self, subject: &Subject) -> anyhow::Result<Judged> {
+        let Self { set, runtime, explains } = self;
+        let started = Instant::now();
+        let mut checked = Checked::new(subject);
+        let mut not_evaluated = Vec::new();
+        let mut is_seen = true;
+        let (mut is_judged, mut unjudged) = (false, subject.not_evaluated.clone());
+        for request in &subject.requests {
+            let text = request.text();
+            let text = text.map_err(|TooDeep(offset)| ReviewError::Depth(offset));
+            let text = text.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
+            // A recorded review has the identity of its sender.
+            let read = if request.recorded.is_some() { Review::read } else { Review::read_check };
+            let review = read(&text);
+            let review = review.map_err(|e| anyhow::anyhow!("{}: {e}", subject.source))?;
+            if request.stands_for_files() {
+                is_seen = set.policies().iter().any(|policy| policy.matches(&review));
+            }
+            let trace = Trace::default();
+            let decided = set.decide(&review, None, Instant::now() + PATIENCE, &trace);
+            let decision = runtime.block_on(decided)?;
+            if !is_judged {
+                let why = explanation::judged_by_nobody(set, &review, &decision);
+                is_judged = why.is_none();
+                unjudged = unjudged.or(why);
+            }
+            if *explains {
+                let explanation = Explanation::of(set.attention(&review), Some(&decision), &trace);
+                checked.explain(request.shown(), explanation);
+            }
+            not_evaluated.extend(decision.skipped.iter().map(|skipped| {
+                let is_file = request.stands_for_files();
+                let why = if is_file { skipped.reason.as_str() } else { NO_CLUSTER };
+                (why.to_owned(), skipped.rule.clone())
+            }));
+            checked.take(request, decision);
+        }
+        checked.took(started.elapsed());
+        if let Some(why) = unjudged.filter(|_| !is_judged) {
+            checked.is_unjudged(why);
+        }
+        let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
+        let unreported =
+            broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
+        let unreported: Vec<_> = unreported.collect();
+        Ok(Judged { checked, is_seen, unreported, not_evaluated })
+    }
+}
+
+/// Results so far.
+pub(super) struct Findings<'s> {
+    report: Report<'s>,
+    waivers: Vec<waivers::File>,
+    fail_on: FailOn,
+    /// Standard input, where it was named.
+    pub(super) stdin: Option<Stdin>,
+    /// Unreadable input.
+    pub(super) unread: Vec<Unread>,
+    /// Number of objects of a cluster that are being deleted and are therefore not evaluated.
+    pub(super) leaving: usize,
+    /// Objects that no webhook matches.
+    pub(super) exempt: usize,
+    is_audit: bool,
+    /// Whether objects that were not evaluated fail the check.
+    pub(super) requires_judged: bool,
+    /// Whether there is cluster state for the rules that need it.
+    pub(super) has_context: bool,
+    outcome: Outcome,
+    left_out: BTreeMap<String, BTreeSet<String>>,
+    unreported: Vec<Unread>,
+    unseen: BTreeSet<String>,
+}
+
+impl<'s> Findings<'s> {
+    pub(super) fn new(report: Report<'s>, waivers: Vec<waivers::File>, fail_on: FailOn) -> Self {
+        Self {
+            report,
+            waivers,
+            fail_on,
+            stdin: None,
+            unread: Vec::new(),
+            leaving: 0,
+            exempt: 0,
+            is_audit: false,
+            requires_judged: false,
+            has_context: false,
+            outcome: Outcome::Ok,
+            left_out: BTreeMap::new(),
+            unreported: Vec::new(),
+            unseen: BTreeSet::new(),
+        }
+    }
+
+    /// Marks the subject as an object of a cluster: omissions have to be reported.
+    pub(super) fn is_audit(&mut self) {
+        self.is_audit = true;
+        self.report.is_audit();
+    }
+
+    /// Takes over what was found out, with the number of the waivers for it.
+    pub(super) fn take(&mut self, judged: Judged, waivers: Option<usize>) {
+        let Judged { mut checked, is_seen, unreported, not_evaluated } = judged;
+        if let Some(waivers) = waivers.and_then(|number| self.waivers.get_mut(number)) {
+            waivers.waive(&mut checked);
+        }
+        checked.conclude(self.fail_on == FailOn::Warn, unreported.is_empty());
+        self.outcome = self.outcome.max(checked.outcome());
+        if self.requires_judged && checked.was_unjudged() {
+            self.outcome = self.outcome.max(Outcome::Denied);
+        }
+        if !is_seen {
+            self.unseen.insert(checked.kind().to_owned());
+        }
+        for (why, rule) in not_evaluated {
+            self.left_out.entry(why).or_default().insert(rule);
+        }
+        if let Some(stdin) = &self.stdin {
+            checked.rename(|text| stdin.named(text));
+        }
+        let unread = unreported.into_iter().map(|(source, line)| Unread { source, line });
+        self.unreported.extend(unread);
+        self.report.add(checked);
+    }
+
+    /// Notes that something that was found cannot be read: a line each.
+    pub(super) fn fail(&mut self, path: &Path, lines: &str) {
+        let source = path.display().to_string();
+        for line in lines_about(&source, lines) {
+            self.unread.push(Unread { source: source.clone(), line });
+        }
+    }
+
+    /// Returns a text in which standard input has its name.
+    pub(super) fn named(&self, text: &str) -> String {
+        self.stdin.as_ref().map_or_else(|| text.to_owned(), |stdin| stdin.named(text))
+    }
+
+    /// Tells everything.
+    pub(super) fn end(mut self) -> Result<Outcome, Failure> {
+        let unread = std::mem::take(&mut self.unread).into_iter();
+        for unread in unread.chain(std::mem::take(&mut self.unreported)) {
+            let Unread { source, line } = unread;
+            let unread = Unread { source: self.named(&source), line: self.named(&line) };
+            self.outcome = self.outcome.max(Outcome::Usage);
+            tracing::error!("{}", unread.line);
+            self.report.miss(unread);
+        }
+        for kind in &self.unseen {
+            tracing::warn!("no configured policy matches a {kind}");
+        }
+        for note in self.waivers.iter().flat_map(waivers::File::notes) {
+            tracing::warn!("{note}");
+        }
+        if self.leaving > 0 {
+            let objects = self.leaving;
+            tracing::warn!(objects, "not evaluated: objects that are being deleted or replaced");
+        }
+        if self.exempt > 0 {
+            let objects = self.exempt;
+            tracing::warn!(
+                objects,
+                "not evaluated: objects in {SYSTEM_NAMESPACE}, which webhooks do not match"
+            );
+        }
+        let more = self.left_out.len().saturating_sub(LINES);
+        for (why, rules) in self.left_out.into_iter().take(LINES) {
+            let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+            let rules = explanation::some(&rules);
+            let is_cluster = why == NO_CLUSTER && !self.is_audit && !self.has_context;
+            let with = if is_cluster { "; name files with --cluster-state" } else { "" };
+            tracing::warn!(rules, "not evaluated: {why}{with}");
+        }
+        if more > 0 {
+            tracing::warn!("rules were not evaluated for {more} more reasons");
+        }
+        let outcome = self.fail_on.status(self.outcome);
+        match self.report.end() {
+            // The reader closed the output early; the result so far counts.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
+            other => other.map(|()| outcome).map_err(Failure::from),
+        }
+    }
+}
+
+/// Reports whether no webhook matches an object of a cluster: `opgate manifests webhook` exempts the
+/// namespace that the cluster itself needs.
+pub(super) fn is_exempt(subject: &Subject) -> bool {
+    let is_it = |text: &String| text == SYSTEM_NAMESPACE;
+    let is_namespace =
+        subject.kind == "Namespace" && subject.requests.iter().all(|r| r.group.is_empty());
+    subject.namespace.as_ref().is_some_and(is_it) || is_namespace && is_it(&subject.name)
+}
+
+/// Returns the lines of an error about a path, each with the path as one line: a name can have line breaks.
+pub(super) fn lines_about(path: &str, lines: &str) -> Vec<String> {
+    let shown = one_line(path, usize::MAX);
+    lines.replace(path, &shown).lines().map(str::to_owned).collect()
+}
+
+/// Progress display.
+pub(super) struct Progress {
+    all: usize,
+    done: AtomicUsize,
+    shows: bool,
+}
+
+impl Progress {
+    pub(super) fn of(all: usize) -> Self {
+        let shows = all > 1 && io::stderr().is_terminal() && !verbosity::is_quiet();
+        Self { all, done: AtomicUsize::new(0), shows }
+    }
+
+    pub(super) fn step(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let all = self.all;
+        if self.shows && (done.is_multiple_of((all / 100).max(1)) || done == all) {
+            // Progress is best effort.
+            let _ = write!(io::stderr(), "\rchecked {done} of {all}");
+        }
+    }
+
+    pub(super) fn end(&self) {
+        if self.shows {
+            let _ = write!(io::stderr(), "\r{:40}\r", "");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Decisions on reviews, and the report of a replay.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Outcome;
+use super::explanation::Explanation;
+use super::report::level::{Hidden, Level};
+use super::report::page::Pages;
+use super::report::{
+    Became, Counts, Fault, Format, Item, Line, Out, Region, Unread, Violation, github, junit,
+    sarif, stdout, table,
+};
+use super::review_input::TakenFor;
+use super::verbosity::{is_quiet, note};
+use opgate_admission::policy::{Configuration, DecideError, Decision, Effect, Set};
+use opgate_admission::review::Review;
+use opgate_text::one_line;
+
+/// Result of one review. The members are part of the stable interface.
+#[derive(Debug, Serialize)]
+pub(super) struct Record {
+    pub(super) source: String,
+    pub(super) uid: String,
+    pub(super) operation: &'static str,
+    pub(super) resource: String,
+    pub(super) subresource: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) allowed: bool,
+    status: Option<Status>,
+    pub(super) violations: Vec<Violation>,
+    warnings: Vec<String>,
+    pub(super) error: Option<Fault>,
+    microseconds: u64,
+    /// The detected type of its file.
+    #[serde(rename = "inputType", skip_serializing_if = "Option::is_none")]
+    pub(super) input: Option<TakenFor>,
+    /// Why it was not evaluated, if so.
+    #[serde(rename = "notEvaluated")]
+    pub(super) unjudged: Option<String>,
+    #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
+    pub(super) explanation: Option<Explanation>,
+    /// Whether the webhook would have returned no decision.
+    #[serde(skip)]
+    pub(super) failed: bool,
+    /// Its location.
+    #[serde(skip)]
+    pub(super) place: Option<Place>,
+}
+
+/// The lines of a file that are a review, from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: String,
+    pub(super) start: u64,
+    /// End of the line, if known.
+    pub(super) end: Option<u64>,
+}
+
+impl Place {
+    fn region(&self) -> Region<'_> {
+        Region { file: &self.file, start: Some(self.start), end: self.end }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Status {
+    code: u16,
+    reason: String,
+    message: String,
+}
+
+impl Record {
+    pub(super) fn new(
+        review: &Review<'_>,
+        source: &str,
+        decided: Result<Decision, DecideError>,
+        took: Duration,
+    ) -> Self {
+        let mut record = Self {
+            source: source.to_owned(),
+            uid: review.uid.clone().into_owned(),
+            operation: review.operation.as_str(),
+            resource: review.resource_path(),
+            subresource: review.sub_resource.clone().into_owned(),
+            namespace: review.namespace.clone().into_owned(),
+            name: review.name.clone().into_owned(),
+            allowed: true,
+            status: None,
+            violations: Vec::new(),
+            warnings: Vec::new(),
+            error: None,
+            microseconds: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            input: None,
+            unjudged: None,
+            explanation: None,
+            failed: false,
+            place: None,
+        };
+        match decided {
+            Ok(decision) => record.take(decision),
+            Err(error) => record.fail(String::new(), error.to_string()),
+        }
+        record
+    }
+
+    fn take(&mut self, decision: Decision) {
+        self.warnings = decision.warnings;
+        self.violations = decision.violations.into_iter().map(Violation::from).collect();
+        if let Some(denial) = decision.denial {
+            self.allowed = false;
+            let (code, reason, message) = (denial.code, denial.reason, denial.message);
+            self.status = Some(Status { code, reason, message });
+        }
+        let fault = decision.faults.into_iter().next();
+        self.error = fault.map(|f| Fault { policy: f.policy, cause: f.cause });
+        if let Some(fault) = decision.failure {
+            self.fail(fault.policy, fault.cause);
+        }
+    }
+
+    /// Records an error: the webhook would have returned no decision.
+    fn fail(&mut self, policy: String, cause: String) {
+        (self.allowed, self.failed) = (false, true);
+        let message =
+            if policy.is_empty() { cause.clone() } else { format!("policy {policy}: {cause}") };
+        self.status = Some(Status { code: 500, reason: "InternalError".to_owned(), message });
+        self.error = Some(Fault { policy, cause });
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match (&self.error, self.allowed) {
+            (Some(_), _) => Outcome::Engine,
+            (None, false) => Outcome::Denied,
+            (None, true) => Outcome::Ok,
+        }
+    }
+
+    /// Reports whether a violation warns.
+    pub(super) fn warns(&self) -> bool {
+        self.violations.iter().any(|violation| violation.counts_as(Effect::Warn))
+    }
+
+    pub(super) fn object(&self) -> String {
+        let sub = if self.subresource.is_empty() {
+            String::new()
+        } else {
+            format!("/{}", self.subresource)
+        };
+        let namespace =
+            if self.namespace.is_empty() { String::new() } else { format!("{}/", self.namespace) };
+        let kind = self.resource.trim_start_matches('/');
+        one_line(&format!("{} {kind}{sub} {namespace}{}", self.operation, self.name), 512)
+    }
+
+    fn item(&self) -> Item<'_> {
+        let line = |violation| Line { violation, place: None };
+        Item {
+            source: &self.source,
+            region: self.place.as_ref().map(Place::region),
+            object: self.object(),
+            outcome: self.outcome(),
+            message: self.status.as_ref().map(|s| s.message.clone()).unwrap_or_default(),
+            time: Some(Duration::from_micros(self.microseconds)),
+            lines: self.violations.iter().map(line).collect(),
+            is_located: false,
+            error: self.error.as_ref(),
+            unjudged: self.unjudged.as_deref(),
+            became: self.became(),
+        }
+    }
+
+    /// Returns the outcome that the summary counts.
+    fn became(&self) -> Became {
+        match self.outcome() {
+            Outcome::Engine => Became::Failed,
+            Outcome::Denied | Outcome::Usage => Became::Denied,
+            Outcome::Ok if self.unjudged.is_some() => Became::NotJudged,
+            Outcome::Ok if self.warns() => Became::Warned,
+            Outcome::Ok => Became::Passed,
+        }
+    }
+}
+
+/// A report under way.
+pub(super) struct Report<'s> {
+    format: Format,
+    level: Level,
+    set: &'s Set,
+    pages: Pages,
+    out: Out,
+    kept: Vec<Record>,
+    unread: Vec<Unread>,
+    hidden: Hidden,
+    counts: Counts,
+    /// One violation of each rule that denied.
+    denied: BTreeMap<(String, String), Violation>,
+}
+
+impl<'s> Report<'s> {
+    pub(super) fn start(
+        format: Format,
+        level: Level,
+        configuration: &Configuration,
+        set: &'s Set,
+    ) -> Self {
+        let pages = Pages::of(configuration, set, format == Format::Sarif);
+        let (kept, denied) = (Vec::new(), BTreeMap::new());
+        let (hidden, counts, out) = (Hidden::default(), Counts::default(), stdout(format.form()));
+        let unread = Vec::new();
+        Self { format, level, set, pages, out, kept, unread, hidden, counts, denied }
+    }
+
+    pub(super) fn add(&mut self, mut record: Record) -> io::Result<()> {
+        let (level, hidden) = (self.level, &mut self.hidden);
+        self.counts.add(record.became());
+        record.violations.retain(|violation| level.shows(violation, hidden));
+        match self.format {
+            Format::Table => {
+                if !is_quiet()
+                    || record.became() != Became::Passed
+                    || !record.violations.is_empty()
+                    || record.explanation.is_some()
+                {
+                    table::review(&mut self.out, &record.item())?;
+                }
+                if let Some(explanation) = &record.explanation {
+                    explanation.write(&mut self.out, "       ")?;
+                }
+                for violation in record.violations.into_iter().filter(Violation::denies) {
+                    let key = (violation.policy.clone(), violation.rule.clone());
+                    self.denied.entry(key).or_insert(violation);
+                }
+                Ok(())
+            }
+            Format::Jsonl => {
+                serde_json::to_writer(&mut self.out, &record)?;
+                writeln!(self.out)
+            }
+            Format::Json | Format::Junit | Format::Sarif | Format::Github => {
+                self.kept.push(record);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes what cannot be read.
+    pub(super) fn miss(&mut self, unread: Unread) {
+        self.unread.push(unread);
+    }
+
+    pub(super) fn end(mut self) -> io::Result<()> {
+        let items: Vec<_> = self.kept.iter().map(Record::item).collect();
+        match self.format {
+            Format::Table => {
+                table::leads(&mut self.out, &self.pages, self.denied.values())?;
+            }
+            Format::Jsonl => {}
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut self.out, &self.kept)?;
+                writeln!(self.out)?;
+            }
+            Format::Junit => {
+                junit::write(&mut self.out, "opgate replay", &items, &self.unread, &self.pages)?;
+            }
+            Format::Github => github::write(&mut self.out, &items, &self.unread, &self.pages)?,
+            Format::Sarif => {
+                let log = sarif::log("opgate replay", self.set, &items, &self.unread, &self.pages);
+                serde_json::to_writer_pretty(&mut self.out, &log)?;
+                writeln!(self.out)?;
+            }
+        }
+        self.out.flush()?;
+        if let Some(line) = self.hidden.line() {
+            note(line);
+        }
+        if self.format == Format::Table {
+            note(self.counts.line("allowed"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! Detects the type of an input file: AdmissionReviews, manifests, or an unsuitable file.
+//!
+//! ```text
+//! Item ─┬▶ AdmissionReview ─────────────────▶ Taken
+//!       ├▶ object, list of objects ─▶ make ─▶ Taken, one for each
+//!       └▶ anything else ───────────────────▶ what it is, and what to do with it
+//! ```
+
+use std::sync::Arc;
+
+use opgate_admission::review::{self, Review, ReviewError};
+use opgate_document::Text;
+use opgate_files::mistaken;
+use opgate_input::objects::{self, Found};
+use opgate_text::one_line;
+use serde::Serialize;
+
+use super::input::Item;
+use super::review::kinds::Kinds;
+use super::review::make::{Asked, Made, Manifest, review as make};
+use super::verbosity::note;
+
+/// Objects of one document.
+const MOST: usize = 100_000;
+
+/// Lines about files that were taken for something.
+const LINES: usize = 20;
+
+/// Detected type of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum TakenFor {
+    /// A review from an API server.
+    Review,
+    /// An object from which a review was made.
+    Manifest,
+}
+
+/// A review, and what it was.
+pub(super) struct Taken {
+    pub(super) source: String,
+    pub(super) text: Arc<Text>,
+    pub(super) what: TakenFor,
+    /// A line for the user.
+    pub(super) line: String,
+}
+
+/// Makes reviews of what is given.
+#[derive(Debug, Default)]
+pub(super) struct Giver {
+    kinds: Kinds,
+    asked: Asked,
+}
+
+impl Giver {
+    /// Returns the reviews of an item.
+    ///
+    /// # Errors
+    /// Returns the reviews of an item, or one line with the source that describes the actual type or the
+    /// error.
+    pub(super) fn take(&mut self, item: &Item) -> Result<Vec<Taken>, String> {
+        let source = item.source.as_str();
+        if item.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
+            return Err(format!("{source}: {NOTHING}"));
+        }
+        let text =
+            item.checked().map_err(|why| why.replace(&ReviewError::Empty.to_string(), NOTHING))?;
+        let wrong = match Review::read(&text) {
+            Ok(review) => {
+                let line = shown(source, &review);
+                let source = source.to_owned();
+                return Ok(vec![Taken {
+                    source,
+                    text: text.clone(),
+                    what: TakenFor::Review,
+                    line,
+                }]);
+            }
+            Err(error @ ReviewError::Shape(_)) => error,
+            Err(error) => return Err(item.error(&error)),
+        };
+        let document = item.object()?;
+        if let Some(what) = mistaken(document.root()) {
+            return Err(format!("{source}: {what}"));
+        }
+        if document.get("/kind").and_then(|kind| kind.text()) == Some("AdmissionReview") {
+            return Err(item.error(&wrong));
+        }
+        let mut taken = Vec::new();
+        let mut error = None;
+        let mut count = 0_usize;
+        objects::each(document.root(), None, &mut |found| {
+            count = count.saturating_add(1);
+            if error.is_some() {
+                return;
+            }
+            let one = match found {
+                _ if count > MOST => Err(format!("more than {MOST} objects")),
+                Ok(found) => self.object(item, &found),
+                // Neither a review nor an object.
+                Err(_) if count == 1 && taken.is_empty() => Err(format!("{wrong}; {NEITHER}")),
+                Err(wrong) => Err(wrong.to_string()),
+            };
+            match one {
+                Ok(one) => taken.push(one),
+                Err(why) if why.starts_with(source) => error = Some(why),
+                Err(why) => error = Some(format!("{source}: {why}")),
+            }
+        });
+        if let Some(error) = error {
+            return Err(error);
+        }
+        if taken.is_empty() {
+            return Err(format!(
+                "{source}: a list without objects: it contains nothing to evaluate"
+            ));
+        }
+        Ok(taken)
+    }
+
+    /// Returns the review of an object of a document, or the object that is one.
+    fn object(&mut self, item: &Item, found: &Found<'_, '_>) -> Result<Taken, String> {
+        let source = match found.pointer {
+            "" => item.source.clone(),
+            pointer => format!("{}{}", item.source, pointer.replace("/items/", "#")),
+        };
+        if let Some(what) = mistaken(found.value) {
+            return Err(format!("{source}: {what}"));
+        }
+        if found.kind == "AdmissionReview" {
+            // An element of a list.
+            let text = review::text(found.value.raw().into_owned().into_bytes());
+            let text = text.map_err(|error| format!("{source}: {error}"))?;
+            let review = Review::read(&text).map_err(|error| format!("{source}: {error}"))?;
+            let line = shown(&source, &review);
+            return Ok(Taken { source, text: text.clone(), what: TakenFor::Review, line });
+        }
+        let (group, _) = found.group_version();
+        self.kinds.learn(group, found.kind, found.value);
+        let manifest = Manifest::of(&source, found);
+        let Made { json, operation, user, notes } =
+            make(&manifest, None, &self.asked, &self.kinds)?;
+        let text = review::text(json.into_bytes()).map_err(|error| format!("{source}: {error}"))?;
+        for note in notes {
+            tracing::warn!("{note}");
+        }
+        let line = format!("{source}: a manifest, evaluated as {} by {user}", operation.as_str());
+        Ok(Taken { source, text, what: TakenFor::Manifest, line })
+    }
+}
+
+/// Returns `a.json: an AdmissionReview, UPDATE of v1/pods ns/name by admin`.
+fn shown(source: &str, review: &Review<'_>) -> String {
+    let namespace = review.own_namespace();
+    let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    let (path, sub) = (review.resource_path(), &review.sub_resource);
+    let sub = if sub.is_empty() { String::new() } else { format!("/{sub}") };
+    let by =
+        if review.username.is_empty() { String::new() } else { format!(" by {}", review.username) };
+    let what = format!(
+        "{} of {}{sub} {namespace}{}{by}",
+        review.operation.as_str(),
+        path.trim_start_matches('/'),
+        review.name
+    );
+    format!("{source}: an AdmissionReview, {}", one_line(&what, 512))
+}
+
+/// Error for an empty file.
+pub(super) const NOTHING: &str =
+    "empty: it should hold AdmissionReviews or manifests (apiVersion, kind, metadata)";
+
+const NEITHER: &str = "and no manifest: apiVersion and kind are missing; \
+    `opgate review new` creates an AdmissionReview from a manifest";
+
+/// The lines about detected types of files, limited in number.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    said: usize,
+    more: usize,
+}
+
+impl Lines {
+    /// Reports the detected type of a file: always if it is unexpected, otherwise with `all`.
+    pub(super) fn say(&mut self, taken: &Taken, all: bool) {
+        if taken.what == TakenFor::Review && !all {
+            return;
+        }
+        if all || self.said < LINES {
+            self.said += 1;
+            note(one_line(&taken.line, 1_024));
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Reports the number of further files.
+    pub(super) fn end(&self) {
+        if self.more > 0 {
+            note(format!("and {} more manifests, evaluated in the same way", self.more));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The tasks of a server for its installation, in addition to serving: it takes part in the leader election,
+//! reports the active policy set, and manages the certificates.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use opgate_certs::{Pair, Reloader};
+use opgate_controller::Installation;
+use opgate_controller::api::{Api, ApiServer};
+use opgate_controller::certificates::{Keeper, State, Times};
+use opgate_controller::clock::{Clock, System};
+use opgate_controller::events::Events;
+use opgate_controller::lease::{Election, Leader, unique};
+use opgate_controller::registration::{self, Follower};
+use opgate_controller::replicas::{Publisher, Replicas, Report};
+use opgate_server::{Figures, Registered, Server};
+use opgate_supervise::{Supervised, Supervisor};
+use tokio::sync::{Mutex, watch};
+
+use super::super::Failure;
+use super::cluster::ClusterArgs;
+use super::webhook_registration::{Bundle, Follow};
+
+/// Maximum time for which a stopping server notifies other replicas. They notice a little later by
+/// themselves.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// They go on until [`Duties::end`].
+pub(super) struct Duties {
+    installation: Installation,
+    api: Arc<dyn Api>,
+    client: Client,
+    clock: Arc<dyn Clock>,
+    supervisor: Supervisor,
+    election: Arc<Mutex<Election>>,
+    leader: Leader,
+    publisher: Arc<Publisher>,
+    /// The status of this server.
+    report: watch::Sender<Report>,
+    states: Option<watch::Receiver<State>>,
+    registered: Arc<Registered>,
+    registration: registration::Figures,
+    figures: Vec<Figures>,
+    tasks: Vec<Supervised>,
+}
+
+impl Duties {
+    /// Begins them. None without an installation or without a cluster.
+    pub(super) async fn begin(
+        installation: Option<Installation>,
+        cluster: &ClusterArgs,
+        supervisor: &Supervisor,
+    ) -> Result<Option<Self>, Failure> {
+        let (Some(installation), Some(source)) = (installation, cluster.source()?) else {
+            return Ok(None);
+        };
+        let Some(connection) = cluster.connection(source).await? else { return Ok(None) };
+        let api: Arc<dyn Api> = Arc::new(ApiServer::of(&connection));
+        let clock: Arc<dyn Clock> = Arc::new(System::default());
+        let publisher = Arc::new(Publisher::new(&installation, pod(), clock.clone()));
+        let election = Election::new(&installation, &unique(), clock.clone());
+        let leader = election.leader();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let report = Report { replica: installation.replica.clone(), version, ..Report::default() };
+        let (shown, renewed) = (leader.clone(), publisher.clone());
+        let mut duties = Self {
+            installation,
+            api,
+            client: connection.client(),
+            clock,
+            supervisor: supervisor.clone(),
+            election: Arc::new(Mutex::new(election)),
+            leader,
+            publisher,
+            report: watch::Sender::new(report),
+            states: None,
+            registered: Arc::default(),
+            registration: registration::Figures::default(),
+            figures: vec![
+                Figures::new(move |registry| shown.register(registry)),
+                Figures::new(move |registry| renewed.register(registry)),
+            ],
+            tasks: Vec::new(),
+        };
+        duties.elect();
+        duties.publish();
+        Ok(Some(duties))
+    }
+
+    fn elect(&mut self) {
+        let (election, api) = (self.election.clone(), self.api.clone());
+        self.tasks.push(self.supervisor.spawn("leader", move || {
+            let (election, api) = (election.clone(), api.clone());
+            async move { election.lock().await.run(&*api).await }
+        }));
+    }
+
+    fn publish(&mut self) {
+        let (publisher, api, leader) =
+            (self.publisher.clone(), self.api.clone(), self.leader.clone());
+        let replicas = Replicas::new(&self.installation, self.clock.clone());
+        let (replicas, reports) = (Arc::new(Mutex::new(replicas)), self.report.subscribe());
+        self.tasks.push(self.supervisor.spawn("replica", move || {
+            let (publisher, api, leader) = (publisher.clone(), api.clone(), leader.clone());
+            let (replicas, reports) = (replicas.clone(), reports.clone());
+            async move {
+                let mut replicas = replicas.lock().await;
+                publisher.run(&*api, &mut replicas, &leader, reports).await;
+            }
+        }));
+    }
+
+    /// Looks after the certificates.
+    pub(super) fn keep_certificates(&mut self, times: Times) {
+        let (installation, clock) = (self.installation.clone(), self.clock.clone());
+        let keeper = Keeper::new(installation, times, clock, self.leader.clone());
+        let shown = keeper.figures();
+        self.figures.push(Figures::new(move |registry| shown.register(registry)));
+        self.states = Some(keeper.states());
+        let (keeper, api) = (Arc::new(Mutex::new(keeper)), self.api.clone());
+        self.tasks.push(self.supervisor.spawn("certificates", move || {
+            let (keeper, api) = (keeper.clone(), api.clone());
+            async move { keeper.lock().await.run(&*api).await }
+        }));
+    }
+
+    /// Returns the states of the certificates, if they are self-managed.
+    pub(super) fn states(&self) -> Option<watch::Receiver<State>> {
+        self.states.clone()
+    }
+
+    /// Serves this pair, and those that follow it.
+    pub(super) fn serve(&mut self, first: Pair) -> Arc<Reloader> {
+        let reloader = Arc::new(Reloader::of(first));
+        let Some(states) = self.states() else { return reloader };
+        let (served, report) = (reloader.clone(), self.report.clone());
+        self.tasks.push(self.supervisor.spawn("certificate", move || {
+            let (served, report, mut states) = (served.clone(), report.clone(), states.clone());
+            states.mark_changed();
+            async move {
+                while states.changed().await.is_ok() {
+                    let state = states.borrow_and_update().clone();
+                    report.send_if_modified(|report| {
+                        let issuer = state.served.as_ref().map(|s| s.issuer.digest().to_owned());
+                        let new = (state.bundle_digest(), issuer.unwrap_or_default());
+                        let changed = (&report.ca, &report.issuer) != (&new.0, &new.1);
+                        (report.ca, report.issuer) = new;
+                        changed
+                    });
+                    if let Some(new) = state.served {
+                        served.push(new.pair);
+                    }
+                }
+            }
+        }));
+        reloader
+    }
+
+    /// Returns the recorder of events.
+    pub(super) fn events(&self) -> Arc<Events> {
+        Arc::new(Events::new(self.api.clone(), self.installation.clone(), pod()))
+    }
+
+    /// Subscribes the server to the state of the webhook registration.
+    pub(super) fn registration(&mut self) -> Arc<Registered> {
+        let shown = self.registration.clone();
+        self.figures.push(Figures::new(move |registry| shown.register(registry)));
+        self.registered.clone()
+    }
+
+    /// Looks after the registration; with `follows`, the leader applies it.
+    pub(super) fn follow(&mut self, follows: bool, server: &Server, bundle: Bundle) {
+        let (installation, clock) = (self.installation.clone(), self.clock.clone());
+        let follow = Follow {
+            api: self.api.clone(),
+            client: self.client.clone(),
+            leader: self.leader.clone(),
+            follower: Follower::new(installation.clone(), clock.clone()),
+            replicas: Replicas::new(&installation, clock),
+            installation,
+            serving: server.serving(),
+            report: self.report.clone(),
+            registered: self.registered.clone(),
+            figures: self.registration.clone(),
+            ready: Box::new(server.ready()),
+            bundle,
+            events: self.events(),
+            follows,
+            state: super::webhook_registration::State::default(),
+        };
+        let follow = Arc::new(Mutex::new(follow));
+        self.tasks.push(self.supervisor.spawn("registration", move || {
+            let follow = follow.clone();
+            async move { follow.lock().await.run().await }
+        }));
+    }
+
+    /// Returns the metrics of these tasks.
+    pub(super) fn figures(&self) -> Vec<Figures> {
+        self.figures.clone()
+    }
+
+    /// Ends them: first what writes, then the lead, so that another server has it at once.
+    pub(super) async fn end(self) {
+        for task in self.tasks {
+            task.stop().await;
+        }
+        let (api, election, publisher) = (self.api, self.election, self.publisher);
+        let farewell = async {
+            let release = async { election.lock().await.release(&*api).await };
+            let (released, withdrawn) = tokio::join!(release, publisher.withdraw(&*api));
+            for error in [released.err(), withdrawn.err()].into_iter().flatten() {
+                tracing::debug!(%error, "lease not deleted; it will expire");
+            }
+        };
+        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    }
+}
+
+/// Returns the UID of this server's pod, if it is known.
+fn pod() -> Option<String> {
+    std::env::var("POD_UID").ok().filter(|uid| !uid.is_empty())
+}

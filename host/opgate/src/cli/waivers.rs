@@ -1,0 +1,189 @@
+//! Waivers of a check: the valid ones, the violations that they waive, and the notes.
+//!
+//! ```text
+//! .opgate.yaml ─▶ files::waivers ─▶ File ─▶ Checked::waive, for all results in its directory
+//!                                     └───▶ notes: ignored, expired, unused
+//! ```
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use time::{Date, OffsetDateTime};
+
+use super::check_report::Checked;
+use super::report::{At, Waived};
+use crate::builtin::BUILTINS;
+use opgate_admission::policy::{Configuration, ModuleSource, Set};
+use opgate_files::waivers::{self, Waiver, Waivers};
+use opgate_input::read::Reader;
+use opgate_text::hint;
+
+/// Returns the current day in UTC, which is compared with the last day of waivers.
+pub(super) fn today() -> Date {
+    OffsetDateTime::now_utc().date()
+}
+
+/// The rules that exist: those of the configured policies, and of all built-in ones.
+pub(super) struct Rules<'c> {
+    configuration: &'c Configuration,
+    configured: BTreeSet<&'c str>,
+    /// Ids of configured rules by their names.
+    ids: BTreeMap<&'c str, &'c str>,
+    /// Read only if a rule is not among the configured ones.
+    builtin: OnceCell<BTreeSet<String>>,
+}
+
+impl<'c> Rules<'c> {
+    pub(super) fn of(configuration: &'c Configuration, set: &'c Set) -> Self {
+        let rules = set.policies().iter().flat_map(|policy| &policy.descriptor.rules);
+        let configured = rules.clone().map(|rule| rule.id.as_str()).collect();
+        let ids = rules.filter(|rule| !rule.name.is_empty());
+        let ids = ids.map(|rule| (rule.name.as_str(), rule.id.as_str())).collect();
+        Self { configuration, configured, ids, builtin: OnceCell::new() }
+    }
+
+    /// Returns the rules of a built-in policy are those that it documents.
+    fn builtin(&self) -> &BTreeSet<String> {
+        self.builtin.get_or_init(|| {
+            let modules = BUILTINS.iter().map(|b| ModuleSource::Builtin(b.name.to_owned()));
+            let docs = modules.filter_map(|module| self.configuration.docs_of(&module).ok());
+            docs.flat_map(BTreeMap::into_keys).collect()
+        })
+    }
+
+    /// Returns a hint if there is no such rule, possibly empty.
+    fn unknown(&self, rule: &str) -> Option<String> {
+        if self.configured.contains(rule)
+            || self.ids.contains_key(rule)
+            || self.builtin().contains(rule)
+        {
+            return None;
+        }
+        let builtin = self.builtin().iter().map(String::as_str);
+        Some(hint(rule, self.configured.iter().copied().chain(builtin)))
+    }
+
+    /// Reads the waivers of a directory.
+    ///
+    /// # Errors
+    /// One line for each error in them.
+    pub(super) fn waivers(
+        &self,
+        folder: &Path,
+        reader: &Reader,
+    ) -> Result<Option<Waivers>, String> {
+        let mut read = waivers::read(folder, &|rule| self.unknown(rule), reader)?;
+        for waiver in read.iter_mut().flat_map(|waivers| &mut waivers.list) {
+            if let Some(id) = self.ids.get(waiver.rule.as_str()) {
+                waiver.rule = (*id).to_owned();
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// The active waivers of a directory.
+pub(super) struct File {
+    waivers: Waivers,
+    /// Whether they count at all.
+    is_ignored: bool,
+    today: Date,
+    /// Number of violations for each, in the order of the list.
+    findings: Vec<usize>,
+    /// Whether the check covers the whole directory.
+    is_whole: bool,
+    /// Numbers of evaluated and unreadable subjects.
+    judged: usize,
+    failed: usize,
+}
+
+impl File {
+    pub(super) fn new((waivers, is_whole): (Waivers, bool), is_ignored: bool, today: Date) -> Self {
+        let findings = vec![0; waivers.list.len()];
+        Self { waivers, is_ignored, today, findings, is_whole, judged: 0, failed: 0 }
+    }
+
+    fn is_over(&self, waiver: &Waiver) -> bool {
+        waiver.until.is_some_and(|until| until < self.today)
+    }
+
+    /// Marks the waived violations.
+    pub(super) fn waive(&mut self, checked: &mut Checked) {
+        self.judged += 1;
+        self.failed += usize::from(!checked.is_judged());
+        checked.waive(|rule| {
+            let index = self.waivers.list.iter().position(|waiver| waiver.rule == rule)?;
+            let waiver = self.waivers.list.get(index)?;
+            *self.findings.get_mut(index)? += 1;
+            if self.is_ignored || self.is_over(waiver) {
+                return None;
+            }
+            Some(Waived {
+                reason: waiver.reason.clone(),
+                until: waiver.until.map(|day| day.to_string()),
+                at: At {
+                    file: self.waivers.file.clone(),
+                    line: waiver.line,
+                    column: waiver.column,
+                    excerpt: String::new(),
+                },
+            })
+        });
+    }
+
+    /// Returns the notes after the last violation, one line each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let file = &self.waivers.file;
+        if self.is_ignored {
+            let note = match self.waivers.list.len() {
+                0 => return Vec::new(),
+                1 => format!("{file}: 1 waiver is ignored: --no-waivers"),
+                count => format!("{file}: {count} waivers are ignored: --no-waivers"),
+            };
+            return vec![note];
+        }
+        // A waiver without a violation may still be needed if files were not evaluated.
+        let is_complete = self.is_whole && self.judged > 0 && self.failed == 0;
+        let note = |(waiver, findings): (&Waiver, &usize)| {
+            let Waiver { rule, line, column, .. } = waiver;
+            let why = match waiver.until.filter(|_| self.is_over(waiver)) {
+                Some(until) => format!("the waiver of {rule} expired on {until} and has no effect"),
+                None if *findings == 0 && is_complete => {
+                    format!("{rule} is waived, but has no violation")
+                }
+                None => return None,
+            };
+            Some(format!("{file}:{line}:{column}: {why}"))
+        };
+        self.waivers.list.iter().zip(&self.findings).filter_map(note).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A waiver holds through its last day, in UTC.
+    #[test]
+    fn a_waiver_ends_after_its_day() {
+        let day = |number| Date::from_calendar_date(2027, time::Month::January, number).unwrap();
+        let waiver = Waiver {
+            rule: "CSV-21".to_owned(),
+            reason: "x".to_owned(),
+            until: Some(day(30)),
+            line: 2,
+            column: 3,
+        };
+        for (today, expected) in [
+            (day(29), &[][..]),
+            (day(30), &[]),
+            (day(31), &["x:2:3: the waiver of CSV-21 expired on 2027-01-30 and has no effect"]),
+        ] {
+            let waivers = Waivers { file: "x".to_owned(), list: vec![waiver.clone()] };
+            let file = File::new((waivers, true), false, today);
+            assert_eq!(file.is_over(&waiver), !expected.is_empty());
+            assert_eq!(file.notes(), expected);
+        }
+    }
+}

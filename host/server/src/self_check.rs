@@ -1,0 +1,279 @@
+//! The server sends a request to its webhook port, over TLS, as a client would.
+//!
+//! A peer with the active serving certificate is the server; no CA is needed. If clients need a
+//! certificate, the check has none, and the rejection is the expected result. There is no
+//! exception for the server itself.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use opgate_certs::{Pair, Reloader, error_text};
+use parking_lot::Mutex;
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
+use tokio_rustls::TlsConnector;
+
+use super::connection_limiter::Places;
+use super::descriptors;
+
+/// The cheapest request, and the start of its response.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+const ANSWER: &[u8; 12] = b"HTTP/1.1 404";
+
+/// Maximum number of checks that are not accepted yet: more than run in a minute.
+const MAX_WAITING: usize = 64;
+
+/// Connections of the server to itself, by their address, so that they do not count as clients.
+#[derive(Debug, Default)]
+pub(super) struct Checks(Mutex<VecDeque<SocketAddr>>);
+
+impl Checks {
+    /// Whether a connection is one of them. Call it once.
+    pub(super) fn is_one(&self, peer: SocketAddr) -> bool {
+        let mut waiting = self.0.lock();
+        // On a dual-stack socket, an IPv4 address looks like an IPv6 one.
+        let ip = peer.ip().to_canonical();
+        let same = |known: &SocketAddr| known.ip() == ip && known.port() == peer.port();
+        waiting.iter().position(same).is_some_and(|at| waiting.remove(at).is_some())
+    }
+
+    fn expect(&self, address: SocketAddr) {
+        let mut waiting = self.0.lock();
+        waiting.truncate(MAX_WAITING - 1);
+        waiting.push_front(address);
+    }
+}
+
+/// The check of the server.
+pub(super) struct SelfCheck {
+    /// The address of the webhook port.
+    pub(super) address: SocketAddr,
+    pub(super) certificate: Arc<Reloader>,
+    /// Whether clients need a certificate.
+    pub(super) asks_clients: bool,
+    /// The connections of which one ends if no descriptor is left for the check.
+    pub(super) places: Arc<Places>,
+    pub(super) checks: Arc<Checks>,
+    pub(super) limit: Duration,
+}
+
+impl SelfCheck {
+    /// # Errors
+    /// If the port does not respond as expected. The text describes the response.
+    pub(super) async fn run(&self) -> Result<(), String> {
+        let why = match tokio::time::timeout(self.limit, self.ask_with_room()).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error_text::of_any(&error).unwrap_or_else(|| error.to_string()),
+            Err(_) => format!("nothing within {:?}", self.limit),
+        };
+        Err(format!("the webhook port does not answer: {why}"))
+    }
+
+    /// If descriptors have run out, connections end until there are some.
+    async fn ask_with_room(&self) -> io::Result<()> {
+        loop {
+            match self.ask().await {
+                Err(error) if descriptors::ran_out(&error) && self.places.evict_one() => {
+                    tokio::task::yield_now().await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn ask(&self) -> io::Result<()> {
+        let (socket, target) = socket(self.address)?;
+        self.checks.expect(socket.local_addr()?);
+        let stream = socket.connect(target).await?;
+        let connector = TlsConnector::from(Arc::new(self.config()?));
+        let name = ServerName::IpAddress(target.ip().into());
+        let mut stream = connector.connect(name, stream).await?;
+        let mut answer = [0; ANSWER.len()];
+        if self.asks_clients {
+            // The error comes after the client's part of the handshake, which was correct until
+            // then.
+            return match stream.read(&mut answer).await {
+                Err(error) if is_refusal(&error) => Ok(()),
+                Err(error) => Err(error),
+                Ok(_) => Err(io::Error::other("a client without a certificate was let in")),
+            };
+        }
+        stream.write_all(REQUEST).await?;
+        stream.read_exact(&mut answer).await?;
+        if answer == *ANSWER {
+            return Ok(());
+        }
+        Err(io::Error::other("the answer is not the one that was expected"))
+    }
+
+    fn config(&self) -> io::Result<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let exact = Exact {
+            schemes: provider.signature_verification_algorithms.supported_schemes(),
+            before: self.certificate.current(),
+            certificate: self.certificate.clone(),
+        };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(io::Error::other)?;
+        let mut config = config
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(exact))
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        Ok(config)
+    }
+}
+
+/// A socket for the connection to the port from its address, and the address to connect to.
+fn socket(bound: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+    let from = |ip: IpAddr| {
+        let socket = if ip.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A link-local address keeps its interface.
+        let (mut own, mut target) = (bound, bound);
+        own.set_ip(ip);
+        own.set_port(0);
+        socket.bind(own)?;
+        target.set_ip(ip);
+        Ok((socket, target))
+    };
+    let (first, second) = reachable(bound.ip());
+    from(first).or_else(|error| second.map_or(Err(error), from))
+}
+
+/// The address at which the server is reachable. All IPv6 addresses can be bound although there is
+/// none.
+fn reachable(bound: IpAddr) -> (IpAddr, Option<IpAddr>) {
+    const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    match bound {
+        IpAddr::V4(ip) if ip.is_unspecified() => (V4, None),
+        IpAddr::V6(ip) if ip.is_unspecified() => (V6, Some(V4)),
+        ip => (ip, None),
+    }
+}
+
+/// Whether the server responded that it needs a certificate.
+fn is_refusal(error: &io::Error) -> bool {
+    let refused = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
+    error.get_ref().and_then(|inner| inner.downcast_ref()) == Some(&refused)
+}
+
+/// Accepts exactly the serving certificate: the one before the handshake, or the one after it if
+/// it was replaced during the handshake.
+#[derive(Debug)]
+struct Exact {
+    before: Arc<Pair>,
+    certificate: Arc<Reloader>,
+    schemes: Vec<SignatureScheme>,
+}
+
+impl ServerCertVerifier for Exact {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let is_it = |pair: &Pair| pair.certified().cert.first() == Some(end_entity);
+        if is_it(&self.before) || is_it(&self.certificate.current()) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    /// The connection does not leave the machine and carries no secret. If the verifier cannot
+    /// read a certificate that API servers accept, the process must not end.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes.clone()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use opgate_certs::{Authority, Source};
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::super::connection_limiter::Bounds;
+    use super::*;
+
+    /// A check of a port, with a generated certificate.
+    pub(in super::super) fn check(address: SocketAddr, limit: Duration) -> SelfCheck {
+        let issued = Authority::create(1).unwrap().issue(&["a.test".to_owned()], 1).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tls.crt"), &issued.certificate).unwrap();
+        std::fs::write(folder.path().join("tls.key"), &issued.key).unwrap();
+        let certificate = Reloader::new(Source::Directory(folder.path().to_path_buf())).unwrap();
+        SelfCheck {
+            address,
+            certificate: Arc::new(certificate),
+            asks_clients: false,
+            places: Places::new(Bounds::of(4, Duration::MAX), Counter::default()),
+            checks: Arc::default(),
+            limit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_known_by_their_address_once() {
+        let checks = Checks::default();
+        let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        for port in 1..=100 {
+            checks.expect(address(port));
+        }
+        assert!(checks.is_one(address(100)) && !checks.is_one(address(100)));
+        assert!(!checks.is_one(SocketAddr::from(([127, 0, 0, 2], 99))));
+        let known = (1..=100).filter(|&port| checks.is_one(address(port))).count();
+        assert_eq!(known, MAX_WAITING - 1);
+    }
+
+    #[test]
+    fn a_port_is_reached_where_it_is_bound() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (bound, reached, otherwise) in [
+            ("0.0.0.0", "127.0.0.1", None),
+            ("::", "::1", Some("127.0.0.1")),
+            ("10.0.0.1", "10.0.0.1", None),
+            ("fd00::1", "fd00::1", None),
+        ] {
+            assert_eq!(reachable(ip(bound)), (ip(reached), otherwise.map(ip)));
+        }
+        let checks = Checks::default();
+        checks.expect("127.0.0.1:1".parse().unwrap());
+        assert!(checks.is_one("[::ffff:127.0.0.1]:1".parse().unwrap()));
+    }
+}

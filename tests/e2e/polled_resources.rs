@@ -1,0 +1,466 @@
+//! Resources that cannot be watched, are not there, or are not served, and the version of the API
+//! server: through the engine with short intervals, and through the real binary.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use opgate::builtin::BUILTINS;
+use opgate::cluster::{Connection, Options, Source, Standing, Status, Watches};
+use opgate::policy::{Configuration, Set};
+use opgate::review::{self, Review};
+use opgate::supervise::Supervisor;
+use serde_json::{Value, json};
+use testkit::fake_api_server::{FakeCluster, Scope};
+use testkit::{PATIENCE, Server, configuration, create_bundle, good_spec, polls as policy, until};
+
+use crate::BINARY;
+
+const PACKAGES: &str = "packages.operators.coreos.com";
+const MANIFESTS: &str = "packages.operators.coreos.com/v1/packagemanifests";
+const VERSIONS: &str = "opgate.dev/v1alpha1/serverversions";
+const CONFIG: &str = "config.openshift.io";
+
+/// A request that makes the policy say what it sees of a resource.
+fn ask(resource: &str) -> String {
+    create_bundle("1", resource, &good_spec()).to_string()
+}
+
+/// A cluster with packages that another server serves.
+fn cluster(packages: &[&str]) -> FakeCluster {
+    let cluster = FakeCluster::start();
+    cluster.install(PACKAGES, "v1", "packagemanifests", "PackageManifest", Scope::Namespaced);
+    cluster.aggregate(PACKAGES, "packagemanifests");
+    for name in packages {
+        cluster.apply(PACKAGES, "v1", "packagemanifests", package(name, 0));
+    }
+    cluster
+}
+
+fn package(name: &str, icon: usize) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "olm"},
+        "status": {"packageName": name, "icon": "x".repeat(icon)},
+    })
+}
+
+/// The policy with a cluster, which is polled without a pause worth mentioning.
+struct Polled {
+    cluster: FakeCluster,
+    set: Set,
+    _watches: Watches,
+}
+
+impl Polled {
+    async fn new(cluster: FakeCluster) -> Self {
+        let text = configuration(&[policy()]);
+        let configuration =
+            Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
+        let poll = Duration::from_millis(20);
+        let options = Options { poll, ..Options::of(Source::Live) };
+        let set = Set::load(&configuration, None, 64, options).unwrap();
+        assert!(set.broken().is_empty(), "{:?}", set.broken());
+        let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
+        let watches = connection.watch(set.cluster(), &Supervisor::default());
+        Self { cluster, set, _watches: watches }
+    }
+
+    /// What the policy sees of a resource, or why it has no answer.
+    async fn says(&self, resource: &str) -> String {
+        let text = review::text(ask(resource).into_bytes()).unwrap();
+        let review = Review::read(&text).unwrap();
+        let decision = self.set.decide(&review, None, Instant::now() + PATIENCE, &()).await;
+        match decision.map(|decision| (decision.violations, decision.faults)) {
+            Ok((violations, faults)) => match &violations[..] {
+                [violation] => violation.message.clone(),
+                _ => format!("{faults:?}"),
+            },
+            Err(overload) => format!("{overload:?}"),
+        }
+    }
+
+    async fn until_it_says(&self, resource: &str, expected: &str) {
+        until(expected, async || self.says(resource).await == expected).await;
+    }
+
+    /// Waits for an error of the last list, or of the watch.
+    async fn refused(&self, resource: &str) -> Status {
+        let is_refused = |status: &Status| {
+            status.error.as_ref().is_some_and(|error| error.contains("forbidden"))
+        };
+        until("the refusal", async || is_refused(&self.status(resource))).await;
+        self.status(resource)
+    }
+
+    fn status(&self, resource: &str) -> Status {
+        let kinds = self.set.cluster().kinds();
+        let kind = kinds.iter().find(|kind| kind.resource().to_string() == resource);
+        kind.unwrap().status()
+    }
+
+    /// Waits for lists that begin after now.
+    async fn listed(&self, resource: &str) {
+        let before = self.status(resource).lists;
+        until("new lists", async || self.status(resource).lists >= before + 2).await;
+    }
+
+    fn count(&self, is_it: impl Fn(&str) -> bool) -> usize {
+        self.cluster.requests().iter().filter(|request| is_it(request)).count()
+    }
+}
+
+fn is_list(request: &str) -> bool {
+    request.contains("/packagemanifests?") && !request.contains("watch=")
+}
+
+fn is_watch(request: &str) -> bool {
+    request.contains("/packagemanifests?") && request.contains("watch=")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unwatchable_resource_is_polled() {
+    let polled = Polled::new(cluster(&["etcd", "jaeger"])).await;
+    polled.set.cluster().seen().await;
+    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd", "jaeger"]"#).await;
+    polled.cluster.apply(PACKAGES, "v1", "packagemanifests", package("kiali", 0));
+    polled.cluster.delete(PACKAGES, "packagemanifests", "olm", "etcd");
+    polled.until_it_says("packagemanifests", r#"packagemanifests: ["jaeger", "kiali"]"#).await;
+    polled.listed(MANIFESTS).await;
+    let status = polled.status(MANIFESTS);
+    assert!(status.polled && status.error.is_none(), "{status:?}");
+    assert_eq!(polled.count(is_watch), 1, "the API server has said that it cannot");
+    // When the API server says that it can, it is watched.
+    polled.cluster.integrate(PACKAGES, "packagemanifests");
+    polled.cluster.watching("packagemanifests", 1).await;
+    polled.cluster.apply(PACKAGES, "v1", "packagemanifests", package("etcd", 0));
+    let all = r#"packagemanifests: ["etcd", "jaeger", "kiali"]"#;
+    polled.until_it_says("packagemanifests", all).await;
+    assert!(!polled.status(MANIFESTS).polled);
+}
+
+/// OLM shows a package once for each catalog that has it, under one name.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_one_name_are_all_there() {
+    let polled = Polled::new(cluster(&["etcd@community", "etcd@mine", "etcd@redhat"])).await;
+    let all = r#"packagemanifests: ["etcd@community", "etcd@mine", "etcd@redhat"]"#;
+    polled.until_it_says("packagemanifests", all).await;
+    polled.cluster.delete(PACKAGES, "packagemanifests", "olm", "etcd@community");
+    let rest = r#"packagemanifests: ["etcd@mine", "etcd@redhat"]"#;
+    polled.until_it_says("packagemanifests", rest).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn polling_needs_no_watch_permission() {
+    let cluster = cluster(&["etcd"]);
+    cluster.forbid_watch(PACKAGES, "packagemanifests");
+    let polled = Polled::new(cluster).await;
+    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
+    polled.listed(MANIFESTS).await;
+    let status = polled.status(MANIFESTS);
+    assert!(status.polled && status.error.is_none(), "{status:?}");
+    // The permission that is named is the one that it takes.
+    polled.cluster.forbid(PACKAGES, "packagemanifests");
+    let error = polled.refused(MANIFESTS).await.error.unwrap();
+    assert!(error.ends_with("; grant list on it to the service account of opgate"), "{error}");
+
+    let cluster = FakeCluster::start();
+    cluster.install(PACKAGES, "v1", "packagemanifests", "PackageManifest", Scope::Namespaced);
+    cluster.forbid_watch(PACKAGES, "packagemanifests");
+    let watched = Polled::new(cluster).await;
+    let status = watched.refused(MANIFESTS).await;
+    let error = status.error.unwrap();
+    assert!(error.contains("grant list and watch on it") && !status.polled, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forbidden_polled_resource_names_the_missing_permission() {
+    let cluster = cluster(&[]);
+    cluster.forbid(PACKAGES, "packagemanifests");
+    let polled = Polled::new(cluster).await;
+    let error = polled.refused(MANIFESTS).await.error.unwrap();
+    assert!(error.ends_with("; grant list on it to the service account of opgate"), "{error}");
+    polled.cluster.allow(PACKAGES, "packagemanifests");
+    polled.until_it_says("packagemanifests", "packagemanifests: []").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_behind_the_api_server_that_is_gone_holds_up_nothing() {
+    let cluster = cluster(&["etcd"]);
+    cluster.install(CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster);
+    cluster.reach(PACKAGES, false);
+    let polled = Polled::new(cluster).await;
+    polled.set.cluster().seen().await;
+    assert!(polled.set.cluster().is_seen());
+    let down = format!(
+        "packagemanifests: Unavailable(\"{MANIFESTS} is not synced yet: 503: service unavailable\")"
+    );
+    polled.until_it_says("packagemanifests", &down).await;
+    assert_eq!(polled.says("featuregates").await, "featuregates: []");
+    assert_eq!(polled.says("clusterversions").await, "clusterversions: []");
+    polled.cluster.reach(PACKAGES, true);
+    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
+    // Once more: what was known stays until it is too old.
+    polled.cluster.reach(PACKAGES, false);
+    until("the error", async || polled.status(MANIFESTS).error.is_some()).await;
+    assert_eq!(polled.says("packagemanifests").await, r#"packagemanifests: ["etcd"]"#);
+    polled.cluster.apply(PACKAGES, "v1", "packagemanifests", package("jaeger", 0));
+    polled.cluster.reach(PACKAGES, true);
+    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd", "jaeger"]"#).await;
+    assert!(polled.status(MANIFESTS).error.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_polled_resource_yields_empty_list_until_installed() {
+    let polled = Polled::new(FakeCluster::start()).await;
+    polled.set.cluster().seen().await;
+    for resource in ["packagemanifests", "clusterversions", "featuregates"] {
+        assert_eq!(polled.says(resource).await, format!("{resource}: []"));
+    }
+    let status = polled.status(MANIFESTS);
+    assert!(status.standing == Standing::NotInstalled && !status.polled, "{status:?}");
+    let cluster = &polled.cluster;
+    cluster.install(PACKAGES, "v1", "packagemanifests", "PackageManifest", Scope::Namespaced);
+    cluster.aggregate(PACKAGES, "packagemanifests");
+    cluster.apply(PACKAGES, "v1", "packagemanifests", package("etcd", 0));
+    cluster.install(CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster);
+    let gate =
+        json!({"metadata": {"name": "cluster"}, "spec": {"featureSet": "TechPreviewNoUpgrade"}});
+    cluster.apply(CONFIG, "v1", "featuregates", gate);
+    polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd"]"#).await;
+    polled.until_it_says("featuregates", r#"featuregates: ["TechPreviewNoUpgrade"]"#).await;
+    polled.listed(MANIFESTS).await;
+    assert!(polled.status(MANIFESTS).polled);
+    assert!(!polled.status("config.openshift.io/v1/featuregates").polled);
+}
+
+/// A server behind the API server sends all that it has, however small a page was asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_does_not_come_in_pages_is_read_as_it_comes() {
+    let cluster = cluster(&[]);
+    for number in 0..150 {
+        let package = package(&format!("package-{number:03}"), 50_000);
+        cluster.apply(PACKAGES, "v1", "packagemanifests", package);
+    }
+    let polled = Polled::new(cluster).await;
+    until("all of them", async || polled.status(MANIFESTS).objects == 150).await;
+    assert!(polled.status(MANIFESTS).bytes < 150 * 1_000, "nothing but what was declared is kept");
+    polled.listed(MANIFESTS).await;
+    let lists = polled.status(MANIFESTS).lists;
+    let requests = u64::try_from(polled.count(is_list)).unwrap();
+    assert!(requests <= lists + 4, "one each, but for the first: {requests} for {lists}");
+    assert_eq!(polled.status(MANIFESTS).unreadable, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_version_of_the_api_server_is_an_object() {
+    let polled = Polled::new(FakeCluster::start()).await;
+    polled.until_it_says("serverversions", r#"serverversions: ["v1.34.0"]"#).await;
+    polled.cluster.release(json!({"gitVersion": "v1.35.0-rc.1", "major": "1", "minor": "35"}));
+    polled.until_it_says("serverversions", r#"serverversions: ["v1.35.0-rc.1"]"#).await;
+    let status = polled.status(VERSIONS);
+    assert!(status.polled && status.standing == Standing::Current, "{status:?}");
+    assert_eq!(polled.count(|request| request.contains("opgate.dev")), 0, "no API server has it");
+    for (answer, why) in [
+        (json!(403), "forbidden: forbidden: User"),
+        (json!({"gitVersion": 7}), "/version has no gitVersion"),
+        (json!({"gitVersion": "x".repeat(2 << 20)}), "/version has more than 1048576 bytes"),
+    ] {
+        polled.cluster.release(answer);
+        until(why, async || {
+            polled.status(VERSIONS).error.is_some_and(|error| error.starts_with(why))
+        })
+        .await;
+        let said = polled.says("serverversions").await;
+        assert_eq!(said, r#"serverversions: ["v1.35.0-rc.1"]"#, "until it is too old");
+    }
+    polled.cluster.release(json!(403));
+    let grant = "; grant get on /version to the service account of opgate";
+    until(grant, async || {
+        polled.status(VERSIONS).error.is_some_and(|error| error.ends_with(grant))
+    })
+    .await;
+}
+
+/// A server that nothing but the lists can keep from being ready.
+fn serve(cluster: &FakeCluster, arguments: &[&str]) -> Server {
+    let kubeconfig = cluster.kubeconfig();
+    let mut all = vec!["--kubeconfig", kubeconfig.to_str().unwrap(), "--sync-timeout", "1h"];
+    all.extend(arguments);
+    Server::start(BINARY, Some(&configuration(&[policy()])), &all)
+}
+
+async fn metric(server: &Server, name: &str, resource: &str) -> Option<f64> {
+    server.metric(&format!("opgate_cluster_cache_{name}{{resource=\"{resource}\"}}")).await
+}
+
+/// What the policy sees through the webhook, or the body of a failed call.
+async fn says(server: &Server, resource: &str) -> String {
+    let answer = server.connect().await.review(ask(resource)).await.unwrap();
+    if answer.status == 200 { answer.message() } else { answer.body }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn polled_resources_are_reported_as_polled() {
+    let cluster = cluster(&["etcd", "jaeger"]);
+    let server = serve(&cluster, &["--poll-interval", "1s"]);
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    until("the line", async || {
+        let (_, text) = server.get("/readyz?verbose").await;
+        text.contains(&format!("[+]{MANIFESTS} current, 2 objects, polled "))
+            && text.contains(&format!("[+]{VERSIONS} current, 1 objects, polled "))
+            && text.contains("[+]config.openshift.io/v1/clusterversions not installed\n")
+    })
+    .await;
+    for (resource, polled) in
+        [(MANIFESTS, 1.0), (VERSIONS, 1.0), ("config.openshift.io/v1/featuregates", 0.0)]
+    {
+        assert_eq!(metric(&server, "polled", resource).await, Some(polled), "{resource}");
+        assert_eq!(metric(&server, "ready", resource).await, Some(1.0), "{resource}");
+        assert!(metric(&server, "age_seconds", resource).await.is_some(), "{resource}");
+    }
+    let lists = cluster.requests().iter().filter(|request| is_list(request)).count();
+    cluster.requested(lists + 2, is_list).await;
+    cluster.apply(PACKAGES, "v1", "packagemanifests", package("kiali", 0));
+    let all = r#"packagemanifests: ["etcd", "jaeger", "kiali"]"#;
+    until(all, async || says(&server, "packagemanifests").await == all).await;
+    assert_eq!(says(&server, "serverversions").await, r#"serverversions: ["v1.34.0"]"#);
+    let log = server.log();
+    let of = |resource: &str, text: &str| {
+        let lines = log.iter().filter(|line| line["resource"] == resource);
+        lines.filter(|line| line["message"].as_str().unwrap().starts_with(text)).count()
+    };
+    assert_eq!(of(MANIFESTS, "resource does not support watch; polling"), 1);
+    assert_eq!(of(MANIFESTS, ""), 2, "no line for each list: {log:?}");
+    assert_eq!(of("config.openshift.io/v1/clusterversions", "not installed"), 1);
+    let loud: BTreeSet<_> = log
+        .iter()
+        .filter(|line| line["level"] != "INFO")
+        .map(|line| line["message"].to_string())
+        .collect();
+    assert!(loud.iter().all(|line| line.contains("--client-ca")), "{loud:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_is_ready_without_unavailable_apis() {
+    let cluster = cluster(&["etcd"]);
+    cluster.install(CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster);
+    cluster.reach(PACKAGES, false);
+    let server = serve(&cluster, &[]);
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+    let (_, text) = server.get("/readyz?verbose").await;
+    let line =
+        format!("[-]{MANIFESTS} is not synced yet: 503: service unavailable; needed by polls");
+    assert!(text.contains(&line), "{text}");
+    assert_eq!(metric(&server, "ready", MANIFESTS).await, Some(0.0));
+    // Rules that need it are skipped with this reason.
+    until("the reason", async || {
+        let said = says(&server, "packagemanifests").await;
+        said.contains("Unavailable(") && said.contains("503: service unavailable")
+    })
+    .await;
+    assert_eq!(says(&server, "featuregates").await, "featuregates: []");
+    cluster.reach(PACKAGES, true);
+    let one = r#"packagemanifests: ["etcd"]"#;
+    until(one, async || says(&server, "packagemanifests").await == one).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_may_read_nothing_but_the_version_is_not_ready() {
+    let cluster = cluster(&[]);
+    for (group, plural) in [
+        (PACKAGES, "packagemanifests"),
+        (CONFIG, "clusterversions"),
+        (CONFIG, "featuregates"),
+        ("", "componentstatuses"),
+    ] {
+        cluster.forbid(group, plural);
+    }
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--sync-timeout", "0s"];
+    // What it reads of the cluster itself is another matter.
+    let mut fixed: Value = serde_json::from_str(&configuration(&[policy()])).unwrap();
+    fixed["profile"] = json!("ocp-4.15");
+    let server = Server::start(BINARY, Some(&fixed.to_string()), &arguments);
+    until("the version and the refusals", async || {
+        let (code, text) = server.get("/readyz?verbose").await;
+        assert_eq!(code, 503, "{text}");
+        metric(&server, "ready", VERSIONS).await == Some(1.0)
+            && text.matches("is forbidden").count() >= 4
+    })
+    .await;
+    cluster.allow(CONFIG, "featuregates");
+    until("readiness", async || server.get("/readyz").await.0 == 200).await;
+}
+
+/// 60 MB in one answer, of which nobody reads more than the names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_any_size_takes_little_memory() {
+    let cluster = cluster(&["etcd"]);
+    let alone = serve(&cluster, &[]);
+    until("readiness", async || alone.get("/readyz").await.0 == 200).await;
+    for number in 0..100 {
+        let package = package(&format!("package-{number}"), 600_000);
+        cluster.apply(PACKAGES, "v1", "packagemanifests", package);
+    }
+    let server = serve(&cluster, &[]);
+    until("the lists", async || metric(&server, "objects", MANIFESTS).await == Some(101.0)).await;
+    let (before, after) = (alone.memory("VmHWM"), server.memory("VmHWM"));
+    println!("peak {} KiB, with 60 MB listed {} KiB", before >> 10, after >> 10);
+    assert!(after < before + (24 << 20), "{before} and {after}");
+}
+
+#[test]
+fn an_interval_that_is_too_short_or_too_long_is_refused() {
+    for interval in ["0s", "999ms", "61m", "often"] {
+        let mut command = Command::new(BINARY);
+        let output = command.args(["serve", "--poll-interval", interval]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{interval}: {said}");
+        assert!(said.contains("--poll-interval"), "{said}");
+    }
+}
+
+/// What the policy says in a replay with these files as the cluster.
+fn replayed(context: &[(&str, &str)]) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("opgate.yaml", &configuration(&[policy()]));
+    write("review.json", &ask("serverversions"));
+    let mut command = Command::new(BINARY);
+    command.current_dir(folder.path()).env("OPGATE_CACHE_DIR", folder.path().join("cache"));
+    command.args(["--log", "info", "replay", "--config", "opgate.yaml"]);
+    for (name, text) in context {
+        write(name, text);
+        command.args(["--cluster-state", name]);
+    }
+    let output = command.arg("review.json").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn files_have_the_version_that_an_api_server_has_printed() {
+    let printed = r#"{
+  "major": "1",
+  "minor": "25",
+  "gitVersion": "v1.25.4+77bec7a",
+  "gitCommit": "",
+  "platform": "linux/amd64"
+}"#;
+    let object = r#"{"apiVersion": "opgate.dev/v1alpha1", "kind": "ServerVersion",
+        "metadata": {"name": "kubernetes"}, "gitVersion": "v9.9.9"}"#;
+    let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}"#;
+    let (out, log) = replayed(&[("version.json", printed), ("objects.json", object)]);
+    assert!(out.contains(r#"serverversions: ["v1.25.4+77bec7a"]"#), "{out}{log}");
+    assert!(log.contains(&format!("resource={VERSIONS} objects=1")), "{log}");
+    let yaml = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\ngitVersion: v1.30.0\n";
+    let (out, log) = replayed(&[("all.yaml", yaml)]);
+    assert!(out.contains(r#"serverversions: ["v1.30.0"]"#), "{out}{log}");
+    for other in [object, namespace] {
+        let (out, log) = replayed(&[("objects.json", other)]);
+        assert!(out.contains("serverversions: []"), "{out}{log}");
+    }
+    let (out, log) = replayed(&[]);
+    assert!(out.contains("serverversions: NoCluster"), "{out}{log}");
+}

@@ -1,0 +1,375 @@
+//! What is given to be judged: manifests and reviews alike, what is neither, and what is said about who judged
+//! it. The files are beside, in `given`.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::check::{command, err, out};
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/review_input");
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    folder
+}
+
+fn run(folder: &TempDir, line: &str) -> Output {
+    let arguments: Vec<_> = line.split(' ').collect();
+    command(folder.path(), &arguments).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    out(output) + &err(output)
+}
+
+fn values(output: &Output) -> Vec<Value> {
+    let text = out(output);
+    match serde_json::from_str(&text) {
+        Ok(Value::Array(all)) => all,
+        Ok(one) => vec![one],
+        Err(_) => text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
+    }
+}
+
+/// Each file is told apart, with what to do about it.
+#[test]
+fn detected_input_type_is_printed() {
+    let folder = folder();
+    for (line, status, expected) in [
+        ("replay pod.yaml", 0, "pod.yaml: a manifest, evaluated as CREATE by kubernetes-admin"),
+        ("check -v pod.yaml", 0, "pod.yaml: a manifest, evaluated as CREATE by opgate:check"),
+        ("replay several.yaml", 0, "several.yaml#4#1: a manifest"),
+        (
+            "replay kubeconfig",
+            2,
+            "kubeconfig: a kubeconfig, nothing to evaluate: `opgate check --cluster --kube",
+        ),
+        (
+            "check kubeconfig",
+            2,
+            "kubeconfig: a kubeconfig, nothing to evaluate: `opgate check --cluster --kube",
+        ),
+        (
+            "replay opgate.yaml",
+            2,
+            "opgate.yaml: a configuration of opgate, nothing to evaluate: name it",
+        ),
+        (
+            "check opgate.yaml",
+            2,
+            "opgate.yaml: a configuration of opgate, nothing to evaluate: name it",
+        ),
+        ("replay answer.json", 2, "answer.json: an AdmissionReview with a response and no request"),
+        ("check answer.json", 2, "answer.json: an AdmissionReview with a response and no request"),
+        (
+            "replay no-request.json",
+            2,
+            "no-request.json: an AdmissionReview without request: record",
+        ),
+        ("check no-request.json", 2, "no-request.json: an AdmissionReview without request: record"),
+        ("replay audit.json", 2, "audit.json: an event of an audit log"),
+        ("replay empty.yaml", 2, "empty.yaml: empty: it should hold AdmissionReviews or manifests"),
+        ("check empty.yaml", 2, "empty.yaml: empty: it should hold manifests"),
+        (
+            "replay neither.yaml",
+            2,
+            "`opgate review new` creates an AdmissionReview from a manifest",
+        ),
+        ("check neither.yaml", 2, "neither.yaml: neither a manifest (apiVersion and kind) nor"),
+        ("replay list.yaml", 2, "list.yaml: a list without objects"),
+        ("check typo.yaml", 0, "apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?"),
+        ("replay typo.yaml", 0, "apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?"),
+        ("review new -f kubeconfig", 2, "kubeconfig: a kubeconfig, nothing to evaluate"),
+        ("review new -f pod.yaml --operation UPDATE", 2, "name it with --old"),
+        ("review new -f pod.yaml --operation CONNECT", 2, "name it with --sub-resource"),
+        ("review new -f pod.yaml --old namespace.yaml", 2, "--old has no Pod dev/web: it has Name"),
+    ] {
+        let output = run(&folder, line);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(status), "{line}: {text}");
+        assert!(text.contains(expected), "{line}: {text}");
+    }
+}
+
+/// A review is what an API server sends, and the same whenever it is made.
+#[test]
+fn a_review_is_made_of_a_manifest() {
+    let folder = folder();
+    // Arguments, and what the request has at these pointers.
+    let cases: [(&str, &[(&str, Value)]); 8] = [
+        (
+            "pod.yaml",
+            &[
+                ("/operation", json!("CREATE")),
+                ("/kind", json!({"group": "", "version": "v1", "kind": "Pod"})),
+                ("/resource", json!({"group": "", "version": "v1", "resource": "pods"})),
+                ("/requestKind/kind", json!("Pod")),
+                ("/requestResource/resource", json!("pods")),
+                ("/name", json!("web")),
+                ("/namespace", json!("dev")),
+                ("/userInfo/username", json!("kubernetes-admin")),
+                ("/oldObject", json!(null)),
+                ("/dryRun", json!(false)),
+                ("/options/kind", json!("CreateOptions")),
+                ("/object/spec/containers/0/securityContext/runAsUser", json!(1000)),
+            ],
+        ),
+        (
+            "pod.yaml --old old.yaml --user jane --group devs --dry-run",
+            &[
+                ("/operation", json!("UPDATE")),
+                ("/userInfo/groups", json!(["devs", "system:authenticated"])),
+                ("/oldObject/spec/containers/0/image", json!("registry.example.com/web:0")),
+                ("/dryRun", json!(true)),
+                ("/options/dryRun", json!(["All"])),
+            ],
+        ),
+        (
+            "pod.yaml --operation delete",
+            &[
+                ("/operation", json!("DELETE")),
+                ("/object", json!(null)),
+                ("/oldObject/kind", json!("Pod")),
+                ("/options/kind", json!("DeleteOptions")),
+            ],
+        ),
+        (
+            "pod.yaml --operation UPDATE --cluster-state old.yaml",
+            &[("/oldObject/spec/containers/0/image", json!("registry.example.com/web:0"))],
+        ),
+        (
+            "pod.yaml --sub-resource exec",
+            &[
+                ("/operation", json!("CONNECT")),
+                ("/subResource", json!("exec")),
+                ("/kind/kind", json!("PodExecOptions")),
+                ("/resource/resource", json!("pods")),
+                ("/options", json!(null)),
+            ],
+        ),
+        (
+            "namespace.yaml --user system:serviceaccount:ci:deployer",
+            &[
+                ("/name", json!("dev")),
+                ("/namespace", json!("dev")),
+                (
+                    "/userInfo/groups",
+                    json!([
+                        "system:serviceaccounts",
+                        "system:serviceaccounts:ci",
+                        "system:authenticated"
+                    ]),
+                ),
+            ],
+        ),
+        ("typo.yaml --resource deployments", &[("/resource/resource", json!("deployments"))]),
+        ("typo.yaml --namespace other", &[("/namespace", json!("dev"))]),
+    ];
+    for (arguments, expected) in cases {
+        let line = format!("review new -f {arguments}");
+        let output = run(&folder, &line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", err(&output));
+        let review = values(&output).remove(0);
+        for (pointer, value) in expected {
+            let found = review["request"].pointer(pointer).unwrap_or(&Value::Null);
+            assert_eq!(found, value, "{line}: {pointer}");
+        }
+        assert_eq!(out(&run(&folder, &line)), out(&output), "{line}");
+    }
+    let output = run(&folder, "review new -f several.yaml -n team");
+    let all = values(&output);
+    let found: Vec<_> = all
+        .iter()
+        .map(|review| {
+            let request = &review["request"];
+            let [resource, namespace, name, object] = [
+                &request["resource"]["resource"],
+                &request["namespace"],
+                &request["name"],
+                &request["object"]["metadata"]["name"],
+            ]
+            .map(|text| text.as_str().unwrap_or("-"));
+            format!("{resource} {namespace} {name} {}", object.split('-').next().unwrap())
+        })
+        .collect();
+    let expected = [
+        "customresourcedefinitions - sheep.example.com sheep.example.com",
+        "sheep - dolly dolly",
+        // The name is made by the API server: the request has none, the object has it.
+        "goats team - goat",
+        "pods team one one",
+        "pods dev two two",
+    ];
+    assert_eq!(found, expected);
+    assert!(
+        err(&output).contains("Goat in example.com is not known: taken for goats; name another")
+    );
+    assert_eq!(err(&output).matches("taken for").count(), 1, "{}", err(&output));
+}
+
+/// A manifest, its review in each form, and the review in `check` get the same answer.
+#[test]
+fn a_manifest_and_its_review_are_the_same() {
+    let folder = folder();
+    let context = "--config opgate.yaml --cluster-state namespace.yaml";
+    for form in ["json", "jsonl", "yaml"] {
+        let made = run(&folder, &format!("review new -f pod.yaml -o {form}"));
+        std::fs::write(folder.path().join(format!("made.{form}")), &made.stdout).unwrap();
+    }
+    let mut first = None;
+    for file in ["pod.yaml", "made.json", "made.jsonl", "made.yaml"] {
+        let output = run(&folder, &format!("replay {context} --output jsonl {file}"));
+        assert_eq!(output.status.code(), Some(1), "{file}: {}", err(&output));
+        let mut record = values(&output).remove(0);
+        let taken = if file == "pod.yaml" { "manifest" } else { "review" };
+        assert_eq!(record["inputType"].take(), taken, "{file}");
+        (record["source"], record["microseconds"]) = (Value::Null, Value::Null);
+        assert_eq!(*first.get_or_insert(record.clone()), record, "{file}");
+        let output = run(&folder, &format!("check {context} --output jsonl {file}"));
+        let record = values(&output).remove(0);
+        assert_eq!(
+            (output.status.code(), &record["inputType"]),
+            (Some(1), &json!(taken)),
+            "{file}"
+        );
+        let found = &record["violations"][0];
+        assert_eq!((&found["rule"], &record["name"]), (&json!("PSA-09"), &json!("web")), "{file}");
+        assert!(found["location"]["line"].as_u64().unwrap() >= 1, "{file}: {found}");
+    }
+    let text = said(&run(&folder, &format!("check {context} made.json")));
+    assert!(
+        text.contains("made.json: an AdmissionReview, CREATE of Pod dev/web by kubernetes-admin"),
+        "{text}"
+    );
+}
+
+/// Nothing counts as allowed that nobody judged.
+#[test]
+fn not_evaluated_objects_are_reported() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("dev")).unwrap();
+    for name in ["pod.yaml", "namespace.yaml"] {
+        std::fs::copy(folder.path().join(name), folder.path().join("dev").join(name)).unwrap();
+    }
+    for (line, status, expected) in [
+        (
+            "replay --config reasons.yaml pod.yaml",
+            0,
+            &[
+                "not evaluated CREATE v1/pods dev/web",
+                "not evaluated: no policy matches CREATE of v1/pods (pod-security: the configuration excludes namespace dev",
+                "0 allowed, 0 denied, 0 errors, 1 not evaluated",
+            ][..],
+        ),
+        ("replay --config reasons.yaml --require-evaluated pod.yaml", 1, &["1 not evaluated"]),
+        (
+            "check --config opgate.yaml typo.yaml",
+            0,
+            &[
+                "typo.yaml: not evaluated Deploymnet web: apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?",
+                "0 passed, 0 denied, 0 errors, 1 not evaluated",
+            ],
+        ),
+        ("check --config opgate.yaml --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
+        // Rules about any manifest look at it. What its author meant nobody has judged.
+        ("check typo.yaml", 0, &["0 passed, 0 denied, 0 errors, 1 not evaluated"]),
+        ("check --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
+        ("replay --require-evaluated typo.yaml", 1, &["1 not evaluated"]),
+        // The Namespace is not known, and then it stands beside the Pod, or in the cluster.
+        (
+            "check --config opgate.yaml pod.yaml",
+            0,
+            &["not evaluated", "PSA-09", "name files with --cluster-state", "1 passed, 0 denied"],
+        ),
+        // Its labels decide as well who is asked.
+        (
+            "check --config selects.yaml dev",
+            0,
+            &[
+                "dev/pod.yaml: not evaluated Pod web: no policy matches CREATE of v1/pods (pod-security: the labels of the namespace do not fit the selector {",
+                "0 passed, 0 denied, 0 errors, 2 not evaluated",
+            ],
+        ),
+        (
+            "replay --config selects.yaml --cluster-state namespace.yaml pod.yaml",
+            0,
+            &["the labels of the namespace do not fit", "1 not evaluated"],
+        ),
+        ("check --config selects.yaml pod.yaml", 0, &["1 passed, 0 denied, 0 errors"]),
+        ("check --config opgate.yaml dev", 1, &["PSA-09", "1 passed, 1 denied, 0 errors"]),
+        (
+            "check --config opgate.yaml --cluster-state namespace.yaml pod.yaml",
+            1,
+            &["PSA-09", "0 passed, 1 denied, 0 errors"],
+        ),
+    ] {
+        let output = run(&folder, line);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(status), "{line}: {text}");
+        for expected in expected {
+            assert!(text.contains(expected), "{line}: {expected}: {text}");
+        }
+    }
+}
+
+/// Why each policy was asked or not, what it evaluated, and what it read.
+#[test]
+fn a_verdict_is_explained() {
+    let folder = folder();
+    let explained = |line: &str| {
+        let output = run(&folder, line);
+        let record = values(&output).remove(0);
+        let list = match &record["explain"] {
+            Value::Array(all) => all[0]["policies"].clone(),
+            one => one["policies"].clone(),
+        };
+        list.as_array().unwrap_or_else(|| panic!("{line}: {record}")).clone()
+    };
+    for command in ["replay", "check"] {
+        let line = |rest: &str| format!("{command} --explain --output json {rest}");
+        let policies = explained(&line("--config reasons.yaml pod.yaml"));
+        let reason = |name: &str| {
+            let found = policies.iter().find(|policy| policy["policy"] == name).unwrap();
+            (
+                found["matched"].as_bool().unwrap(),
+                found["reason"].as_str().unwrap_or("-").to_owned(),
+            )
+        };
+        for (name, expected) in [
+            ("pod-security", "excluded-namespace"),
+            ("operator-group", "mode"),
+            ("subscription", "resource"),
+        ] {
+            assert_eq!(reason(name), (false, expected.to_owned()), "{command}: {name}");
+        }
+        let platform = if command == "check" { (true, "-") } else { (false, "setting") };
+        assert_eq!(reason("platform-configuration"), (platform.0, platform.1.to_owned()));
+
+        let context = "--config opgate.yaml --cluster-state namespace.yaml pod.yaml";
+        let asked = &explained(&line(context))[0];
+        let evaluated = asked["evaluated"].as_array().unwrap();
+        assert!(evaluated.contains(&json!("PSA-09")), "{command}: {asked}");
+        assert!(asked["durationMicroseconds"].is_u64(), "{command}: {asked}");
+        let reads = asked["reads"].as_array().unwrap();
+        let read = reads.iter().find(|read| read["resource"] == "v1/namespaces").unwrap();
+        assert!(read["queries"].as_u64() >= Some(1) && read["objects"].as_u64() >= Some(1));
+        assert_eq!(read["unanswered"], 0, "{command}: {asked}");
+
+        let asked = &explained(&line("--config opgate.yaml pod.yaml"))[0];
+        let mut skipped = asked["skipped"].as_array().unwrap().iter();
+        let skipped = skipped.find(|skipped| skipped["rule"] == "PSA-09");
+        let skipped = skipped.unwrap_or_else(|| panic!("{command}: {asked}"));
+        assert!(skipped["reason"].as_str().unwrap().contains("not available"), "{skipped}");
+
+        let table = out(&run(&folder, &format!("{command} --explain {context}")));
+        for expected in ["asked pod-security: ", "PSA-09", " in ", "read v1/namespaces: "] {
+            assert!(table.contains(expected), "{command}: {expected}: {table}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! An installation on a real kube-apiserver, where `KUBEBUILDER_ASSETS` names a folder with one: it takes every
+//! object as it is printed, and the account of the servers may do what they need, and no more.
+
+use std::process::Command;
+
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::config::KubeConfigOptions;
+use kube::core::DynamicObject;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use testkit::control_plane::{ControlPlane, eventually};
+use testkit::objects::{object, resource};
+use testkit::{Server, builtin, configuration};
+
+use crate::{BINARY, turn};
+
+const NAMESPACE: &str = "opgate-system";
+
+/// What Kubernetes itself does not have.
+const OTHERS: [&str; 4] = ["Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"];
+
+/// The objects that `opgate manifests all` prints, without those of others.
+pub(crate) fn printed(arguments: &[&str]) -> Vec<Value> {
+    let mut command = Command::new(BINARY);
+    command.args(["manifests", "all", "--output", "json"]).args(arguments);
+    let output = command.env_remove("OPGATE_CONFIG").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut objects: Vec<Value> = serde_json::from_value(list["items"].take()).unwrap();
+    objects.retain(|object| !OTHERS.contains(&object["kind"].as_str().unwrap()));
+    objects
+}
+
+pub(crate) fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let (group, version) = version.split_once('/').unwrap_or(("", &version));
+    let resource = resource(group, version, &text(&object["kind"]));
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// Applies all, in this order; gives the versions that they have then.
+pub(crate) async fn apply(client: &Client, objects: &[Value]) -> Vec<Option<String>> {
+    let mut versions = Vec::new();
+    for object in objects {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let apply = PatchParams::apply("kubectl").validation_strict();
+        let applied = api(client, object).patch(name, &apply, &Patch::Apply(object)).await;
+        let applied = applied.unwrap_or_else(|error| panic!("{error}: {object}"));
+        versions.push(applied.metadata.resource_version);
+    }
+    versions
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_api_server_takes_every_object() {
+    let _turn = turn().await;
+    let Some(plane) = ControlPlane::start().await else { return };
+    let admin = plane.client("admin").await;
+    // Strictly: a member that the API server does not know is an error.
+    let strict = PostParams { dry_run: true, ..PostParams::default() };
+    let namespace = printed(&[]).into_iter().find(|object| object["kind"] == "Namespace").unwrap();
+    apply(&admin, &[namespace]).await;
+    for arguments in [
+        &["--with", "monitoring", "--certificates", "cert-manager"][..],
+        &[
+            "--certificates",
+            "files",
+            "--pull-secret",
+            "s",
+            "--priority-class",
+            "",
+            "--replicas",
+            "3",
+        ],
+        &["--registration", "manual", "--label", "team=a", "--api-server", "10.0.0.0/24"],
+    ] {
+        for value in printed(arguments) {
+            if value["kind"] != "Namespace" {
+                let created = api(&admin, &value).create(&strict, &object(value.clone())).await;
+                created.unwrap_or_else(|error| panic!("{error}: {value}"));
+            }
+        }
+    }
+
+    // Twice is as good as once, also after a leader has registered webhooks.
+    let objects = printed(&[]);
+    let first = apply(&admin, &objects).await;
+    assert_eq!(apply(&admin, &objects).await, first);
+    let webhook = json!({
+        "name": "v.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"service": {"namespace": NAMESPACE, "name": "opgate"}},
+    });
+    let leader = json!({"webhooks": [webhook]});
+    let registrations = api(&admin, &objects[0]);
+    let by_leader = PatchParams { field_manager: Some("opgate".to_owned()), ..Default::default() };
+    registrations.patch("opgate", &by_leader, &Patch::Merge(&leader)).await.unwrap();
+    apply(&admin, &objects).await;
+    let registered = registrations.get("opgate").await.unwrap();
+    assert_eq!(registered.data["webhooks"].as_array().map(Vec::len), Some(1));
+    registrations
+        .patch("opgate", &by_leader, &Patch::Merge(&json!({"webhooks": null})))
+        .await
+        .unwrap();
+
+    // As people do it, where there is the program.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.yaml");
+    let mut print = Command::new(BINARY);
+    print.args(["manifests", "all"]).env_remove("OPGATE_CONFIG");
+    std::fs::write(&file, print.output().unwrap().stdout).unwrap();
+    let kubectl = |arguments: &[&str]| {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(plane.kubeconfig("admin")).args(arguments).arg(&file);
+        command.output().ok()
+    };
+    let mut before = Vec::new();
+    for _ in 0..2 {
+        let Some(output) = kubectl(&["apply", "-f"]) else {
+            eprintln!("skipped: no kubectl");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let mut versions = Vec::new();
+        for object in &objects {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let metadata = api(&admin, object).get(name).await.unwrap().metadata;
+            versions.push((metadata.name, metadata.resource_version));
+        }
+        assert!(before.is_empty() || before == versions, "{said}");
+        before = versions;
+    }
+    let deleted = kubectl(&["delete", "--wait=false", "-f"]).unwrap();
+    let said = String::from_utf8_lossy(&deleted.stdout);
+    assert!(said.starts_with("validatingwebhookconfiguration"), "{said}");
+}
+
+/// A kubeconfig with a token of the account of the servers.
+pub(crate) async fn kubeconfig_of_servers(
+    plane: &ControlPlane,
+    admin: &Client,
+) -> std::path::PathBuf {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/opgate/token");
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3600},
+    });
+    let request = hyper::Request::post(path)
+        .header("content-type", "application/json")
+        .body(request.to_string().into_bytes())
+        .unwrap();
+    let answer: Value = admin.request(request).await.unwrap();
+    let usual = plane.kubeconfig("opgate");
+    let text = std::fs::read_to_string(&usual).unwrap();
+    let mut kubeconfig: Value = serde_json::from_str(&text).unwrap();
+    kubeconfig["users"][0]["user"] = json!({"token": answer["status"]["token"]});
+    let path = plane.files.path().join("servers.kubeconfig");
+    opgate_certs::write_private(&path, &kubeconfig.to_string()).unwrap();
+    path
+}
+
+async fn client(kubeconfig: &std::path::Path) -> Client {
+    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+/// What the account may do, by what the API server says to it.
+async fn may(client: &Client, verb: &str, what: &str, namespace: &str, name: &str) -> bool {
+    let (group, resource) = what.split_once('/').unwrap();
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {
+            "group": group,
+            "resource": resource,
+            "verb": verb,
+            "namespace": namespace,
+            "name": name,
+        }},
+    });
+    let request = hyper::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        .header("content-type", "application/json")
+        .body(review.to_string().into_bytes())
+        .unwrap();
+    let answer: Value = client.request(request).await.unwrap();
+    answer["status"]["allowed"] == json!(true)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_account_has_exactly_the_needed_permissions() {
+    let _turn = turn().await;
+    let Some(plane) = ControlPlane::start().await else { return };
+    plane.install().await;
+    let admin = plane.client("admin").await;
+    let objects = printed(&[]);
+    apply(&admin, &objects).await;
+    let mounted = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+    let mounted = mounted["data"]["opgate.yaml"].as_str().unwrap();
+    let kubeconfig = kubeconfig_of_servers(&plane, &admin).await;
+
+    // Every policy that reads the cluster reads it, though nothing of OpenShift or RukPak is there.
+    let server =
+        Server::start(BINARY, Some(mounted), &["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let verbose = eventually("all resources", || async {
+        let (code, text) = server.get("/readyz?verbose").await;
+        let seen = text.lines().filter(|line| line.starts_with('[')).collect::<Vec<_>>();
+        let all = !seen.is_empty() && seen.iter().all(|line| line.starts_with("[+]"));
+        (code == 200 && all).then_some(text)
+    })
+    .await;
+    assert!(verbose.contains("v1/configmaps in rukpak-system"), "{verbose}");
+    assert!(!server.log().iter().any(|line| line.to_string().contains("forbidden")));
+
+    let account = client(&kubeconfig).await;
+    let (registrations, rbac) = (
+        "admissionregistration.k8s.io/validatingwebhookconfigurations",
+        "rbac.authorization.k8s.io",
+    );
+    let (leases, events) = ("coordination.k8s.io/leases", "events.k8s.io/events");
+    for (verbs, what, namespace, name, expected) in [
+        ("get list create update delete", leases, NAMESPACE, "opgate-leader", true),
+        ("get list create update delete", leases, "kube-system", "opgate-leader", false),
+        ("create", events, NAMESPACE, "", true),
+        ("list delete", events, NAMESPACE, "", false),
+        ("create", "/secrets", NAMESPACE, "", false),
+        ("get update", "/secrets", NAMESPACE, "opgate-tls", true),
+        ("delete", "/secrets", NAMESPACE, "opgate-tls", false),
+        ("get update", "/secrets", NAMESPACE, "another", false),
+        ("list watch", "/secrets", NAMESPACE, "", false),
+        ("create get list", "/secrets", "kube-system", "", false),
+        ("get update", registrations, "", "opgate", true),
+        ("list", registrations, "", "", true),
+        ("get update patch", registrations, "", "another", false),
+        ("create delete deletecollection", registrations, "", "opgate", false),
+        (
+            "get update",
+            "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+            "",
+            "opgate",
+            false,
+        ),
+        ("create update", &format!("{rbac}/clusterroles"), "", "opgate", false),
+        ("bind escalate", &format!("{rbac}/clusterroles"), "", "cluster-admin", false),
+        ("get create", "/pods", NAMESPACE, "", false),
+        ("update", "/configmaps", NAMESPACE, "opgate", false),
+        ("list watch", "/configmaps", "", "", false),
+    ] {
+        for verb in verbs.split(' ') {
+            let found = may(&account, verb, what, namespace, name).await;
+            assert_eq!(found, expected, "{verb} {what} {namespace}/{name}");
+        }
+    }
+}
+
+/// As in a cluster without RukPak: the roles for its namespace come last, and cannot be applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_namespace_does_not_block_readiness() {
+    let _turn = turn().await;
+    let Some(plane) = ControlPlane::start().await else { return };
+    plane.install().await;
+    let admin = plane.client("admin").await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("opgate.yaml");
+    let text = configuration(&[builtin(), json!({"name": "operator-group"})]);
+    std::fs::write(&config, &text).unwrap();
+    let config = ["--config", config.to_str().unwrap()];
+    let mut objects = printed(&config);
+    let roles = objects.split_off(objects.len() - 2);
+    assert!(roles.iter().all(|role| role["metadata"]["namespace"] == "rukpak-system"), "{roles:?}");
+    apply(&admin, &objects).await;
+    let apply_role = PatchParams::apply("kubectl");
+    let patch = Patch::Apply(&roles[0]);
+    api(&admin, &roles[0]).patch("opgate", &apply_role, &patch).await.unwrap_err();
+    assert_eq!(printed(&[&config[..], &["--skip-roles-in", "rukpak-system"]].concat()), objects);
+
+    let kubeconfig = kubeconfig_of_servers(&plane, &admin).await;
+    // Soon, what cannot be seen is no reason to wait.
+    let arguments = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--sync-timeout", "1s"];
+    let server = Server::start(BINARY, Some(&text), &arguments);
+    let says = async |line: &str| {
+        eventually(line, || async {
+            let (code, text) = server.get("/readyz?verbose").await;
+            (code == 200 && text.contains(line)).then_some(())
+        })
+        .await;
+    };
+    says("[+]v1/configmaps not installed\n").await;
+    // RukPak comes later, and then its role.
+    plane.namespaces(["rukpak-system".to_owned()]).await;
+    says("[-]v1/configmaps is not synced yet: forbidden: ").await;
+    apply(&admin, &roles).await;
+    says("[+]v1/configmaps current, ").await;
+}

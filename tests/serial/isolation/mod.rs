@@ -1,0 +1,236 @@
+//! A siege: what a tenant, a neighbour in the cluster or a foreign policy may do to the server, each alone
+//! and all at once, while another tenant goes on asking. Prints the table of `docs/reliability.md`:
+//! `cargo test --release -p opgate-tests --test serial -- isolation --nocapture`
+//!
+//! ```text
+//! attacks.rs: clients that attack ──┐
+//! victim.rs: another tenant ────────┼─▶ opgate, with 128 MiB where control groups can be made ─▶ fake API server
+//! mod.rs: /livez, /readyz ─────────┘
+//! ```
+//!
+//! The control group is one of version 1 or 2 that this user may make; where there is none, a line says so,
+//! the server gets the flags that it would choose, and what is resident is compared with 128 MiB instead.
+//! `OPGATE_SIEGE` chooses attacks by a part of their names, `OPGATE_SIEGE_ALL` leaves only all at once.
+
+mod attacks;
+mod bystander;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use attacks::{ATTACKS, Attack, Field};
+use bystander::Seen;
+use serde_json::{Value, json};
+use testkit::fake_api_server::FakeCluster;
+use testkit::reviews::{self, group};
+use testkit::until;
+use testkit::{HOST, Server, configuration, misbehaves};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+
+use crate::cgroup::Cgroup;
+use crate::{BINARY, turn};
+
+/// Bytes of a small container; `OPGATE_SIEGE_MIB` makes it another one.
+fn memory() -> u64 {
+    let given = std::env::var("OPGATE_SIEGE_MIB").ok().and_then(|mib| mib.parse::<u64>().ok());
+    given.unwrap_or(128) << 20
+}
+
+/// Requests of the victim in each row.
+const REQUESTS: usize = if cfg!(debug_assertions) { 40 } else { 300 };
+
+/// A built-in policy with its own limits, but with all the time that an unoptimised build may need.
+fn patient(name: &str) -> Value {
+    let time = if cfg!(debug_assertions) { "5s" } else { "100ms" };
+    json!({"name": name, "limits": {"time": time}})
+}
+
+fn policies() -> String {
+    let mut foreign = misbehaves("foreign", &json!({"do": "spin"}));
+    foreign["limits"] = json!({"time": "100ms"});
+    configuration(&[
+        patient("bundle-immutability"),
+        patient("operator-group"),
+        patient("constraint-limits"),
+        foreign,
+    ])
+}
+
+/// A cluster with a group of the victim and one of the attacker, and what the attacker has stored.
+fn cluster() -> FakeCluster {
+    let cluster = reviews::cluster();
+    for name in ["victim", "attacker"] {
+        cluster.apply("", "v1", "namespaces", reviews::namespace(name));
+        cluster.apply(reviews::OLM, "v1", "operatorgroups", group(name, "group", &[name], ""));
+    }
+    cluster
+}
+
+/// The server under attack.
+struct Siege {
+    server: Arc<Server>,
+    cluster: FakeCluster,
+    cgroup: Option<Cgroup>,
+}
+
+impl Siege {
+    /// `is_heavy` says whether the attacker has stored his largest objects before the server starts.
+    async fn begin(is_heavy: bool) -> Self {
+        let cluster = cluster();
+        if is_heavy {
+            attacks::store(&cluster);
+        }
+        let cgroup = Cgroup::make(memory());
+        let kubeconfig = cluster.kubeconfig();
+        let mut arguments = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
+        if cgroup.is_none() {
+            // What it would choose by itself in 128 MiB.
+            arguments.extend(["--max-request-memory", "32Mi", "--max-connections", "512"]);
+        }
+        // A colon does nothing.
+        let enter = cgroup.as_ref().map_or_else(|| ":".to_owned(), Cgroup::enter);
+        let server = Server::start_after(&enter, BINARY, Some(&policies()), &arguments);
+        let server = Arc::new(server);
+        until("readiness", async || server.get("/readyz").await.0 == 200).await;
+        Self { server, cluster, cgroup }
+    }
+
+    /// What the victim sees while these attacks go on.
+    async fn row(&self, name: &str, attacks: &[&Attack]) -> Seen {
+        match &self.cgroup {
+            Some(cgroup) => cgroup.reset_peak(),
+            None => reset_peak(self.server.id()),
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let field = Arc::new(Field::of(&self.server, stop.clone()));
+        let mut fighting = tokio::task::JoinSet::new();
+        for attack in attacks {
+            (attack.start)(&mut fighting, &field, &self.cluster);
+        }
+        if !attacks.is_empty() {
+            field.under_way(attacks.len()).await;
+        }
+        let (server, told) = (self.server.clone(), stop.clone());
+        // On a thread of their own: what is measured is the server, and not the attackers' clients.
+        let apart = move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let health = health(&server, &told);
+                let victim = async {
+                    let seen = bystander::asks(&server, REQUESTS).await;
+                    told.store(true, Ordering::Relaxed);
+                    seen
+                };
+                tokio::join!(victim, health)
+            })
+        };
+        let (mut seen, unhealthy) = tokio::task::spawn_blocking(apart).await.unwrap();
+        fighting.shutdown().await;
+        let lost = seen.lost.values().sum::<usize>();
+        let peak = self.peak();
+        println!(
+            "| {name} | {:.1} and {:.1} ms | {} MiB | {lost} of {} | {} |",
+            seen.milliseconds(50),
+            seen.milliseconds(99),
+            peak >> 20,
+            seen.times.len() + lost,
+            unhealthy.values().sum::<usize>(),
+        );
+        seen.lost.extend(unhealthy);
+        if peak >= memory() {
+            seen.lost.insert(format!("{} MiB", peak >> 20), 1);
+        }
+        seen
+    }
+
+    /// Bytes at the most since the last row began: what the control group is charged for or, where there
+    /// is none, what is resident.
+    fn peak(&self) -> u64 {
+        self.cgroup.as_ref().map_or_else(|| peak(self.server.id()), Cgroup::peak)
+    }
+
+    /// It is the process that was started, and nothing in it has panicked.
+    async fn end(self) {
+        assert_eq!(self.server.metric("opgate_panics_total").await, Some(0.0));
+    }
+}
+
+/// What `/livez` and `/readyz` answered that was not 200, until it is told to stop.
+async fn health(server: &Server, stop: &AtomicBool) -> BTreeMap<String, usize> {
+    let mut unhealthy = BTreeMap::new();
+    while !stop.load(Ordering::Relaxed) {
+        for path in ["/livez", "/readyz"] {
+            // A kubelet gives up after a second or a few.
+            let asked = tokio::time::timeout(Duration::from_secs(5), probe(server.ops, path));
+            let told = match asked.await {
+                Ok(Ok(head)) if head.starts_with("HTTP/1.1 200") => continue,
+                Ok(Ok(head)) => format!("{path}: {head}"),
+                Ok(Err(error)) => format!("{path}: {error}"),
+                Err(_) => format!("{path}: no answer"),
+            };
+            *unhealthy.entry(told).or_default() += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    unhealthy
+}
+
+/// A `GET` as a kubelet sends it: a connection of its own.
+async fn probe(ops: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(ops).await?;
+    let ask = format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+/// What a process had resident at the most, in bytes, without the pages of its binary.
+fn peak(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    };
+    bytes("VmHWM:").saturating_sub(bytes("RssFile:"))
+}
+
+/// Begins that count anew.
+fn reset_peak(process: u32) {
+    std::fs::write(format!("/proc/{process}/clear_refs"), "5").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attacks_do_not_affect_other_tenants() {
+    let _turn = turn().await;
+    println!(
+        "| attack | p50 and p99 of another tenant | memory at the most | its answers lost | ill |"
+    );
+    println!("|---|---|---|---|---|");
+    let only = std::env::var("OPGATE_SIEGE").unwrap_or_default();
+    let chosen: Vec<_> = ATTACKS.iter().filter(|attack| attack.name.contains(&only)).collect();
+    let mut losses = Vec::new();
+    let mut note = |name: &str, seen: Seen| {
+        if !seen.lost.is_empty() {
+            losses.push(format!("{name}: {:?}", seen.lost));
+        }
+    };
+    let siege = Siege::begin(false).await;
+    note("none", siege.row("none", &[]).await);
+    let alone = if std::env::var_os("OPGATE_SIEGE_ALL").is_some() { &chosen[..0] } else { &chosen };
+    for attack in alone {
+        note(attack.name, siege.row(attack.name, &[attack]).await);
+    }
+    note("afterwards", siege.row("none any more", &[]).await);
+    siege.end().await;
+    let siege = Siege::begin(true).await;
+    note("all at once", siege.row("all at once", &chosen).await);
+    note("afterwards", siege.row("none any more", &[]).await);
+    siege.end().await;
+    assert!(losses.is_empty(), "{losses:#?}");
+}

@@ -1,0 +1,462 @@
+//! Requests that exclude each other, sent at once to a real API server, where `KUBEBUILDER_ASSETS`
+//! names a folder with one. Each table prints a line with the figures of `docs/reliability.md`:
+//!
+//! `cargo test --release -p opgate-tests --test serial -- races --nocapture`
+//!
+//! `OPGATE_RACE_CREATES` (200) and `OPGATE_RACE_ROUNDS` (5) say how much is sent. What counts as
+//! admitted is what is stored in the end.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+use serde_json::json;
+use testkit::control_plane::{ControlPlane, eventually};
+use testkit::forwarder::Forwarder;
+use testkit::objects::{group, groups, object, subscriptions};
+use testkit::{Server, configuration, reviews};
+
+use crate::{BINARY, turn};
+
+const GROUPS: &str = "operators.coreos.com/v1/operatorgroups";
+const SUBSCRIPTIONS: &str = "operators.coreos.com/v1alpha1/subscriptions";
+
+/// Groups that are stored beforehand in the large tables.
+const MANY: usize = 2_000;
+/// Creates without any conflict.
+const PEACEFUL: usize = 100;
+/// What an evaluation may take in an unoptimised build.
+const TIME: &str = "20s";
+/// A create that failed because a server was away is sent again for so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn setting(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
+/// Which objects exclude each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// All groups in one namespace.
+    Opg01,
+    /// Groups, each in its own namespace, with the same API for the same namespace.
+    Opg18,
+    /// All Subscriptions in one namespace, for the same package.
+    Sub07,
+    /// None: groups, each in its own namespace, with its own API for itself.
+    Peace,
+}
+
+impl Rule {
+    fn resource(self) -> ApiResource {
+        if self == Self::Sub07 { subscriptions() } else { groups() }
+    }
+
+    fn object(self, number: usize) -> DynamicObject {
+        let own = format!("race-{number}");
+        let goose = "Goose.v1alpha1.birds.com";
+        let mut object = match self {
+            Self::Opg01 => group("race-0", &own, &json!({"targetNamespaces": ["race-0"]}), ""),
+            Self::Opg18 => group(&own, "g", &json!({"targetNamespaces": ["shared"]}), goose),
+            Self::Sub07 => object(reviews::subscription("race-0", &own, "goose")),
+            Self::Peace => {
+                let api = format!("Bird{number}.v1.birds.com");
+                group(&own, "g", &json!({"targetNamespaces": [own]}), &api)
+            }
+        };
+        // The API server gives its own.
+        object.metadata.uid = None;
+        object.metadata.labels = Some([("race".to_owned(), "yes".to_owned())].into());
+        object
+    }
+
+    fn denial(self) -> Option<&'static str> {
+        match self {
+            Self::Opg01 => Some("Multiple OperatorGroup found in the same namespace"),
+            Self::Opg18 => Some("intersecting operatorgroups provide the same apis"),
+            Self::Sub07 => Some("no two Operators may come from the same package"),
+            Self::Peace => None,
+        }
+    }
+
+    /// The policy `operator-group`, which the probe needs, and that of the rule. Catalogs and groups for
+    /// Subscriptions would be in the way of the other tables.
+    fn configuration(self) -> String {
+        if self != Self::Sub07 {
+            return ControlPlane::operator_group(TIME);
+        }
+        let mut subscription =
+            json!({"name": "subscription", "rules": {"SUB-01": "off", "SUB-04": "off"}});
+        let mut group = json!({"name": "operator-group"});
+        if cfg!(debug_assertions) {
+            for policy in [&mut subscription, &mut group] {
+                policy["limits"] = json!({"time": TIME});
+            }
+        }
+        configuration(&[group, subscription])
+    }
+
+    /// How many objects opgate sees of what, where none of the race is stored, besides the groups that
+    /// are stored beforehand.
+    fn seen(self, groups: usize) -> Vec<(&'static str, usize)> {
+        // One more is the probe's.
+        let mut seen = vec![(GROUPS, groups + 1)];
+        if self == Self::Sub07 {
+            seen.push((SUBSCRIPTIONS, 0));
+        }
+        seen
+    }
+}
+
+/// What happens in the middle of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Nothing,
+    /// opgate gets SIGKILL and is started anew.
+    Killed,
+    /// The API server gets SIGKILL and is started anew.
+    ApiServerKilled,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Table {
+    rule: Rule,
+    replicas: usize,
+    consistent: bool,
+    trouble: Trouble,
+}
+
+impl Table {
+    fn name(&self, stored: usize) -> String {
+        let mut name = format!("{:?}, {} replicas", self.rule, self.replicas).to_uppercase();
+        name = name.replace("REPLICAS", if self.replicas == 1 { "replica" } else { "replicas" });
+        if self.consistent {
+            name += ", consistent reads";
+        }
+        if stored > 0 {
+            let _ = write!(name, ", {stored} groups");
+        }
+        match self.trouble {
+            Trouble::Nothing => {}
+            Trouble::Killed => name += ", opgate killed",
+            Trouble::ApiServerKilled => name += ", API server killed",
+        }
+        name
+    }
+}
+
+/// What came of the creates of one table.
+#[derive(Debug, Default)]
+struct Figures {
+    /// Of each round.
+    admitted: Vec<usize>,
+    denied: usize,
+    /// Reasons that are no denials, with how often there were.
+    failed: BTreeMap<String, usize>,
+    repeated: usize,
+    times: Vec<Duration>,
+}
+
+impl Figures {
+    fn line(&mut self, name: &str, creates: usize) -> String {
+        self.times.sort_unstable();
+        let at = |percent: usize| {
+            let index = self.times.len().saturating_sub(1) * percent / 100;
+            self.times.get(index).map_or(0, Duration::as_millis)
+        };
+        let admitted: Vec<_> = self.admitted.iter().map(ToString::to_string).collect();
+        let mut line = format!(
+            "{name}: {} rounds of {creates}, admitted {}, denied {}, failed {}, repeated {}, p50 {} ms, p99 {} ms",
+            self.admitted.len(),
+            admitted.join(" "),
+            self.denied,
+            self.failed.values().sum::<usize>(),
+            self.repeated,
+            at(50),
+            at(99),
+        );
+        for (reason, count) in self.failed.iter().take(4) {
+            let _ = write!(line, "\n    {count} times: {reason}");
+        }
+        line
+    }
+}
+
+/// How a create ended.
+enum End {
+    /// Stored, as far as the client knows.
+    Created,
+    Denied,
+    Failed(String),
+}
+
+async fn create(client: &Client, rule: Rule, number: usize) -> End {
+    let object = rule.object(number);
+    let namespace = object.metadata.namespace.clone().unwrap();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &rule.resource());
+    let is_denial = |message: &str| rule.denial().is_some_and(|denial| message.contains(denial));
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => End::Created,
+        // Stored by an earlier try, whose answer was lost.
+        Err(kube::Error::Api(status)) if status.code == 409 => End::Created,
+        Err(kube::Error::Api(status)) if status.code == 403 && is_denial(&status.message) => {
+            End::Denied
+        }
+        Err(kube::Error::Api(status)) => {
+            End::Failed(format!("{} {}", status.code, reason(&status.message)))
+        }
+        Err(error) => End::Failed(reason(&error.to_string())),
+    }
+}
+
+/// The same reason, whatever the object and the port.
+fn reason(text: &str) -> String {
+    let digits = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c });
+    let mut reason: String = digits.take(300).collect();
+    while reason.contains("00") {
+        reason = reason.replace("00", "0");
+    }
+    reason
+}
+
+/// A control plane with namespaces and, beforehand, some groups.
+struct Course {
+    plane: ControlPlane,
+    admin: Client,
+    forwarder: Forwarder,
+    creates: usize,
+    rounds: usize,
+    stored: usize,
+    broken: Vec<String>,
+}
+
+impl Course {
+    async fn lay(stored: usize) -> Option<Self> {
+        let plane = ControlPlane::start().await?;
+        plane.install().await;
+        plane.grant().await;
+        let admin = plane.client("admin").await;
+        let creates = setting("OPGATE_RACE_CREATES", 200);
+        let race = (0..creates.max(PEACEFUL)).map(|number| format!("race-{number}"));
+        let beforehand = (0..stored).map(|number| format!("stored-{number}"));
+        plane.namespaces(race.chain(beforehand).chain(["shared".to_owned()])).await;
+        let beforehand = (0..stored).map(|number| {
+            let own = format!("stored-{number}");
+            let api = format!("Stored{number}.v1.birds.com");
+            group(&own, "g", &json!({"targetNamespaces": [own]}), &api)
+        });
+        plane.groups(beforehand).await;
+        Some(Self {
+            plane,
+            admin,
+            forwarder: Forwarder::start().await,
+            creates,
+            rounds: setting("OPGATE_RACE_ROUNDS", 5),
+            stored,
+            broken: Vec::new(),
+        })
+    }
+
+    async fn start(&self, table: &Table) -> Vec<Server> {
+        let kubeconfig = self.plane.kubeconfig("opgate");
+        let mut arguments = vec!["--kubeconfig", kubeconfig.to_str().unwrap()];
+        if table.consistent {
+            arguments.push("--consistent-reads");
+        }
+        let configuration = table.rule.configuration();
+        let servers: Vec<_> = (0..table.replicas)
+            .map(|_| Server::start(BINARY, Some(&configuration), &arguments))
+            .collect();
+        self.forwarder.set(servers.iter().map(|server| server.address));
+        let address = self.forwarder.address;
+        self.plane.enforce(BINARY, &configuration, address, &servers).await;
+        self.current(table.rule, &servers).await;
+        servers
+    }
+
+    /// Waits until all servers are ready and have seen what is stored, and nothing else.
+    async fn current(&self, rule: Rule, servers: &[Server]) {
+        for server in servers {
+            eventually("readiness", || async {
+                (server.get("/readyz").await.0 == 200).then_some(())
+            })
+            .await;
+            for (resource, count) in rule.seen(self.stored) {
+                let count = u32::try_from(count).unwrap().into();
+                let metric = format!("opgate_cluster_cache_objects{{resource=\"{resource}\"}}");
+                eventually("a current view", || async {
+                    (server.metric(&metric).await == Some(count)).then_some(())
+                })
+                .await;
+            }
+        }
+    }
+
+    /// What is stored of the race.
+    async fn admitted(&self, rule: Rule) -> Vec<DynamicObject> {
+        let all = Api::<DynamicObject>::all_with(self.admin.clone(), &rule.resource());
+        let of_the_race = ListParams::default().labels("race=yes");
+        eventually("a list", || async { Some(all.list(&of_the_race).await.ok()?.items) }).await
+    }
+
+    /// Takes away what is stored of the race.
+    async fn clean(&self, rule: Rule, servers: &[Server]) {
+        for object in self.admitted(rule).await {
+            let namespace = object.metadata.namespace.unwrap();
+            let of = rule.resource();
+            let api = Api::<DynamicObject>::namespaced_with(self.admin.clone(), &namespace, &of);
+            let name = object.metadata.name.unwrap();
+            eventually("a deletion", || async {
+                api.delete(&name, &DeleteParams::default()).await.ok()
+            })
+            .await;
+        }
+        self.current(rule, servers).await;
+    }
+
+    async fn run(&mut self, table: Table) {
+        let mut servers = self.start(&table).await;
+        let creates = if table.rule == Rule::Peace { PEACEFUL } else { self.creates };
+        let mut figures = Figures::default();
+        for round in 0..self.rounds {
+            // Earlier and later, from before the first answer to half of them.
+            let before_trouble = creates * round / (2 * self.rounds);
+            self.round(&table, creates, before_trouble, &mut servers, &mut figures).await;
+            figures.admitted.push(self.admitted(table.rule).await.len());
+            self.clean(table.rule, &servers).await;
+        }
+        if table.trouble == Trouble::Nothing {
+            for server in &servers {
+                let answered = server.metric("opgate_requests_total").await;
+                assert!(answered > Some(0.0), "a replica was not asked");
+            }
+        }
+        let name = table.name(self.stored);
+        println!("{}", figures.line(&name, creates));
+        let expected = match (table.rule, table.replicas) {
+            (Rule::Peace, _) => creates..=creates,
+            (_, 1) => 1..=1,
+            _ => 1..=creates,
+        };
+        if figures.admitted.iter().any(|admitted| !expected.contains(admitted)) {
+            self.broken.push(format!("{name}: admitted {:?}", figures.admitted));
+        }
+        if !figures.failed.is_empty() {
+            self.broken.push(format!("{name}: {} failed", figures.failed.values().sum::<usize>()));
+        }
+    }
+
+    /// Sends all at once. Where there is trouble, what failed is sent again, as clients do.
+    async fn round(
+        &mut self,
+        table: &Table,
+        creates: usize,
+        before_trouble: usize,
+        servers: &mut [Server],
+        figures: &mut Figures,
+    ) {
+        let rule = table.rule;
+        let patience = if table.trouble == Trouble::Nothing { Duration::ZERO } else { PATIENCE };
+        let mut running: FuturesUnordered<_> = (0..creates)
+            .map(|number| {
+                let client = self.admin.clone();
+                tokio::spawn(async move {
+                    let started = Instant::now();
+                    let mut tries = 1;
+                    loop {
+                        let end = create(&client, rule, number).await;
+                        if !matches!(end, End::Failed(_)) || started.elapsed() >= patience {
+                            return (end, started.elapsed(), tries);
+                        }
+                        tries += 1;
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                })
+            })
+            .collect();
+        for ended in 0..=creates {
+            if ended == before_trouble {
+                self.trouble(table.trouble, servers);
+            }
+            let Some(ended) = running.next().await else { break };
+            let (end, time, tries) = ended.unwrap();
+            figures.times.push(time);
+            figures.repeated += usize::from(tries > 1);
+            match end {
+                End::Created => {}
+                End::Denied => figures.denied += 1,
+                End::Failed(text) => *figures.failed.entry(text).or_default() += 1,
+            }
+        }
+    }
+
+    fn trouble(&mut self, trouble: Trouble, servers: &mut [Server]) {
+        match trouble {
+            Trouble::Nothing => {}
+            Trouble::Killed => {
+                servers.iter_mut().for_each(Server::restart);
+                self.forwarder.set(servers.iter().map(|server| server.address));
+            }
+            Trouble::ApiServerKilled => self.plane.restart_apiserver(),
+        }
+    }
+
+    fn end(self) {
+        assert!(self.broken.is_empty(), "{}", self.broken.join("\n"));
+    }
+}
+
+/// Runs a table for each rule, with and without `--consistent-reads`.
+async fn tables(rules: &[Rule], replicas: usize, stored: usize, trouble: Trouble) {
+    let Some(mut course) = Course::lay(stored).await else { return };
+    for rule in rules {
+        for consistent in [false, true] {
+            course.run(Table { rule: *rule, replicas, consistent, trouble }).await;
+        }
+    }
+    course.end();
+}
+
+const EXCLUDING: [Rule; 3] = [Rule::Opg01, Rule::Opg18, Rule::Sub07];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_replica_admits_one() {
+    let _turn = turn().await;
+    tables(&EXCLUDING, 1, 0, Trouble::Nothing).await;
+}
+
+/// Replicas do not know what the other one has just allowed: how many get through is measured.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_admit_at_least_one() {
+    let _turn = turn().await;
+    tables(&EXCLUDING, 2, 0, Trouble::Nothing).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_replica_admits_one_with_many_other_groups() {
+    let _turn = turn().await;
+    tables(&EXCLUDING, 1, MANY, Trouble::Nothing).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_replica_admits_one_although_it_is_killed() {
+    let _turn = turn().await;
+    tables(&EXCLUDING, 1, 0, Trouble::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_replica_admits_one_although_the_api_server_is_killed() {
+    let _turn = turn().await;
+    tables(&EXCLUDING, 1, 0, Trouble::ApiServerKilled).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn creates_without_a_conflict_all_pass_with_many_groups() {
+    let _turn = turn().await;
+    tables(&[Rule::Peace], 1, MANY, Trouble::Nothing).await;
+}
