@@ -1009,7 +1009,7 @@ fn commands_print_to_a_terminal() {
     for (arguments, status, expected) in [
         (&["rules"][..], 0, "RPK-01"),
         (&["policy", "list"], 0, "operator-group"),
-        (&["check", "bundle.yaml"], 0, "1 ok"),
+        (&["check", "bundle.yaml"], 0, "1 passed"),
         (&["check", "nowhere"], 2, "nowhere: No such file"),
         (&["replay", "nowhere"], 2, "nowhere: No such file"),
         (&["--log", "debug", "demo"], 0, "allowed"),

@@ -49,7 +49,7 @@ fn verbose_logs_more_unless_a_level_is_typed() {
             Some(level) => command.env("OPGATE_LOG", level),
             None => command.env_remove("OPGATE_LOG"),
         };
-        err(&command.output().unwrap()).contains("info: in the context")
+        err(&command.output().unwrap()).contains("info: in the cluster state")
     };
     for (arguments, log, expected) in [
         (&["check", "group.yaml"][..], None, false),

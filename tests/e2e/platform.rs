@@ -253,7 +253,7 @@ async fn openshift_update_is_applied_and_refused_read_keeps_trust() {
         until("no warning", async || !verbose(&server).await.contains("found before")).await;
     }
     cluster.uninstall(CONFIG, "clusterversions");
-    until("the warning", async || verbose(&server).await.contains("come or gone")).await;
+    until("the warning", async || verbose(&server).await.contains("was created or deleted")).await;
     let last = trust(&server).await;
     assert_eq!((&last["profile"], &last["version"]), (&json!("ocp-4.15"), &json!("4.16.1")));
     assert_eq!(server.get("/readyz").await.0, 200);

@@ -368,7 +368,7 @@ fn a_verdict_is_explained() {
         assert!(skipped["reason"].as_str().unwrap().contains("not available"), "{skipped}");
 
         let table = out(&run(&folder, &format!("{command} --explain {context}")));
-        for expected in ["asked pod-security: ", "PSA-09", " in ", "read v1/namespaces: "] {
+        for expected in ["matched pod-security: ", "PSA-09", " in ", "read v1/namespaces: "] {
             assert!(table.contains(expected), "{command}: {expected}: {table}");
         }
     }

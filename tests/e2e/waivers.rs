@@ -401,7 +401,7 @@ fn waiver_file_has_no_other_effect() {
         write(&folder, "nothing/values.yaml", "a: 1\n");
         let output = check(&folder, &["nothing"]);
         assert_eq!(status(&output), 2);
-        assert!(err(&output).contains("say what it is with --input-type"), "{}", err(&output));
+        assert!(err(&output).contains("set its type with --input-type"), "{}", err(&output));
     }
 }
 

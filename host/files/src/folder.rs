@@ -77,7 +77,7 @@ pub struct Refused {
 
 impl Refused {
     fn link(what: &str, is_folder: bool) -> Self {
-        let instead = if is_folder { "folder" } else { "file" };
+        let instead = if is_folder { "directory" } else { "file" };
         let why = format!("a symbolic link {what}: put the {instead} itself there");
         Self { why, is_folder, is_inside: false }
     }
