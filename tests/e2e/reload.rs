@@ -119,7 +119,10 @@ async fn invalid_configuration_keeps_last_good() {
         (&*with(json!({"name": "bundle-immutability"})), "is already there"),
         (&*module(&files.path("bad.wasm")), "policy other: "),
         (&*module(&files.path("missing.wasm")), "policy other: "),
-        (&*module(&hostile("loops-in-describe")), "policy other: describe: exceeded the CPU time limit of 100ms"),
+        (
+            &*module(&hostile("loops-in-describe")),
+            "policy other: describe: exceeded the CPU time limit of 100ms",
+        ),
         (&*module(&hostile("imports-wasi")), "policy other: "),
     ];
     let server = serve(&files, &[]);

@@ -260,10 +260,10 @@ mod tests {
         let violation = json!({
             "policy": "bundle-immutability",
             "rule": "RPK-02",
-            "level": "deny",
+            "effect": "deny",
             "field": "spec.source.image",
             "message": "bundle.spec.source.image must be set for source type \"image\"",
-            "place": {"file": shown, "line": 7, "column": 3},
+            "location": {"file": shown, "line": 7, "column": 3},
         });
         assert_eq!(
             record,

@@ -125,7 +125,7 @@ mod tests {
     fn times_are_those_of_the_servers() {
         let command = Cli::command();
         let serve = command.find_subcommand("serve").unwrap();
-        for (name, time) in [("drain_delay", DRAIN_DELAY), ("grace", GRACE_TIME)] {
+        for (name, time) in [("drain_delay", DRAIN_DELAY), ("grace_period", GRACE_TIME)] {
             let argument = serve.get_arguments().find(|one| one.get_id() == name).unwrap();
             let default = argument.get_default_values()[0].to_str().unwrap();
             assert_eq!(parse_duration(default).unwrap(), time, "{name}");
