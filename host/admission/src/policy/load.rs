@@ -197,16 +197,15 @@ fn with_rule_ids(
 ) -> PolicyConfig {
     let mut levels = BTreeMap::new();
     for (rule, level) in &config.rules {
-        let text = match descriptor.find_rule(rule) {
-            Some(found) => match levels.insert(found.id.clone(), *level) {
-                None => continue,
-                Some(_) => format!("{} and {} are the same rule: keep one", found.id, found.name),
-            },
-            None => {
-                let known = descriptor.rules.iter().flat_map(|r| [r.id.as_str(), r.name.as_str()]);
-                let hint = opgate_text::hint(rule, known.filter(|known| !known.is_empty()));
-                format!("policy {} has no rule {rule:?}{hint}", config.name)
+        let text = if let Some(found) = descriptor.find_rule(rule) {
+            if levels.insert(found.id.clone(), *level).is_none() {
+                continue;
             }
+            format!("{} and {} are the same rule: keep one", found.id, found.name)
+        } else {
+            let known = descriptor.rules.iter().flat_map(|r| [r.id.as_str(), r.name.as_str()]);
+            let hint = opgate_text::hint(rule, known.filter(|known| !known.is_empty()));
+            format!("policy {} has no rule {rule:?}{hint}", config.name)
         };
         errors.push(configuration.at(config, &format!("/rules/{rule}"), &text));
     }

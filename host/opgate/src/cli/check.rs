@@ -45,6 +45,20 @@ Exit status: 0 everything passes, 1 a violation denies (with --fail-on warn: or 
 or the engine failed. `opgate rules` lists the rules; `rules` in opgate.yaml sets
 their levels. docs/check.md has the details.";
 
+/// The running cluster to evaluate.
+#[derive(Debug, Args)]
+struct ClusterArgs {
+    /// Evaluate all objects of a running cluster instead of files
+    #[arg(long, conflicts_with_all = ["paths", "input_type", "baseline", "cluster_state", "explain"])]
+    cluster: bool,
+    /// With --cluster: kubeconfig of the cluster [default: KUBECONFIG, or the file that kubectl uses]
+    #[arg(long, value_name = "FILE[:FILE]", conflicts_with = "paths")]
+    kubeconfig: Option<OsString>,
+    /// With --cluster: context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", conflicts_with = "paths")]
+    kube_context: Option<String>,
+}
+
 /// Arguments of `opgate check`.
 #[derive(Debug, Args)]
 #[command(after_help = NEXT)]
@@ -61,15 +75,8 @@ pub(super) struct Check {
     /// version, as `kubectl get --raw /version` does, or a catalog that it has; may be repeated
     #[arg(long, value_name = "PATH")]
     cluster_state: Vec<PathBuf>,
-    /// Evaluate all objects of a running cluster instead of files
-    #[arg(long, conflicts_with_all = ["paths", "input_type", "baseline", "cluster_state", "explain"])]
-    cluster: bool,
-    /// With --cluster: kubeconfig of the cluster [default: KUBECONFIG, or the file that kubectl uses]
-    #[arg(long, value_name = "FILE[:FILE]", conflicts_with = "paths")]
-    kubeconfig: Option<OsString>,
-    /// With --cluster: context of the kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME", conflicts_with = "paths")]
-    kube_context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// Namespace of manifests that name none; with --cluster, the only namespace to evaluate
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
@@ -106,10 +113,10 @@ const TIME: Duration = Duration::from_secs(10);
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if self.cluster || (self.paths.is_empty() && is_plugin()) {
+        if self.cluster.cluster || (self.paths.is_empty() && is_plugin()) {
             return self.check_cluster();
         }
-        if self.kubeconfig.is_some() || self.kube_context.is_some() {
+        if self.cluster.kubeconfig.is_some() || self.cluster.kube_context.is_some() {
             let text = "--kubeconfig and --kube-context need --cluster, which evaluates the objects of a running cluster";
             return Err(Failure::usage(anyhow::anyhow!(text)));
         }
@@ -173,7 +180,7 @@ impl Check {
 
     /// Evaluates the objects of a running cluster.
     fn check_cluster(&self) -> Result<Outcome, Failure> {
-        let kubeconfig = self.kubeconfig.as_deref().unwrap_or(OsStr::new(""));
+        let kubeconfig = self.cluster.kubeconfig.as_deref().unwrap_or(OsStr::new(""));
         let mut configuration = self.config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
         let set = self.config.complete_set_of(&configuration, Source::Listed)?;
@@ -181,7 +188,7 @@ impl Check {
         let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
         let mut findings = Findings::new(report, Vec::new(), self.fails(&configuration));
         findings.requires_judged = self.require_evaluated;
-        let context = self.kube_context.as_deref();
+        let context = self.cluster.kube_context.as_deref();
         let live = audit::Live { kubeconfig, context, namespace: self.namespace.as_deref() };
         audit::cluster(&live, &set, findings)
     }

@@ -112,7 +112,7 @@ rule! {
 impl Group<'_> {
     /// The members support the targets.
     pub(super) fn members_fit(&self, report: &mut Report<'_>) {
-        let rule = if !self.review.is_update() { &OPG_17 } else { &OPG_16 };
+        let rule = if self.review.is_update() { &OPG_16 } else { &OPG_17 };
         if !report.is_on(rule) || self.keeps_targets() {
             return;
         }

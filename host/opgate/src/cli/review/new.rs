@@ -61,7 +61,7 @@ pub(super) struct New {
     /// Resource of the kind, if it cannot be derived from it: `sheep` for a Sheep
     #[arg(long, value_name = "PLURAL")]
     resource: Option<String>,
-    /// Files with cluster state: CustomResourceDefinitions define the resource of a kind, and the objects are
+    /// Files with cluster state: custom resource definitions define the resource of a kind, and the objects are
     /// the previous versions for --operation UPDATE and DELETE; may be repeated
     #[arg(long, value_name = "PATH")]
     cluster_state: Vec<PathBuf>,
