@@ -29,7 +29,7 @@ pub struct File {
     pub size: u64,
     /// Its content.
     pub content: Content,
-    /// A name that stands twice in a map, in a file that is read nonetheless ([`super::unique`]).
+    /// A name that stands twice in a map, in a file that is read nonetheless ([`super::duplicate_keys`]).
     pub twice: Option<Broken>,
     pub(super) lines: OnceLock<Lines>,
     /// The part of a file.

@@ -1,7 +1,7 @@
 //! Accepts connections until the port is closed.
 //!
 //! Accepting never waits for existing connections. A new connection gets a slot and, if there is
-//! none, another connection ends ([`super::places`]).
+//! none, another connection ends ([`super::connection_limiter`]).
 
 use std::net::SocketAddr;
 use std::num::NonZero;

@@ -4,7 +4,7 @@
 //! is idle. An API server keeps connections for 90 s, so that timeout must be long, but a head
 //! that has started must end soon. The first byte after a response starts the short timeout, and
 //! the request ends it. A client whose system accepts no bytes is disconnected, too. For a client
-//! that accepts bytes but does not read the response, see [`super::places`]. For h2, where hyper
+//! that accepts bytes but does not read the response, see [`super::connection_limiter`]. For h2, where hyper
 //! has no timeout before the first frame, [`Activity`] measures the time without a request.
 
 use std::io;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! attacks.rs: clients that attack ──┐
-//! victim.rs: another tenant ────────┼─▶ opgate, with 128 MiB where control groups can be made ─▶ fake API server
+//! bystander.rs: another tenant ─────┼─▶ opgate, with 128 MiB where control groups can be made ─▶ fake API server
 //! mod.rs: /livez, /readyz ─────────┘
 //! ```
 //!

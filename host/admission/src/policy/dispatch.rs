@@ -6,7 +6,7 @@
 //! correct because a policy has no effects, and equal input gives the same verdict. After some
 //! time there, the call only gets the CPU time that the serving threads leave (`SCHED_IDLE`). If
 //! the call was long there, too, further calls of that tenant start there until they have been
-//! short for some time. Calls of other tenants do not, unless calls are long for most of them (`usual.rs`).
+//! short for some time. Calls of other tenants do not, unless calls are long for most of them (`call_history.rs`).
 //!
 //! ```text
 //!  tenant ─▶ permit (fair.rs) ──▶ fast path, 2 ms ──ok──▶ verdict

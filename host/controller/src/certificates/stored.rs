@@ -78,7 +78,7 @@ impl Signer {
     }
 }
 
-/// The stored or desired contents of the Secret. Each part is valid on its own: see [`super::step`].
+/// The stored or desired contents of the Secret. Each part is valid on its own: see [`super::plan`].
 #[derive(Clone, Default)]
 pub(super) struct Stored {
     /// The CAs that clients trust.
