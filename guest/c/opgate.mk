@@ -32,7 +32,7 @@ all: $(COMPONENT)
 
 $(COMPONENT): build/$(NAME).wasm
 	@mkdir -p $(@D)
-	$(OPGATE) policy pack $< --output $@
+	$(OPGATE) policy pack $< --out $@
 
 build/$(NAME).wasm: $(OBJECTS) $(OPGATE_OBJECTS)
 	$(CLANG) $(OPGATE_CFLAGS) $(OPGATE_LDFLAGS) $^ -o $@
