@@ -442,6 +442,17 @@ fn invalid_waiver_files_are_errors() {
             format!("waivers:\n{waiver}}}\n{waiver}}}\n"),
             "x/.opgate.yaml:3:4: RPK-12 is waived already on line 2",
         ),
+        // The id and the name are one rule.
+        (
+            format!(
+                "waivers:\n{waiver}}}\n- {{rule: provisioner-class-and-source-set, reason: x}}\n"
+            ),
+            "x/.opgate.yaml:3:4: RPK-12 is waived already on line 2",
+        ),
+        (
+            "waivers: [{rule: provisioner-class-and-source, reason: x}]\n".to_owned(),
+            "did you mean \"provisioner-class-and-source-set\"",
+        ),
         (
             format!("waivers:\n{waiver}, until: 2027-02-30}}\n"),
             "x/.opgate.yaml:2:35: until is not a day",

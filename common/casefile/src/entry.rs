@@ -104,9 +104,8 @@ pub(crate) struct Found {
     pub(crate) level: Option<String>,
 }
 
-/// Members for the expected outcome of a case, and its name.
-const EXPECTED: [&str; 10] = [
-    "name",
+/// The members for the expected outcome, in the order in which they are written.
+pub(crate) const OUTCOME: [&str; 9] = [
     "field",
     "level",
     "message",
@@ -124,7 +123,7 @@ const CHANGED: [&str; 7] = ["with", "withOld", "files", "patch", "folder", "cata
 /// Merges an entry that fixes another one: all members of the other one, with the changes of this one.
 pub(crate) fn repaired(broken: &Value, repair: &Value) -> Value {
     let mut entry = broken.as_object().cloned().unwrap_or_default();
-    entry.retain(|name, _| !EXPECTED.contains(&name.as_str()));
+    entry.retain(|name, _| name != "name" && !OUTCOME.contains(&name.as_str()));
     for (name, value) in repair.as_object().into_iter().flatten() {
         // `patch` has the changes of each file.
         let depth = usize::from(CHANGED.contains(&name.as_str())) + usize::from(name == "patch");

@@ -10,21 +10,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use crate::entry::OUTCOME;
 use crate::tree::{self, Node};
 use crate::{Answer, Case, Expects, File, Finding, OBJECTS, Place, documents, read};
-
-/// The members for the expected outcome, in the order in which they are written.
-const MEMBERS: [&str; 9] = [
-    "field",
-    "level",
-    "message",
-    "messagePrefix",
-    "violations",
-    "otherViolations",
-    "skipped",
-    "auditAnnotations",
-    "reason",
-];
 
 /// Members of a violation, in the order in which they are written.
 const FINDING: [&str; 5] = ["rule", "field", "level", "message", "messagePrefix"];
@@ -189,7 +177,7 @@ fn edited(
     let (Some((first, start)), true) = (members.first(), column > 0) else {
         return Err(flow.to_owned());
     };
-    if MEMBERS.contains(first) {
+    if OUTCOME.contains(first) {
         return Err(format!("it begins with `{first}`: write its name first"));
     }
     // It ends at the next one, or at another member of the file.
@@ -200,7 +188,7 @@ fn edited(
     let mut out = text.get(..*start).unwrap_or_default().to_owned();
     let mut kept_end = 0;
     let mut left: Vec<&str> =
-        MEMBERS.into_iter().filter(|name| wanted.contains_key(*name)).collect();
+        OUTCOME.into_iter().filter(|name| wanted.contains_key(*name)).collect();
     let mut tail = String::new();
     for (number, (name, offset)) in members.iter().enumerate() {
         let from = if number == 0 { *offset } else { line_start(*offset) };
@@ -208,7 +196,7 @@ fn edited(
         let span = text.get(from..to).ok_or(flow)?;
         // Comments and empty lines at its end belong to what follows.
         let (span, comments) = span.split_at(content_end(span));
-        if !MEMBERS.contains(name) || wanted.get(*name) == old.get(*name) {
+        if !OUTCOME.contains(name) || wanted.get(*name) == old.get(*name) {
             out.push_str(span);
         } else if let Some(value) = wanted.get(*name) {
             out.push_str(&rendered(name, value, column));

@@ -55,14 +55,17 @@ pub struct Waivers {
     pub list: Vec<Waiver>,
 }
 
-/// Reads the waivers of a directory, if it has any. `unknown` returns a hint for the id of a rule that does
+/// Returns the id of a rule that is written by its id or its name. The error is a hint for a rule that does
 /// not exist, possibly empty.
+pub type ResolveRule<'r> = &'r dyn Fn(&str) -> Result<String, String>;
+
+/// Reads the waivers of a directory, if it has any.
 ///
 /// # Errors
 /// One line for each error, with its place.
 pub fn read(
     folder: &Path,
-    unknown: &dyn Fn(&str) -> Option<String>,
+    resolve: ResolveRule<'_>,
     reader: &Reader,
 ) -> Result<Option<Waivers>, String> {
     let file = folder.join(NAME).display().to_string();
@@ -79,7 +82,7 @@ pub fn read(
     }
     let bytes = reader.read(opened, true, Use::Keep).map_err(|error| fail(&error))?;
     let text = String::from_utf8(bytes).map_err(|error| fail(&format!("not UTF-8: {error}")))?;
-    let list = parse(&file, text.trim_start_matches('\u{feff}'), unknown)?;
+    let list = parse(&file, text.trim_start_matches('\u{feff}'), resolve)?;
     Ok(Some(Waivers { file, list }))
 }
 
@@ -89,18 +92,14 @@ pub fn is_in(folder: &Path) -> bool {
     folder.join(NAME).symlink_metadata().is_ok()
 }
 
-fn parse(
-    file: &str,
-    text: &str,
-    unknown: &dyn Fn(&str) -> Option<String>,
-) -> Result<Vec<Waiver>, String> {
+fn parse(file: &str, text: &str, resolve: ResolveRule<'_>) -> Result<Vec<Waiver>, String> {
     let located = Located::read(text).map_err(|e| {
         one_line(&format!("{file}:{}:{}: not YAML: {}", e.line, e.column, e.why), MAX_ERROR)
     })?;
     let mut errors = Errors { located: &located, found: Vec::new() };
     let mut waivers: Vec<Waiver> = Vec::new();
     for (index, entry) in errors.entries().iter().enumerate() {
-        if let Some(waiver) = errors.waiver(&format!("/waivers/{index}"), entry, unknown) {
+        if let Some(waiver) = errors.waiver(&format!("/waivers/{index}"), entry, resolve) {
             if let Some(first) = waivers.iter().find(|known| known.rule == waiver.rule) {
                 let why = format!("{} is waived already on line {}", waiver.rule, first.line);
                 errors.add(&format!("/waivers/{index}/rule"), &why);
@@ -176,12 +175,7 @@ impl<'l> Errors<'l> {
         }
     }
 
-    fn waiver(
-        &mut self,
-        pointer: &str,
-        entry: &Value,
-        unknown: &dyn Fn(&str) -> Option<String>,
-    ) -> Option<Waiver> {
+    fn waiver(&mut self, pointer: &str, entry: &Value, resolve: ResolveRule<'_>) -> Option<Waiver> {
         let Some(members) = entry.as_object() else {
             self.add(pointer, "not an object: write {rule: …, reason: …}");
             return None;
@@ -190,10 +184,13 @@ impl<'l> Errors<'l> {
         self.keys(pointer, members, &["rule", "reason", "until"], what);
         let rule = self.text(pointer, members, "rule");
         let reason = self.text(pointer, members, "reason");
-        if let Some(hint) = rule.and_then(unknown) {
-            let rule = rule.unwrap_or_default();
-            self.add(&format!("{pointer}/rule"), &format!("there is no rule {rule:?}{hint}"));
-        }
+        let rule = rule.map(|rule| {
+            resolve(rule).unwrap_or_else(|hint| {
+                let why = format!("there is no rule {rule:?}{hint}");
+                self.add(&format!("{pointer}/rule"), &why);
+                rule.to_owned()
+            })
+        });
         if reason.is_some_and(|reason| reason.len() > MAX_REASON) {
             let why = format!("reason has more than {MAX_REASON} bytes");
             self.add(&format!("{pointer}/reason"), &why);
@@ -210,7 +207,7 @@ impl<'l> Errors<'l> {
             }
         };
         let (line, column) = self.located.place(pointer);
-        let (rule, reason) = (rule?.to_owned(), one_line(reason?, MAX_REASON));
+        let (rule, reason) = (rule?, one_line(reason?, MAX_REASON));
         Some(Waiver { rule, reason, until, line, column })
     }
 

@@ -43,7 +43,7 @@ impl<'c> Rules<'c> {
         Self { configuration, configured, ids, builtin: OnceCell::new() }
     }
 
-    /// Returns the rules of a built-in policy are those that it documents.
+    /// The rules of a built-in policy are those that it documents.
     fn builtin(&self) -> &BTreeSet<String> {
         self.builtin.get_or_init(|| {
             let modules = BUILTINS.iter().map(|b| ModuleSource::Builtin(b.name.to_owned()));
@@ -52,16 +52,17 @@ impl<'c> Rules<'c> {
         })
     }
 
-    /// Returns a hint if there is no such rule, possibly empty.
-    fn unknown(&self, rule: &str) -> Option<String> {
-        if self.configured.contains(rule)
-            || self.ids.contains_key(rule)
-            || self.builtin().contains(rule)
-        {
-            return None;
+    /// Returns the id of a rule, from its id or its name. The error is a hint, possibly empty.
+    fn resolve(&self, rule: &str) -> Result<String, String> {
+        if let Some(id) = self.ids.get(rule) {
+            return Ok((*id).to_owned());
         }
+        if self.configured.contains(rule) || self.builtin().contains(rule) {
+            return Ok(rule.to_owned());
+        }
+        let names = self.ids.keys().copied();
         let builtin = self.builtin().iter().map(String::as_str);
-        Some(hint(rule, self.configured.iter().copied().chain(builtin)))
+        Err(hint(rule, self.configured.iter().copied().chain(names).chain(builtin)))
     }
 
     /// Reads the waivers of a directory.
@@ -73,13 +74,7 @@ impl<'c> Rules<'c> {
         folder: &Path,
         reader: &Reader,
     ) -> Result<Option<Waivers>, String> {
-        let mut read = waivers::read(folder, &|rule| self.unknown(rule), reader)?;
-        for waiver in read.iter_mut().flat_map(|waivers| &mut waivers.list) {
-            if let Some(id) = self.ids.get(waiver.rule.as_str()) {
-                waiver.rule = (*id).to_owned();
-            }
-        }
-        Ok(read)
+        waivers::read(folder, &|rule| self.resolve(rule), reader)
     }
 }
 
