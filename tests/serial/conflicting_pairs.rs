@@ -2,7 +2,7 @@
 //! server, where `KUBEBUILDER_ASSETS` names a folder with one: how often both are stored, and how far apart two
 //! requests must be so that it does not happen. Prints the lines of `docs/reliability.md`:
 //!
-//! `cargo test --release -p opgate-tests --test serial -- conflicting_pairs --nocapture`
+//! `cargo test --release --workspace --test serial -- conflicting_pairs --nocapture`
 //!
 //! `OPGATE_RACE_PAIRS` (1000; 50 without optimisation) says how many there are of each line.
 

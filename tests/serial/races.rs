@@ -1,7 +1,7 @@
 //! Requests that exclude each other, sent at once to a real API server, where `KUBEBUILDER_ASSETS`
 //! names a folder with one. Each table prints a line with the figures of `docs/reliability.md`:
 //!
-//! `cargo test --release -p opgate-tests --test serial -- races --nocapture`
+//! `cargo test --release --workspace --test serial -- races --nocapture`
 //!
 //! `OPGATE_RACE_CREATES` (200) and `OPGATE_RACE_ROUNDS` (5) say how much is sent. What counts as
 //! admitted is what is stored in the end.

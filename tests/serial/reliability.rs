@@ -1,5 +1,5 @@
 //! What the server stands up to. Each test prints the figures of `docs/reliability.md`:
-//! `cargo test --release -p opgate-tests --test serial -- reliability --nocapture`
+//! `cargo test --release --workspace --test serial -- reliability --nocapture`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Requests that are never stored, and what they cost others, on a real API server, where
 //! `KUBEBUILDER_ASSETS` names a folder with one. It prints the figures of `docs/reliability.md`:
 //!
-//! `cargo test --release -p opgate-tests --test serial -- reservations --nocapture`
+//! `cargo test --release --workspace --test serial -- reservations --nocapture`
 //!
 //! `OPGATE_RESERVATION_WRITES` (300) says how many writes each table makes. A quota of nothing refuses what opgate
 //! has allowed, after its webhook was called.

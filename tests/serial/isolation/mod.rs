@@ -1,6 +1,6 @@
 //! A siege: what a tenant, a neighbour in the cluster or a foreign policy may do to the server, each alone
 //! and all at once, while another tenant goes on asking. Prints the table of `docs/reliability.md`:
-//! `cargo test --release -p opgate-tests --test serial -- isolation --nocapture`
+//! `cargo test --release --workspace --test serial -- isolation --nocapture`
 //!
 //! ```text
 //! attacks.rs: clients that attack ──┐
