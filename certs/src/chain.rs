@@ -1,7 +1,7 @@
 //! Certificates as others see them: a chain without its key, and the bundle that shall vouch for it.
 //!
 //! ```text
-//! tls.crt, a handshake ─▶ Shown ──┐
+//! tls.crt, a handshake ─▶ CertificateChain ──┐
 //!                                 ├─▶ vouching: which CAs of the bundle issued it, and until when
 //! ca.crt, caBundle ─────▶ Bundle ─┘
 //! ```
@@ -42,7 +42,7 @@ impl Validity {
 
 /// The chain of a server, the serving certificate first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct CertificateChain {
     chain: Vec<CertificateDer<'static>>,
     names: Vec<String>,
     validity: Validity,
@@ -65,7 +65,7 @@ fn parsed<'c>(number: usize, der: &'c CertificateDer<'_>) -> Result<X509Certific
     Ok(certificate)
 }
 
-impl Shown {
+impl CertificateChain {
     /// Creates a chain as PEM.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ mod tests {
         // They have the same name.
         let [ours, theirs] = [2, 400].map(|days| Authority::create_at(now, days * day).unwrap());
         let issued = ours.issue(&service_names("ns", "opgate"), 1).unwrap();
-        let shown = Shown::pem(issued.certificate.as_bytes()).unwrap();
+        let shown = CertificateChain::pem(issued.certificate.as_bytes()).unwrap();
         assert!(shown.is_for("opgate.ns.svc") && !shown.is_for("other.ns.svc"));
         assert!(shown.validity().holds(now));
         let bundle = |of: &[&Authority]| {
@@ -207,6 +207,6 @@ mod tests {
         let why = shown.vouching(&bundle(&[&ours]), late).unwrap_err();
         assert_eq!(why, "it, or a CA of its chain, has ended");
         assert_eq!(Bundle::pem(b"").unwrap_err(), "no certificate in it");
-        assert_eq!(Shown::pem(b"words").unwrap_err(), "no certificate");
+        assert_eq!(CertificateChain::pem(b"words").unwrap_err(), "no certificate");
     }
 }

@@ -26,7 +26,7 @@ mod root;
 use std::io;
 use std::path::PathBuf;
 
-pub use chain::{Bundle, Shown, Validity};
+pub use chain::{Bundle, CertificateChain, Validity};
 pub use clients::{Clients, Refusal, authorities};
 pub use config::server_config;
 pub use issue::{Authority, Issued, service_names, write_private, write_public};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
-use opgate::policy::{Configuration, Profile, Set};
+use opgate::policy::{Configuration, PolicySet, Profile};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::json;
@@ -44,10 +44,10 @@ fn reviews() -> Vec<(&'static str, String)> {
     ]
 }
 
-fn set(runtime: &Runtime, size: (usize, usize, usize)) -> Set {
+fn set(runtime: &Runtime, size: (usize, usize, usize)) -> PolicySet {
     let _entered = runtime.enter();
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     let (namespaces, groups, csvs) = size;
     let objects = (0..namespaces).map(namespace).chain((0..groups).map(group));
@@ -59,7 +59,7 @@ fn set(runtime: &Runtime, size: (usize, usize, usize)) -> Set {
 }
 
 /// Median and 99th percentile, in microseconds, and whether it was allowed.
-fn decide(runtime: &Runtime, set: &Set, json: &str) -> (f64, f64, bool) {
+fn decide(runtime: &Runtime, set: &PolicySet, json: &str) -> (f64, f64, bool) {
     let text = review::text(json.as_bytes().to_vec()).unwrap();
     let mut times = Vec::with_capacity(RUNS);
     let mut allowed = false;

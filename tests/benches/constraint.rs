@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Source};
-use opgate::policy::{Configuration, Profile, Set};
+use opgate::policy::{Configuration, PolicySet, Profile};
 use opgate::review::{self, Review};
 use serde_json::json;
 
@@ -46,7 +46,7 @@ fn constraint(bytes: usize) -> String {
 fn constraints() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
     println!("\n| constraint in a CSV | whole decision, p50 | p99 | |");
     println!("|---|---|---|---|");
     for bytes in [1 << 10, 64 << 10, 200 << 10, 10 << 20] {

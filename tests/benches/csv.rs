@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
-use opgate::policy::{Configuration, Profile, Set};
+use opgate::policy::{Configuration, PolicySet, Profile};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
@@ -68,10 +68,10 @@ fn neighbour(number: usize) -> Value {
     })
 }
 
-fn set(runtime: &Runtime) -> Set {
+fn set(runtime: &Runtime) -> PolicySet {
     let _entered = runtime.enter();
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     let groups = (0..CSVS).map(group);
     let csvs = (0..CSVS).filter(|n| *n != 7).map(neighbour);
@@ -113,7 +113,7 @@ fn reviews(shape: Shape) -> Vec<(&'static str, String)> {
 /// The times of decisions, sorted, and the number of findings.
 fn decide(
     runtime: &Runtime,
-    set: &Set,
+    set: &PolicySet,
     only: Option<&str>,
     json: &str,
     runs: usize,

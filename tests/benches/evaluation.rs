@@ -13,7 +13,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
 use opgate::engine::{Budget, Engine, Limits, Pool, Time};
-use opgate::policy::{Configuration, Profile, Set, response};
+use opgate::policy::{Configuration, PolicySet, Profile, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use testkit::recorded;
@@ -210,7 +210,7 @@ fn bare_policy() -> (wasmtime::Engine, bare::ClusterPolicyPre<State>) {
 
 fn benchmarks(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let set = Set::load(
+    let set = PolicySet::load(
         &Configuration::builtin(Profile::default(), BUILTINS),
         None,
         64,
@@ -261,7 +261,7 @@ fn benchmarks(c: &mut Criterion) {
             // As where requests are served, but for a machine that is busy.
             let time = Time::Try(Duration::from_secs(1));
             let budget = Budget { time, ..Budget::of(Limits::default()) };
-            let view = Arc::new(cluster::View::default());
+            let view = Arc::new(cluster::PolicyView::default());
             b.iter_batched(
                 || Arc::new(review.inputs()),
                 |inputs| {
@@ -269,7 +269,7 @@ fn benchmarks(c: &mut Criterion) {
                         &inputs,
                         1 << ROUTE,
                         &settings,
-                        view.reader(cluster::Lens::default()),
+                        view.reader(cluster::EvaluationView::default()),
                         budget,
                     );
                     black_box(call.result.unwrap())

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
 use opgate::engine::Budget;
-use opgate::policy::{Configuration, Set};
+use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate::server::{Answer, Options, Server};
 use opgate_certs::{Reloader, Source};
@@ -106,7 +106,7 @@ fn review() -> String {
     .to_string()
 }
 
-fn load(component: &Path, cache: Option<PathBuf>) -> Set {
+fn load(component: &Path, cache: Option<PathBuf>) -> PolicySet {
     let policy = json!({
         "name": "measured", "module": component, "allowedReads": ["v1/namespaces"],
         "limits": {"time": "1s"},
@@ -114,7 +114,7 @@ fn load(component: &Path, cache: Option<PathBuf>) -> Set {
     let configuration =
         Configuration::parse(Path::new("bench.yaml"), &configuration(&[policy]), BUILTINS).unwrap();
     let options = cluster::Options::of(cluster::Source::Absent);
-    let set = Set::load(&configuration, cache, 64, options).unwrap();
+    let set = PolicySet::load(&configuration, cache, 64, options).unwrap();
     assert!(set.broken().is_empty(), "{:?}", set.broken());
     set
 }
@@ -158,7 +158,7 @@ fn one(component: &Path) {
     );
 }
 
-fn evaluate(runtime: &Runtime, set: &Set, body: &str, runs: usize) -> Vec<Duration> {
+fn evaluate(runtime: &Runtime, set: &PolicySet, body: &str, runs: usize) -> Vec<Duration> {
     let run = |_| {
         let body = body.to_owned().into_bytes();
         let started = Instant::now();

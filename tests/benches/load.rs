@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
-use opgate::policy::{Configuration, Set};
+use opgate::policy::{Configuration, PolicySet};
 use opgate::server::{Answer, Options, Server};
 use opgate_certs::{Reloader, Source};
 use serde_json::json;
@@ -38,7 +38,8 @@ fn start(answer: Answer, certificates: &Certificates, policies: &[serde_json::Va
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("bench.yaml"), &text, BUILTINS).unwrap();
     let set =
-        Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap();
+        PolicySet::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent))
+            .unwrap();
     let source = Source::Directory(certificates.folder.path().to_path_buf());
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -10,7 +10,7 @@ use std::{env, fs};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
-use opgate::policy::{Configuration, Policy, Profile, Set, response};
+use opgate::policy::{Configuration, Policy, PolicySet, Profile, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::Value;
@@ -44,9 +44,9 @@ fn reviews() -> Vec<(String, String)> {
     paths.iter().map(read).collect()
 }
 
-fn set(reviews: &[(String, String)]) -> Set {
+fn set(reviews: &[(String, String)]) -> PolicySet {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     for (_, text) in reviews {
         let review: Value = serde_json::from_str(text).unwrap();
@@ -60,7 +60,7 @@ fn set(reviews: &[(String, String)]) -> Set {
     set
 }
 
-fn decide(runtime: &Runtime, set: &Set, body: Vec<u8>, calls: &Calls) -> usize {
+fn decide(runtime: &Runtime, set: &PolicySet, body: Vec<u8>, calls: &Calls) -> usize {
     let text = review::text(body).unwrap();
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);

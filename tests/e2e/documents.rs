@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Source};
-use opgate::policy::{Configuration, Effect, Profile, Set};
+use opgate::policy::{Configuration, Effect, PolicySet, Profile};
 use opgate::review::{self, Review};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/documents");
@@ -50,7 +50,7 @@ fn examples(edition: &str) -> Vec<(u64, Value)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn documented_working_examples_are_not_denied() {
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap();
     let mut found = String::new();
     let mut denied = BTreeSet::new();
     let mut count = 0;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Connection, Options, Snapshot, Source};
-use opgate::policy::{Configuration, Set};
+use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
 use opgate_cases::{Case, native};
@@ -59,11 +59,11 @@ fn entry(policy: &Policy, settings: &Value) -> Value {
     })
 }
 
-fn load(policy: &Policy, settings: &Value, source: Source) -> Set {
+fn load(policy: &Policy, settings: &Value, source: Source) -> PolicySet {
     let text = configuration(&[entry(policy, settings)]);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
     let options = Options { poll: Duration::from_millis(10), ..Options::of(source) };
-    Set::load(&configuration, None, 64, options).unwrap()
+    PolicySet::load(&configuration, None, 64, options).unwrap()
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ fn every_configuration_fits_its_policy() {
         written["module"] = json!(example(policy.name));
         let configuration =
             Configuration::parse(&path, &configuration(&[written]), BUILTINS).unwrap();
-        let loaded = Set::load(&configuration, None, 64, Options::of(Source::Snapshot));
+        let loaded = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot));
         assert!(loaded.is_ok(), "{}: {:#}", policy.name, loaded.err().unwrap());
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{self, Lens, View};
-use opgate::engine::{Budget, Compiler, Engine, Fault, Pool, SharedTime, Time};
-use opgate::policy::{Configuration, Decision, Loading, Set, response};
+use opgate::cluster::{self, EvaluationView, PolicyView};
+use opgate::engine::{Budget, CallError, Compiler, Engine, Pool, SharedTime, Time};
+use opgate::policy::{Configuration, Decision, Loading, PolicySet, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
@@ -18,10 +18,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::BINARY;
 
-fn load(policies: &[Value]) -> Set {
+fn load(policies: &[Value]) -> PolicySet {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
-    Set::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent)).unwrap()
+    PolicySet::load(&configuration, None, 64, cluster::Options::of(cluster::Source::Absent))
+        .unwrap()
 }
 
 /// With all the time that a slow machine may need, but for the case that is about time.
@@ -32,7 +33,7 @@ fn misbehaves(name: &str, settings: &Value) -> Value {
     policy
 }
 
-async fn decide(set: &Set, name: &str) -> Decision {
+async fn decide(set: &PolicySet, name: &str) -> Decision {
     let body = create_bundle("u", name, &good_spec()).to_string().into_bytes();
     let text = review::text(body).unwrap();
     let review = Review::read(&text).unwrap();
@@ -293,7 +294,7 @@ async fn overload_ignores_on_error_allow() {
             let set = set.clone();
             busy.push(tokio::spawn(async move { decide(&set, "slow").await }));
         }
-        while set.policies()[0].lane.apart() == 0 {
+        while set.policies()[0].lane.worker_calls() == 0 {
             tokio::task::yield_now().await;
         }
         let body = create_bundle("u", "slow", &good_spec()).to_string().into_bytes();
@@ -339,7 +340,7 @@ async fn busy_policy_in_warn_or_audit_is_skipped() {
         let set = Arc::new(load(&[watcher, testkit::builtin()]));
         let busy = set.clone();
         let slow = tokio::spawn(async move { decide(&busy, "slow").await });
-        while set.policies()[0].lane.apart() == 0 {
+        while set.policies()[0].lane.worker_calls() == 0 {
             tokio::task::yield_now().await;
         }
         let decision = decide(&set, "b").await;
@@ -443,18 +444,18 @@ async fn the_same_input_gives_the_same_verdict() {
 }
 
 /// As the command line loads: components from files are compiled by child processes.
-fn load_apart(policies: &[Value]) -> Set {
+fn load_apart(policies: &[Value]) -> PolicySet {
     load_within(usize::MAX, policies)
 }
 
 /// The same, where the children have so much memory together.
-fn load_within(memory: usize, policies: &[Value]) -> Set {
+fn load_within(memory: usize, policies: &[Value]) -> PolicySet {
     let text = configuration(policies);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
-    let compiler = Compiler::apart_by(BINARY.into(), memory);
+    let compiler = Compiler::in_subprocess_of(BINARY.into(), memory);
     let context = cluster::Options::of(cluster::Source::Absent);
     let loading = Loading::default();
-    Set::load_with(&configuration, None, compiler, 64, context, &loading).unwrap()
+    PolicySet::load_with(&configuration, None, compiler, 64, context, &loading).unwrap()
 }
 
 /// Components that are valid, and made to harm whoever compiles or loads them. Those that pass the gate
@@ -548,16 +549,16 @@ fn calls_share_the_time_of_a_review() {
     let time = Time::Whole { processor, wall };
     let budget = Budget { memory: 32 << 20, time, apart: None, shared: Some(&shared) };
     let spin = || {
-        let reader = Arc::new(View::default()).reader(Lens::default());
+        let reader = Arc::new(PolicyView::default()).reader(EvaluationView::default());
         evil.validate(&inputs, 1, &settings, reader, budget).result.unwrap_err()
     };
     let first = spin();
-    assert_eq!(first, Fault::Shared(limit));
+    assert_eq!(first, CallError::Shared(limit));
     assert!(first.to_string().contains("together exceeded the CPU time limit of 20ms"), "{first}");
-    assert!(!first.is_its_own() && !first.is_overload());
+    assert!(!first.can_be_allowed() && !first.is_overload());
     let used = shared.used();
     assert!(used >= limit);
-    assert_eq!(spin(), Fault::Shared(limit));
+    assert_eq!(spin(), CallError::Shared(limit));
     // The second one is charged as well, and is over before the first look at the clock.
     assert!(shared.used() > used);
 }
@@ -591,7 +592,7 @@ async fn waiting_for_a_processor_uses_no_time() {
         tokio::spawn(async move { decide(&burners, "slow").await })
     };
     let burning: Vec<_> = (0..2).map(spawn).collect();
-    while burners.policies().iter().any(|policy| policy.lane.apart() == 0) {
+    while burners.policies().iter().any(|policy| policy.lane.worker_calls() == 0) {
         tokio::task::yield_now().await;
     }
     for _ in 0..3 {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
-use opgate::policy::{Configuration, Decision, Set};
+use opgate::policy::{Configuration, Decision, PolicySet};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
@@ -17,11 +17,11 @@ const UPSTREAM: &str = "system:serviceaccount:olm:olm-operator-serviceaccount";
 const RUKPAK: &str = "system:serviceaccount:rukpak-system:core-admin";
 const OPENSHIFT_RUKPAK: &str = "system:serviceaccount:openshift-rukpak:core-admin";
 
-fn load(text: &str) -> Set {
+fn load(text: &str) -> PolicySet {
     let head = "apiVersion: opgate.dev/v1alpha1\nkind: Configuration\n";
     let configuration =
         Configuration::parse(Path::new("opgate.yaml"), &format!("{head}{text}"), BUILTINS).unwrap();
-    Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap()
+    PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap()
 }
 
 fn group(namespace: &str, apis: &str) -> Value {
@@ -34,7 +34,7 @@ fn group(namespace: &str, apis: &str) -> Value {
     })
 }
 
-async fn decide(set: &Set, user: &str, request: Value) -> Decision {
+async fn decide(set: &PolicySet, user: &str, request: Value) -> Decision {
     let mut snapshot = Snapshot::default();
     let rival = group("other", "Goose.v1.birds.com");
     snapshot.add(Document::parse(&rival.to_string()).unwrap()).unwrap();
@@ -54,7 +54,7 @@ async fn decide(set: &Set, user: &str, request: Value) -> Decision {
 }
 
 /// What OLM writes, as this user.
-async fn writes_apis(set: &Set, user: &str) -> Decision {
+async fn writes_apis(set: &PolicySet, user: &str) -> Decision {
     let of = |name: &str| json!({"group": "operators.coreos.com", "version": "v1", "resource": name, "kind": name});
     let request = json!({
         "kind": of("OperatorGroup"), "resource": of("operatorgroups"), "operation": "UPDATE",
@@ -65,7 +65,7 @@ async fn writes_apis(set: &Set, user: &str) -> Decision {
 }
 
 /// A copy whose properties OLM could not read.
-async fn writes_copy(set: &Set, user: &str) -> Decision {
+async fn writes_copy(set: &PolicySet, user: &str) -> Decision {
     let of = |name: &str| json!({"group": "operators.coreos.com", "version": "v1alpha1", "resource": name, "kind": name});
     let metadata = json!({"name": "c", "namespace": "ns", "labels": {"olm.copiedFrom": "x"},
         "annotations": {"olm.properties": "{"}});
@@ -76,7 +76,7 @@ async fn writes_copy(set: &Set, user: &str) -> Decision {
     decide(set, user, request).await
 }
 
-async fn deletes_deployment(set: &Set, user: &str) -> Decision {
+async fn deletes_deployment(set: &PolicySet, user: &str) -> Decision {
     let of = |name: &str| json!({"group": "core.rukpak.io", "version": "v1alpha1", "resource": name, "kind": name});
     let request = json!({
         "kind": of("BundleDeployment"), "resource": of("bundledeployments"),

@@ -4,8 +4,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use opgate::cluster::{Lens, View};
-use opgate::engine::{Budget, Call, Engine, Fault, Limits, Module, Pool, Time, wit};
+use opgate::cluster::{EvaluationView, PolicyView};
+use opgate::engine::{Budget, Call, CallError, Engine, Limits, Module, Pool, Time, wit};
 use opgate::review::{self, Review};
 use opgate_document::{Account, Document};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn ask(settings: &Value, value: &str, budget: Budget<'_>) -> Call<wit::Verdict> 
     let text = review::text(body.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
-    let reader = Arc::new(View::default()).reader(Lens::default());
+    let reader = Arc::new(PolicyView::default()).reader(EvaluationView::default());
     ASKS.validate(&Arc::new(review.inputs()), 1, &settings, reader, budget)
 }
 
@@ -89,7 +89,7 @@ fn worst_call_of_each_function_costs_the_bytes_it_reads() {
                 // What the host has allocated for the guest, and its own memory.
                 assert!(call.work.memory <= MEMORY, "{function} of {what}: {:?}", call.work);
                 match &call.result {
-                    Ok(_) | Err(Fault::Memory(MEMORY, _)) => {}
+                    Ok(_) | Err(CallError::Memory(MEMORY, _)) => {}
                     Err(fault) => panic!("{function} of {what}: {fault}"),
                 }
                 seen.push((units, function, what, pointer));
@@ -228,10 +228,10 @@ fn objects_over_the_memory_budget_are_an_overload() {
     {
         let settings = json!({"do": function, "pointer": "/spec/value/0", "columns": 1});
         let settings = Arc::new(Document::parse(&settings.to_string()).unwrap());
-        let reader = Arc::new(View::default()).reader(Lens::default());
+        let reader = Arc::new(PolicyView::default()).reader(EvaluationView::default());
         let call = ASKS.validate(&inputs, 1, &settings, reader, patient());
         let fault = call.result.unwrap_err();
-        assert_eq!(fault, Fault::Exhausted, "{function}");
+        assert_eq!(fault, CallError::ServerMemory, "{function}");
         assert!(fault.is_overload());
     }
     assert!(account.is_exhausted() && !budget.is_exhausted());

@@ -10,7 +10,7 @@ use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
 use opgate::engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery};
 use opgate::engine::{Budget, Call, Engine, Module, Pool, Time, wit};
-use opgate::policy::{Configuration, Set, response};
+use opgate::policy::{Configuration, PolicySet, response};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use opgate_sdk::{GroupVersionResource, Operation, Parts, Policy, Request};
@@ -151,7 +151,7 @@ async fn answer_about_the_worst_objects_keeps_its_budget() {
     let text = testkit::configuration(&policies.collect::<Vec<_>>());
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
     let absent = Options::of(Source::Absent);
-    let set = Set::load(&configuration, None, 64, absent).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, absent).unwrap();
     let wanted =
         ["owned API services", "containers", "rules", "webhook definitions", "annotations"];
     let mut largest = 0;
@@ -290,7 +290,7 @@ async fn crd_that_many_claim_can_be_updated() {
     });
     let path = Path::new("opgate.yaml");
     let configuration = Configuration::parse(path, &configuration.to_string(), BUILTINS).unwrap();
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
     let mut snapshot = Snapshot::default();
     for number in 0..72 {
         let pad = |n| json!({"name": format!("pads{number}x{n}.pad.example.com"), "version": "v1"});

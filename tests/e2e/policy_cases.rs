@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Connection, Kind, Options, Snapshot, Source};
-use opgate::policy::{Configuration, Effect, Set};
+use opgate::cluster::{Connection, Options, ResourceCache, Snapshot, Source};
+use opgate::policy::{Configuration, Effect, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
 use opgate_cases::{Case, native, plural, server_version};
@@ -250,7 +250,7 @@ fn grant(policy: &Policy, [_, _, resource, _]: &[String; 4], settings: &mut Valu
 }
 
 /// What is wrong with what a set of policies decides.
-pub(crate) async fn complaint(set: &Set, policy: &Policy, case: &Case) -> Option<String> {
+pub(crate) async fn complaint(set: &PolicySet, policy: &Policy, case: &Case) -> Option<String> {
     let mut asked = case.review();
     // One case is not in the way of the next.
     asked["request"]["dryRun"] = json!(true);
@@ -315,11 +315,11 @@ pub(crate) fn by_configuration(policy: &Policy, with_cluster: bool) -> BTreeMap<
     all
 }
 
-fn load(configuration: &str, source: Source) -> Set {
+fn load(configuration: &str, source: Source) -> PolicySet {
     let configuration =
         Configuration::parse(Path::new("opgate.yaml"), configuration, BUILTINS).unwrap();
     let options = Options { poll: Duration::from_millis(10), ..Options::of(source) };
-    Set::load(&configuration, None, 64, options).unwrap()
+    PolicySet::load(&configuration, None, 64, options).unwrap()
 }
 
 #[tokio::test]
@@ -411,18 +411,18 @@ fn by_version(cases: Vec<Case>) -> Vec<(Value, Vec<Case>)> {
 }
 
 /// Whether the host itself has the only object of it.
-fn is_own(kind: &Kind) -> bool {
+fn is_own(kind: &ResourceCache) -> bool {
     kind.resource().group == OWN
 }
 
 /// Waits until the watches have heard everything, and what is polled was listed since.
-pub(crate) async fn up_to_date(set: &Set, cluster: &FakeCluster) {
+pub(crate) async fn up_to_date(set: &PolicySet, cluster: &FakeCluster) {
     let version = cluster.version();
     // For those of which nothing has changed.
     cluster.bookmark();
     let kinds = set.cluster().kinds();
     let before: Vec<_> = kinds.iter().map(|kind| kind.status().lists).collect();
-    let has_heard = |(kind, before): (&Arc<Kind>, &u64)| match kind.status() {
+    let has_heard = |(kind, before): (&Arc<ResourceCache>, &u64)| match kind.status() {
         status if is_own(kind) => status.standing.is_current(),
         status if status.polled => status.lists >= before + 2,
         status => status.version.parse::<u64>().is_ok_and(|seen| seen >= version),

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
-use opgate::cluster::{Connection, Options, Source, Standing, Status, Watches};
-use opgate::policy::{Configuration, Set};
+use opgate::cluster::{CacheStatus, Connection, Options, Source, Status, Watches};
+use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn package(name: &str, icon: usize) -> Value {
 /// The policy with a cluster, which is polled without a pause worth mentioning.
 struct Polled {
     cluster: FakeCluster,
-    set: Set,
+    set: PolicySet,
     _watches: Watches,
 }
 
@@ -59,7 +59,7 @@ impl Polled {
             Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
         let poll = Duration::from_millis(20);
         let options = Options { poll, ..Options::of(Source::Live) };
-        let set = Set::load(&configuration, None, 64, options).unwrap();
+        let set = PolicySet::load(&configuration, None, 64, options).unwrap();
         assert!(set.broken().is_empty(), "{:?}", set.broken());
         let connection = Connection::kubeconfig(&[cluster.kubeconfig()], None).await.unwrap();
         let watches = connection.watch(set.cluster(), &Supervisor::default());
@@ -121,7 +121,7 @@ fn is_watch(request: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn unwatchable_resource_is_polled() {
     let polled = Polled::new(cluster(&["etcd", "jaeger"])).await;
-    polled.set.cluster().seen().await;
+    polled.set.cluster().wait_synced().await;
     polled.until_it_says("packagemanifests", r#"packagemanifests: ["etcd", "jaeger"]"#).await;
     polled.cluster.apply(PACKAGES, "v1", "packagemanifests", package("kiali", 0));
     polled.cluster.delete(PACKAGES, "packagemanifests", "olm", "etcd");
@@ -190,7 +190,7 @@ async fn a_server_behind_the_api_server_that_is_gone_holds_up_nothing() {
     cluster.install(CONFIG, "v1", "featuregates", "FeatureGate", Scope::Cluster);
     cluster.reach(PACKAGES, false);
     let polled = Polled::new(cluster).await;
-    polled.set.cluster().seen().await;
+    polled.set.cluster().wait_synced().await;
     assert!(polled.set.cluster().is_seen());
     let down = format!(
         "packagemanifests: Unavailable(\"{MANIFESTS} is not synced yet: 503: service unavailable\")"
@@ -213,12 +213,12 @@ async fn a_server_behind_the_api_server_that_is_gone_holds_up_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_polled_resource_yields_empty_list_until_installed() {
     let polled = Polled::new(FakeCluster::start()).await;
-    polled.set.cluster().seen().await;
+    polled.set.cluster().wait_synced().await;
     for resource in ["packagemanifests", "clusterversions", "featuregates"] {
         assert_eq!(polled.says(resource).await, format!("{resource}: []"));
     }
     let status = polled.status(MANIFESTS);
-    assert!(status.standing == Standing::NotInstalled && !status.polled, "{status:?}");
+    assert!(status.standing == CacheStatus::NotInstalled && !status.polled, "{status:?}");
     let cluster = &polled.cluster;
     cluster.install(PACKAGES, "v1", "packagemanifests", "PackageManifest", Scope::Namespaced);
     cluster.aggregate(PACKAGES, "packagemanifests");
@@ -259,7 +259,7 @@ async fn the_version_of_the_api_server_is_an_object() {
     polled.cluster.release(json!({"gitVersion": "v1.35.0-rc.1", "major": "1", "minor": "35"}));
     polled.until_it_says("serverversions", r#"serverversions: ["v1.35.0-rc.1"]"#).await;
     let status = polled.status(VERSIONS);
-    assert!(status.polled && status.standing == Standing::Current, "{status:?}");
+    assert!(status.polled && status.standing == CacheStatus::Current, "{status:?}");
     assert_eq!(polled.count(|request| request.contains("opgate.dev")), 0, "no API server has it");
     for (answer, why) in [
         (json!(403), "forbidden: forbidden: User"),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Connection, Options, Snapshot, Source, Watches};
-use opgate::policy::{Configuration, Set};
+use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate::supervise::Supervisor;
 use opgate_document::Document;
@@ -57,7 +57,7 @@ fn cluster(count: usize, size: usize) -> FakeCluster {
 /// The policy with a cluster.
 struct Sampled {
     cluster: FakeCluster,
-    set: Set,
+    set: PolicySet,
     _watches: Watches,
 }
 
@@ -85,16 +85,16 @@ fn is_list(request: &str) -> bool {
     request.contains("/widgets?")
 }
 
-fn load(granted: &[&str], settings: &Value, options: Options) -> Set {
+fn load(granted: &[&str], settings: &Value, options: Options) -> PolicySet {
     let text = configuration(&[samples(granted, settings)]);
     let configuration = Configuration::parse(Path::new("opgate.yaml"), &text, BUILTINS).unwrap();
-    let set = Set::load(&configuration, None, 64, options).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, options).unwrap();
     assert!(set.broken().is_empty(), "{:?}", set.broken());
     set
 }
 
 /// What the policy says within this time, or why it has no answer.
-async fn said(set: &Set, request: String, time: Duration) -> String {
+async fn said(set: &PolicySet, request: String, time: Duration) -> String {
     let text = review::text(request.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let decision = set.decide(&review, None, Instant::now() + time, &()).await;
@@ -278,9 +278,10 @@ async fn samples_come_from_files_as_well() {
         object("example.org/v1", "c"),
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
-    for (source, none) in
-        [(Source::Snapshot, "0 complete=true first= whole=false"), (Source::Excerpt, "NoCluster")]
-    {
+    for (source, none) in [
+        (Source::Snapshot, "0 complete=true first= whole=false"),
+        (Source::PartialSnapshot, "NoCluster"),
+    ] {
         let set = load(&[], &json!({}), Options::of(source));
         let mut snapshot = Snapshot::default();
         snapshot.add(Document::parse(&list).unwrap()).unwrap();
@@ -308,7 +309,7 @@ fn secret(namespace: &str, name: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_not_read_without_the_setting() {
     let sampled = Sampled::new(cluster(0, 0), &[], json!({})).await;
-    sampled.set.cluster().seen().await;
+    sampled.set.cluster().wait_synced().await;
     let said = sampled.says(ask_for_secrets()).await;
     assert_eq!(said, "Unavailable(\"v1/secrets is read only with the setting secrets.read\")");
     assert_eq!(sampled.cluster.requests(), Vec::<String>::new());
@@ -322,7 +323,7 @@ async fn secrets_keep_names_types_and_keys_of_one_namespace() {
     fake.apply("", "v1", "secrets", secret("openshift-marketplace", "here"));
     fake.apply("", "v1", "secrets", secret("elsewhere", "there"));
     let sampled = Sampled::new(fake, &[], json!({"secrets": {"read": true}})).await;
-    sampled.set.cluster().seen().await;
+    sampled.set.cluster().wait_synced().await;
     let here = "here kubernetes.io/dockerconfigjson .dockerconfigjson,other";
     assert_eq!(sampled.says(ask_for_secrets()).await, here);
     let requests = sampled.cluster.requests();
@@ -338,7 +339,7 @@ async fn secrets_that_are_forbidden_hold_up_nothing() {
     let fake = cluster(3, 10);
     fake.forbid("", "secrets");
     let sampled = Sampled::new(fake, GRANTED, json!({"secrets": {"read": true}})).await;
-    sampled.set.cluster().seen().await;
+    sampled.set.cluster().wait_synced().await;
     assert!(sampled.set.cluster().is_seen());
     let said = sampled.says(ask_for_secrets()).await;
     assert!(said.starts_with("Unavailable(\"v1/secrets is not synced yet: forbidden: "), "{said}");

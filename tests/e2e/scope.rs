@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
-use opgate::policy::{Configuration, Set};
+use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn create(namespace: &str, name: &str) -> String {
     review.to_string()
 }
 
-async fn is_asked(set: &Set, body: String) -> bool {
+async fn is_asked(set: &PolicySet, body: String) -> bool {
     let text = review::text(body.into_bytes()).unwrap();
     let review = Review::read(&text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -50,7 +50,7 @@ async fn is_asked(set: &Set, body: String) -> bool {
 }
 
 /// Files: the labels of two namespaces are known.
-fn snapshot(set: &Set) {
+fn snapshot(set: &PolicySet) {
     let mut snapshot = Snapshot::default();
     let namespace = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
     for object in [
@@ -87,8 +87,8 @@ async fn a_policy_is_asked_only_within_its_scope() {
             false,
         ),
     ] {
-        let set =
-            Set::load(&configuration(scope), None, 64, Options::of(Source::Snapshot)).unwrap();
+        let set = PolicySet::load(&configuration(scope), None, 64, Options::of(Source::Snapshot))
+            .unwrap();
         snapshot(&set);
         let asked = is_asked(&set, create(namespace, name)).await;
         assert_eq!(asked, expected, "{scope}: {namespace}/{name}");
@@ -99,13 +99,13 @@ async fn a_policy_is_asked_only_within_its_scope() {
 #[tokio::test]
 async fn namespace_selector_is_not_evaluated_for_live_requests() {
     let configuration = configuration("{namespaceSelector: {matchLabels: {team: a}}}");
-    let set = Set::load(&configuration, None, 64, Options::of(Source::Live)).unwrap();
+    let set = PolicySet::load(&configuration, None, 64, Options::of(Source::Live)).unwrap();
     let kinds: Vec<_> = set.cluster().kinds().iter().map(|kind| kind.name()).collect();
     let reviewed = set.policies().iter().map(|policy| {
         let body = create("team-b", "g");
         let text = review::text(body.into_bytes()).unwrap();
         let review = Review::read(&text).unwrap();
-        set.look_at_namespace(&review);
+        set.resolve_namespace_labels(&review);
         policy.matches(&review)
     });
     assert!(reviewed.into_iter().all(|asked| asked), "{kinds:?}");

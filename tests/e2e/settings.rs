@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Source};
-use opgate::policy::{Configuration, Set};
+use opgate::policy::{Configuration, PolicySet};
 use opgate::review::{self, Review};
 use opgate_cases::Case;
 use serde_json::json;
@@ -19,17 +19,17 @@ use crate::policy_cases::{POLICIES, by_configuration};
 /// cost nothing: MSC-10, MSC-11, CAT-21 and MSC-03 would need each write of a custom resource or of a Secret.
 const ALWAYS_IN_FILES: [&str; 4] = ["CAT-21", "MSC-03", "MSC-10", "MSC-11"];
 
-fn load(configuration: &str, is_for_files: bool) -> Set {
+fn load(configuration: &str, is_for_files: bool) -> PolicySet {
     let path = Path::new("opgate.yaml");
     let mut configuration = Configuration::parse(path, configuration, BUILTINS).unwrap();
     if is_for_files {
         configuration.for_files(Duration::from_secs(20), 4);
     }
-    Set::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap()
+    PolicySet::load(&configuration, None, 64, Options::of(Source::Absent)).unwrap()
 }
 
 /// Whether the rule of a case finds something in a request of a user.
-async fn finds(set: &Set, case: &Case, user: &str) -> bool {
+async fn finds(set: &PolicySet, case: &Case, user: &str) -> bool {
     let mut asked = case.review();
     asked["request"]["userInfo"] = json!({"username": user});
     asked["request"]["dryRun"] = json!(true);

@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use opgate::cluster::{Lens, View};
+use opgate::cluster::{EvaluationView, PolicyView};
 use opgate::engine::reader::{Answer, ClusterReader, Found, Payer, PolicyQuery, Scope};
 use opgate::engine::{Budget, Call, Engine, Module, Pool, Time, wit};
 use opgate::review::{self, Review};
@@ -76,7 +76,7 @@ const FUNCTIONS: [&str; 13] = [
 /// A policy whose author forgot the slash would admit everything.
 #[test]
 fn text_that_is_not_a_pointer_is_a_policy_error() {
-    let nobody = || Arc::new(View::default()).reader(Lens::default());
+    let nobody = || Arc::new(PolicyView::default()).reader(EvaluationView::default());
     for function in FUNCTIONS {
         let call = ask(&json!({"do": function, "pointer": "spec/replicas"}), nobody());
         let fault = call.result.expect_err(function);
@@ -84,7 +84,7 @@ fn text_that_is_not_a_pointer_is_a_policy_error() {
             "document.{function}: 'spec/replicas' is not a JSON pointer: write '/spec/replicas'"
         );
         assert_eq!((fault.to_string(), fault.class()), (expected, "pointer"));
-        assert!(fault.is_its_own());
+        assert!(fault.can_be_allowed());
     }
     let column = json!({"do": "row", "pointer": "", "column": "spec", "columns": 3});
     let fault = ask(&column, nobody()).result.expect_err("a column");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster;
-use opgate::policy::{Configuration, Set};
+use opgate::policy::{Configuration, PolicySet};
 use opgate::server::Options;
 use opgate_certs::{Authority, Clients, Issued, Reloader, Source};
 use rustix::process::Signal;
@@ -187,7 +187,7 @@ async fn changed_ca_counts_immediately_after_a_signal() {
     let policies = configuration(&[builtin()]);
     let policies = Configuration::parse(Path::new("opgate.yaml"), &policies, BUILTINS).unwrap();
     let absent = cluster::Options::of(cluster::Source::Absent);
-    let set = Set::load(&policies, None, 64, absent).unwrap();
+    let set = PolicySet::load(&policies, None, 64, absent).unwrap();
     let certificate = Arc::new(Reloader::new(source).unwrap());
     let server = opgate::server::Server::bind(options, set, certificate).await.unwrap();
     let address = server.local_addr();
@@ -220,7 +220,7 @@ async fn a_server_whose_port_is_taken_at_last_ends_with_an_error() {
         let policies = configuration(&[json!({"name": "operator-group"})]);
         let policies = Configuration::parse(Path::new("opgate.yaml"), &policies, BUILTINS).unwrap();
         let live = cluster::Options::of(cluster::Source::Live);
-        let set = Set::load(&policies, None, 64, live).unwrap();
+        let set = PolicySet::load(&policies, None, 64, live).unwrap();
         let source = Source::Directory(certificates.folder.path().to_path_buf());
         let certificate = Arc::new(Reloader::new(source).unwrap());
         opgate::server::Server::bind(options, set, certificate).await.unwrap()

@@ -14,7 +14,7 @@ use kube::core::DynamicObject;
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Source};
 use opgate::engine::Compiler;
-use opgate::policy::{Configuration, Loading, Set};
+use opgate::policy::{Configuration, Loading, PolicySet};
 use opgate::server;
 use serde_json::{Value, json};
 use testkit::control_plane::ControlPlane;
@@ -179,7 +179,7 @@ async fn a_reload_of_built_in_policies_takes_so_long() {
         Configuration::parse(path, &text(mode), BUILTINS).unwrap()
     };
     let options = Options::of(Source::Absent);
-    let first = Set::load(&parse("enforce"), None, 64, options).unwrap();
+    let first = PolicySet::load(&parse("enforce"), None, 64, options).unwrap();
     let certificates = testkit::Certificates::new();
     let source = opgate_certs::Source::Directory(certificates.folder.path().to_path_buf());
     let certificate = Arc::new(opgate_certs::Reloader::new(source).unwrap());
@@ -196,7 +196,7 @@ async fn a_reload_of_built_in_policies_takes_so_long() {
         looks.push(began.elapsed());
         let old = serving.current().set.clone();
         let began = Instant::now();
-        let new = old.load_beside(&configuration, None, Compiler::Here, &Loading::default());
+        let new = old.load_replacing(&configuration, None, Compiler::Here, &Loading::default());
         loads.push(began.elapsed());
         let new = new.unwrap();
         assert_eq!(new.digest(), digest);

@@ -143,7 +143,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> Result<String> {
     let output = wanted.output.map_or_else(|| root.join(OUTPUT), PathBuf::from);
     layout::check_output(&output)?;
     if wanted.check {
-        check::is_clean(root)?;
+        check::ensure_clean(root)?;
     }
     let about = About::of(root)?;
     let layout = layout_of(root, &about, &arches, wanted.tag)?;

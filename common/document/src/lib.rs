@@ -39,7 +39,7 @@ use meter::Cost;
 pub use meter::{Meter, Watch};
 use node::{Content, Node};
 pub use pointer::not_a_pointer;
-use scan::Wanted;
+use scan::ScanOptions;
 pub use table::{row, table};
 pub use text::{MAX_DEPTH, Text, TooDeep, Unfit};
 
@@ -133,7 +133,7 @@ impl Document {
     }
 
     fn read(json: String, charge: Charge, meter: Option<&Meter>) -> Result<Self, Error> {
-        let wanted = Wanted { deepest: MAX_DEPTH, twice: false };
+        let wanted = ScanOptions { deepest: MAX_DEPTH, twice: false };
         let text = match Text::scanned(json, wanted, charge, meter) {
             Ok((text, values)) if values.len() == 1 => text,
             // The parser reports the error.
@@ -161,7 +161,7 @@ impl Document {
     /// Fails as [`Document::deep`], and if the account refuses the charge, which its mark reports.
     pub fn deep_charged(json: String, charge: Charge) -> Result<Self, Error> {
         let bytes = json.len();
-        let wanted = Wanted { deepest: usize::MAX, twice: false };
+        let wanted = ScanOptions { deepest: usize::MAX, twice: false };
         match Text::scanned(json, wanted, charge, None) {
             Ok((text, values)) if values.len() == 1 => {
                 let end = text.len();

@@ -236,7 +236,7 @@ impl Default for Made {
 const LONG_WORD: usize = 4 << 10;
 
 /// The account of the reader refuses more bytes.
-struct Unpaid;
+struct BudgetExceeded;
 
 /// Units of work for one value, in addition to the bytes that are skipped.
 const VALUE: usize = 8;
@@ -282,7 +282,7 @@ impl<'t> Level<'t> {
     }
 
     /// Steps over the value that comes next; its range, or `None` at the end of the level.
-    fn value(&mut self) -> Result<Option<Range<usize>>, Unpaid> {
+    fn value(&mut self) -> Result<Option<Range<usize>>, BudgetExceeded> {
         let before = self.at;
         let Some(first) = self.peek() else { return Ok(None) };
         let start = self.at;
@@ -307,14 +307,14 @@ impl<'t> Level<'t> {
                 {
                     end += 1;
                     if (end - start).is_multiple_of(LONG_WORD) {
-                        self.cost.spend(LONG_WORD).ok_or(Unpaid)?;
+                        self.cost.spend(LONG_WORD).ok_or(BudgetExceeded)?;
                     }
                 }
                 read = read.saturating_add(end.saturating_sub(start) % LONG_WORD);
                 end
             }
         };
-        self.cost.spend(VALUE.saturating_add(read)).ok_or(Unpaid)?;
+        self.cost.spend(VALUE.saturating_add(read)).ok_or(BudgetExceeded)?;
         Ok(Some(start..self.at))
     }
 }

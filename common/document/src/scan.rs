@@ -28,7 +28,7 @@ pub(crate) struct Found {
 
 /// The data to collect from a text.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct ScanOptions {
     /// Levels of nesting.
     pub(crate) deepest: usize,
     /// Names that stand twice.
@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
 }
 
 /// Reads consecutive values. None if the text is no JSON, nests too deep, or costs too much.
-pub(crate) fn values(json: &str, wanted: Wanted, cost: Cost<'_>) -> Option<Found> {
+pub(crate) fn values(json: &str, wanted: ScanOptions, cost: Cost<'_>) -> Option<Found> {
     // With 32 bits an offset fits.
     u32::try_from(json.len()).ok()?;
     let charge = cost.charge;
@@ -77,14 +77,14 @@ struct Reader<'t, 'c> {
     /// Names of all open objects.
     names: Counted<'c, Name<'t>>,
     twice: Option<Range<usize>>,
-    wanted: Wanted,
+    wanted: ScanOptions,
     cost: Cost<'c>,
     /// Length of the text whose work is charged.
     paid: usize,
 }
 
 /// Bytes of text between two payments.
-const PACE: usize = 1 << 10;
+const CHARGE_INTERVAL_BYTES: usize = 1 << 10;
 
 /// A list or an object that is open.
 struct Open {
@@ -120,7 +120,7 @@ impl Reader<'_, '_> {
     fn value(&mut self) -> Option<()> {
         loop {
             let unpaid = self.at.saturating_sub(self.paid);
-            if unpaid > PACE {
+            if unpaid > CHARGE_INTERVAL_BYTES {
                 self.cost.spend(unpaid)?;
                 self.paid = self.at;
             }
@@ -382,7 +382,7 @@ mod tests {
     fn found(json: &str) -> Option<Found> {
         let charge = crate::Charge::default();
         let cost = Cost { charge: &charge, meter: None };
-        values(json, Wanted { deepest: 8, twice: true }, cost)
+        values(json, ScanOptions { deepest: 8, twice: true }, cost)
     }
 
     fn ranges(json: &str) -> Option<Vec<&str>> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::account::{Account, Charge};
 use crate::charged_vec::Counted;
 use crate::meter::{Cost, Meter};
-use crate::scan::{self, Wanted, string_end};
+use crate::scan::{self, ScanOptions, string_end};
 use crate::{Document, Error};
 
 /// Deepest nesting of lists and objects. Kubernetes objects stay far below (a CRD schema of 60
@@ -129,7 +129,7 @@ impl Text {
     /// # Errors
     /// Fails as [`Text::charged`].
     pub fn checked(json: String, charge: Charge) -> Result<Self, Unfit> {
-        let wanted = Wanted { deepest: MAX_DEPTH, twice: false };
+        let wanted = ScanOptions { deepest: MAX_DEPTH, twice: false };
         match Self::scanned(json, wanted, charge, None) {
             Ok((text, values)) => Ok(Self { is_json: values.len() == 1, ..text }),
             Err((json, charge)) => Self::charged(json, charge),
@@ -198,14 +198,14 @@ impl Text {
     /// # Errors
     /// The text itself, where something in it is no JSON or nests deeper than `deepest` levels.
     pub fn values(json: String, deepest: usize) -> Result<(Self, Vec<Range<usize>>), String> {
-        let wanted = Wanted { deepest: deepest.min(MAX_DEPTH), twice: true };
+        let wanted = ScanOptions { deepest: deepest.min(MAX_DEPTH), twice: true };
         Self::scanned(json, wanted, Charge::default(), None).map_err(|(json, _)| json)
     }
 
     /// Scans a text as [`Text::values`], with a charge. Returns text and charge on failure.
     pub(crate) fn scanned(
         json: String,
-        wanted: Wanted,
+        wanted: ScanOptions,
         charge: Charge,
         meter: Option<&Meter>,
     ) -> Result<(Self, Vec<Range<usize>>), Unread> {

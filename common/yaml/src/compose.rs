@@ -22,7 +22,7 @@ use crate::{DEPTH, Fault};
 /// Options for reading a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
-    pub(crate) twice: Twice,
+    pub(crate) twice: DuplicateKeyHandling,
     pub(crate) words: Words,
     /// Whether places are kept.
     pub(crate) with_places: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Reading {
 
 /// Handling of a duplicate name in a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Twice {
+pub(crate) enum DuplicateKeyHandling {
     /// An error.
     Refused,
     /// The last member of the name, in the place of the first.
@@ -333,12 +333,12 @@ impl<'y> Composer<'y> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         self.out.json.push(if open.is_map { b'}' } else { b']' });
         let once = match self.reading.twice {
-            Twice::Both => Ok(()),
-            Twice::Refused | Twice::Last => self.once(&open.members),
+            DuplicateKeyHandling::Both => Ok(()),
+            DuplicateKeyHandling::Refused | DuplicateKeyHandling::Last => self.once(&open.members),
         };
         // A map that is rewritten with its merged members keeps the last one of each name.
         let is_written_anew = open.merges || once.is_err();
-        if self.reading.twice == Twice::Refused {
+        if self.reading.twice == DuplicateKeyHandling::Refused {
             once?;
         }
         if is_written_anew {

@@ -21,7 +21,7 @@ mod parser;
 mod scalar;
 mod scanner;
 
-use compose::{Composer, Reading, Twice};
+use compose::{Composer, DuplicateKeyHandling, Reading};
 pub use error::Error;
 use error::Mark;
 pub use scalar::Words;
@@ -62,7 +62,7 @@ impl From<Error> for Fault {
 /// # Errors
 /// Fails if a document is no YAML, or if JSON cannot express it. A duplicate name in a map is such an error.
 pub fn documents(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Error> {
-    all(text, Reading { twice: Twice::Refused, words, with_places: true, room })
+    all(text, Reading { twice: DuplicateKeyHandling::Refused, words, with_places: true, room })
 }
 
 /// Reads documents as [`documents`] does, but of duplicate names in a map the last member counts, as in
@@ -71,7 +71,7 @@ pub fn documents(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Err
 /// # Errors
 /// Why it is no YAML, or not to be said in JSON.
 pub fn tolerant(text: &str, words: Words, room: usize) -> Result<Vec<Part>, Error> {
-    all(text, Reading { twice: Twice::Last, words, with_places: true, room })
+    all(text, Reading { twice: DuplicateKeyHandling::Last, words, with_places: true, room })
 }
 
 fn all(text: &str, reading: Reading) -> Result<Vec<Part>, Error> {
@@ -130,7 +130,7 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 /// Returns the first document of a text as JSON; none if there is none.
-fn first(yaml: &str, room: usize, twice: Twice) -> Result<Option<Vec<u8>>, Fault> {
+fn first(yaml: &str, room: usize, twice: DuplicateKeyHandling) -> Result<Option<Vec<u8>>, Fault> {
     let reading = Reading { twice, words: Words::All, with_places: false, room };
     let mut composer = Composer::new(yaml, reading)?;
     Ok(composer.document()?.map(|(composed, _)| composed.json))
@@ -140,7 +140,7 @@ fn first(yaml: &str, room: usize, twice: Twice) -> Result<Option<Vec<u8>>, Fault
 /// if JSON cannot express it. Duplicate names are allowed, and stay in the JSON.
 #[must_use]
 pub fn read(yaml: &str, room: usize) -> Option<Document> {
-    match first(yaml, room, Twice::Both) {
+    match first(yaml, room, DuplicateKeyHandling::Both) {
         Ok(json) => json.map(Document::Json),
         Err(Fault::Large(_) | Fault::Aliases(_)) => Some(Document::TooLarge),
         Err(Fault::Wrong(_)) => None,
@@ -154,7 +154,7 @@ pub fn read(yaml: &str, room: usize) -> Option<Document> {
 /// Fails if it is no YAML, or if JSON cannot express it, with upstream's text. A duplicate name in a map is
 /// such an error.
 pub fn strict(yaml: &str, room: usize) -> Result<Vec<u8>, String> {
-    match first(yaml, room, Twice::Refused) {
+    match first(yaml, room, DuplicateKeyHandling::Refused) {
         Ok(json) => Ok(json.unwrap_or_else(|| b"null".to_vec())),
         Err(Fault::Wrong(error)) => Err(error.upstream()),
         Err(Fault::Aliases(_)) => Err("yaml: document contains excessive aliasing".to_owned()),

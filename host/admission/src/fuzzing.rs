@@ -1,19 +1,21 @@
 //! Parts of private modules for the fuzz targets (`fuzz/`). Nothing else uses them.
 //!
 //! ```text
-//! pages, lines of a watch ─▶ View: the objects that a policy would see
+//! pages, lines of a watch ─▶ PolicyView: the objects that a policy would see
 //! ```
 
 use opgate_cluster::{Declaration, Key, Resource, Selector};
 
 use crate::cluster::decode::{self, Event, Page, PageText};
-use crate::cluster::{Cluster, Kind, Listing, Options, Reading, Source, World};
+use crate::cluster::{
+    ClusterState, Listing, Options, PossibleState, ResolvedRead, ResourceCache, Source,
+};
 
 /// The objects of one resource as an API server has reported them, without the connection. The
 /// field `spec.a` of objects is stored.
 #[derive(Debug)]
 pub struct View {
-    cluster: Cluster,
+    cluster: ClusterState,
     listing: Listing,
     version: String,
 }
@@ -33,18 +35,18 @@ impl View {
     /// # Errors
     /// Does not fail, because the declaration is valid.
     pub fn new() -> Result<Self, String> {
-        let reading = Reading {
+        let reading = ResolvedRead {
             resource: Resource { group: String::new(), version: "v1".into(), resource: "r".into() },
             declaration: Declaration::new(&["/spec/a".to_owned()], &[], &[])?,
             labels: Selector::default(),
             namespace: None,
             optional: false,
         };
-        let cluster = Cluster::new(&[reading], Options::of(Source::Live));
+        let cluster = ClusterState::new(&[reading], Options::of(Source::Live));
         Ok(Self { cluster, listing: Listing::default(), version: String::new() })
     }
 
-    fn kind(&self) -> Result<&Kind, String> {
+    fn kind(&self) -> Result<&ResourceCache, String> {
         let kind = self.cluster.kinds().first();
         kind.map(|kind| &**kind).ok_or_else(|| "no resource is read".to_owned())
     }
@@ -107,7 +109,7 @@ impl View {
     /// # Errors
     /// If there is no result.
     pub fn object(&self, namespace: &str, name: &str) -> Result<Option<Seen>, String> {
-        let got = self.kind()?.get(&Key::new(namespace, name), None, World::Stored);
+        let got = self.kind()?.get(&Key::new(namespace, name), None, PossibleState::Stored);
         let seen = got.map_err(|why| format!("{why:?}"))?.object.map(|object| Seen {
             version: object.resource_version().to_owned(),
             kept: object.document().root().raw().into_owned(),

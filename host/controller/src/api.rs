@@ -95,7 +95,7 @@ impl Kind {
 
 /// Why a request has not done what it should.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum ApiError {
     /// There is no such object.
     #[error("{0}")]
     NotFound(String),
@@ -121,7 +121,7 @@ pub enum Trouble {
     Unavailable(String),
 }
 
-impl Trouble {
+impl ApiError {
     /// Reports whether another client wrote first. This is no error: the next round reads its change.
     #[must_use]
     pub fn is_race(&self) -> bool {
@@ -150,7 +150,7 @@ impl Trouble {
 }
 
 /// The answer of a request, later.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, Trouble>>;
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, ApiError>>;
 
 /// An API server. Every request ends within [`REQUEST`].
 pub trait Api: Send + Sync {
@@ -232,9 +232,14 @@ impl ApiServer {
         Self { client: connection.client(), date: Arc::default() }
     }
 
-    async fn ask(&self, method: &str, path: String, body: Option<Value>) -> Result<Value, Trouble> {
+    async fn ask(
+        &self,
+        method: &str,
+        path: String,
+        body: Option<Value>,
+    ) -> Result<Value, ApiError> {
         let about = format!("{method} {}", path.split('?').next().unwrap_or_default());
-        let lost = |why: String| Trouble::Unavailable(one_line(&format!("{about}: {why}"), TEXT));
+        let lost = |why: String| ApiError::Unavailable(one_line(&format!("{about}: {why}"), TEXT));
         let asking = async {
             let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
             let request = http::Request::builder()
@@ -243,7 +248,7 @@ impl ApiServer {
                 .header(http::header::CONTENT_TYPE, "application/json")
                 .header(http::header::ACCEPT, "application/json")
                 .body(Body::from(bytes))
-                .map_err(|e| Trouble::Invalid(format!("{about}: {e}")))?;
+                .map_err(|e| ApiError::Invalid(format!("{about}: {e}")))?;
             let answer = self.client.send(request).await.map_err(|e| lost(causes(&e)))?;
             let code = answer.status();
             let date = answer.headers().get(http::header::DATE);
@@ -252,7 +257,7 @@ impl ApiServer {
             let body = Limited::new(answer.into_body(), ANSWER).collect().await;
             let body = body.map_err(|e| lost(e.to_string()))?.to_bytes();
             if !code.is_success() {
-                return Err(Trouble::of(code.as_u16(), &body, &about));
+                return Err(ApiError::of(code.as_u16(), &body, &about));
             }
             serde_json::from_slice(&body).map_err(|e| lost(format!("no JSON: {e}")))
         };
@@ -297,7 +302,7 @@ impl Api for ApiServer {
         let path = format!("{}/{}", kind.path(namespace), text(&object, "/metadata/name"));
         Box::pin(async move {
             if version(&object).is_empty() {
-                return Err(Trouble::Invalid(format!("PUT {path}: no version to replace")));
+                return Err(ApiError::Invalid(format!("PUT {path}: no version to replace")));
             }
             self.ask("PUT", path, Some(object)).await
         })

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, Kind, Trouble, label, text, version};
+use crate::api::{Answer, Api, ApiError, Kind, label, text, version};
 use crate::clock::Clock;
 
 /// A clock that a test moves.
@@ -187,15 +187,15 @@ impl FakeClient {
     fn ask<'a, T: Send + 'a>(
         &self,
         kind: Kind,
-        ask: impl FnOnce(&mut Store, &str) -> Result<T, Trouble>,
+        ask: impl FnOnce(&mut Store, &str) -> Result<T, ApiError>,
     ) -> Answer<'a, T> {
         let mut store = self.server.0.lock();
         let line = store.lines.get(&self.name).copied().unwrap_or_default();
-        let lost = || Trouble::Unavailable("no answer".to_owned());
+        let lost = || ApiError::Unavailable("no answer".to_owned());
         let result = match line {
             Line::Down => Err(lost()),
             _ if store.forbidden.contains(&kind) => {
-                Err(Trouble::Forbidden(kind.resource().to_owned()))
+                Err(ApiError::Forbidden(kind.resource().to_owned()))
             }
             Line::Up => ask(&mut store, &self.name),
             Line::Deaf => ask(&mut store, &self.name).and(Err(lost())),
@@ -204,8 +204,8 @@ impl FakeClient {
     }
 }
 
-fn missing(name: &str) -> Trouble {
-    Trouble::NotFound(format!("{name} not found"))
+fn missing(name: &str) -> ApiError {
+    ApiError::NotFound(format!("{name} not found"))
 }
 
 impl Api for FakeClient {
@@ -237,10 +237,10 @@ impl Api for FakeClient {
         let name = text(&object, "/metadata/name").to_owned();
         self.ask(kind, |store, client| {
             if store.uncreatable == Some(kind) {
-                return Err(Trouble::Forbidden(kind.resource().to_owned()));
+                return Err(ApiError::Forbidden(kind.resource().to_owned()));
             }
             if store.objects.contains_key(&key(kind, namespace, &name)) {
-                return Err(Trouble::AlreadyExists(format!("{name} already exists")));
+                return Err(ApiError::AlreadyExists(format!("{name} already exists")));
             }
             store.written(client, kind, &name);
             Ok(store.store(kind, namespace, &name, object))
@@ -253,7 +253,7 @@ impl Api for FakeClient {
             let old = store.objects.get(&key(kind, namespace, &name));
             let old = old.ok_or_else(|| missing(&name))?;
             if version(old) != version(&object) {
-                return Err(Trouble::Conflict(format!("{name} has been modified")));
+                return Err(ApiError::Conflict(format!("{name} has been modified")));
             }
             store.written(client, kind, &name);
             Ok(store.store(kind, namespace, &name, object))
@@ -270,7 +270,7 @@ impl Api for FakeClient {
         self.ask(kind, |store, client| {
             let old = store.objects.get(&key(kind, namespace, name));
             if version(old.ok_or_else(|| missing(name))?) != at {
-                return Err(Trouble::Conflict(format!("{name} has been modified")));
+                return Err(ApiError::Conflict(format!("{name} has been modified")));
             }
             store.written(client, kind, name);
             store.objects.remove(&key(kind, namespace, name));

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::Installation;
-use crate::api::{Api, Kind, Trouble, text, version};
+use crate::api::{Api, ApiError, Kind, text, version};
 use crate::clock::{Clock, micro_time};
 
 /// Name of the lease.
@@ -141,7 +141,7 @@ impl Election {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected. The term continues until its end.
-    pub async fn round(&mut self, api: &dyn Api) -> Result<(), Trouble> {
+    pub async fn round(&mut self, api: &dyn Api) -> Result<(), ApiError> {
         let asked = self.clock.elapsed();
         let result = self.attempt(api, asked).await;
         match result {
@@ -156,10 +156,10 @@ impl Election {
     }
 
     /// Tries to hold the lease; `asked` is the moment of the request.
-    async fn attempt(&mut self, api: &dyn Api, asked: Duration) -> Result<bool, Trouble> {
+    async fn attempt(&mut self, api: &dyn Api, asked: Duration) -> Result<bool, ApiError> {
         let mut lease = match api.get(Kind::Lease, &self.namespace, NAME).await {
             Ok(lease) => lease,
-            Err(Trouble::NotFound(_)) => {
+            Err(ApiError::NotFound(_)) => {
                 let lease = json!({
                     "apiVersion": Kind::Lease.api_version(),
                     "kind": Kind::Lease.name(),
@@ -222,7 +222,7 @@ impl Election {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected: then the lease expires.
-    pub async fn release(&mut self, api: &dyn Api) -> Result<(), Trouble> {
+    pub async fn release(&mut self, api: &dyn Api) -> Result<(), ApiError> {
         self.leader.lead(Duration::ZERO);
         let mut lease = api.get(Kind::Lease, &self.namespace, NAME).await?;
         if text(&lease, "/spec/holderIdentity") != self.identity {

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! each replica: its policy set ─▶ Wanted ─▶ its digest in the lease of the replica
-//! each replica: ValidatingWebhookConfiguration ─▶ Look: owner, differences, names of policies
+//! each replica: ValidatingWebhookConfiguration ─▶ Observation: owner, differences, names of policies
 //! the leader:   Look, Wanted, leases ─▶ follow ─▶ the object, based on the version that was read
 //! ```
 //!
 //! **Never ahead of the slowest replica.** The leader writes a registration only if every live replica serves
 //! its policy set. Until then the old one stays. Its paths name policies that new replicas may not have;
-//! they know the names from [`Look`].
+//! they know the names from [`Observation`].
 //!
 //! **Only an administrator creates the object, and opgate never recreates it.** An administrator who deletes
 //! it ends the registration and can then remove the other objects at any time. The permission to write is
@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, Kind, Trouble, annotation, text};
+use crate::api::{Api, ApiError, Kind, annotation, text};
 use crate::clock::Clock;
 use crate::replicas::Report;
 use crate::{Installation, trust};
@@ -49,15 +49,15 @@ pub const FORMER: &str = "opgate.dev/former-policies";
 /// The port of a Service.
 const HTTPS: u64 = 443;
 
-/// Number of changes by other clients in [`SOME_TIME`] after which the registration is restored only once in
+/// Number of changes by other clients in [`RESTORE_WINDOW`] after which the registration is restored only once in
 /// [`PATIENCE`].
-const OFTEN: usize = 5;
-const SOME_TIME: Duration = Duration::from_secs(600);
+const MAX_RESTORES: usize = 5;
+const RESTORE_WINDOW: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The registration, compared with the policy set of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum RegistrationStatus {
     /// It matches the policy set of the replica.
     Current,
     /// It differs: the differences, in a few words each.
@@ -70,9 +70,9 @@ pub enum Standing {
 
 /// Result of a check.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct Observation {
     /// State of the registration.
-    pub standing: Standing,
+    pub standing: RegistrationStatus,
     /// Policies that the registration stands for.
     pub policies: BTreeSet<String>,
     /// These names, and others that API servers may still call.
@@ -81,7 +81,7 @@ pub struct Look {
 }
 
 /// Additional state of the leader.
-pub struct Circumstances<'c> {
+pub struct LeaderContext<'c> {
     /// The replicas that are alive.
     pub live: &'c [Report],
     /// Whether this replica is ready, so that a server responds to the registered webhooks.
@@ -92,7 +92,7 @@ pub struct Circumstances<'c> {
     pub is_leader: &'c (dyn Fn() -> bool + Sync),
 }
 
-impl std::fmt::Debug for Circumstances<'_> {
+impl std::fmt::Debug for LeaderContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Circumstances").field("live", &self.live).finish_non_exhaustive()
     }
@@ -114,14 +114,14 @@ pub enum Outcome {
 
 /// Keeps the registration of an installation.
 #[derive(Debug)]
-pub struct Follower {
+pub struct RegistrationController {
     installation: Installation,
     clock: Arc<dyn Clock>,
     /// Times at which changes of other clients were reverted.
     healed: Vec<Duration>,
 }
 
-impl Follower {
+impl RegistrationController {
     /// Creates it for this replica. The object has the name of the Service.
     #[must_use]
     pub fn new(installation: Installation, clock: Arc<dyn Clock>) -> Self {
@@ -142,9 +142,9 @@ impl Follower {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected.
-    pub async fn look(&self, api: &dyn Api, wanted: &Wanted) -> Result<Look, Trouble> {
+    pub async fn look(&self, api: &dyn Api, wanted: &Wanted) -> Result<Observation, ApiError> {
         let kind = Kind::ValidatingWebhookConfiguration;
-        let nothing = |standing| Look {
+        let nothing = |standing| Observation {
             standing,
             policies: BTreeSet::new(),
             known: BTreeSet::new(),
@@ -152,14 +152,14 @@ impl Follower {
         };
         let object = match api.get(kind, "", self.name()).await {
             Ok(object) => object,
-            Err(Trouble::NotFound(_)) => return Ok(nothing(Standing::Absent)),
+            Err(ApiError::NotFound(_)) => return Ok(nothing(RegistrationStatus::Absent)),
             Err(trouble) => return Err(trouble),
         };
         if !trust::is_ours(&object, &self.installation) {
-            return Ok(nothing(Standing::NotOurs));
+            return Ok(nothing(RegistrationStatus::NotOurs));
         }
         if object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()) {
-            return Ok(nothing(Standing::Absent));
+            return Ok(nothing(RegistrationStatus::Absent));
         }
         let ours = self.ours(&object, wanted);
         let mut policies = named(annotation(&object, POLICIES));
@@ -167,9 +167,12 @@ impl Follower {
         let mut known = named(annotation(&object, FORMER));
         known.extend(policies.iter().cloned());
         let differences = differences(&ours, wanted);
-        let standing =
-            if differences.is_empty() { Standing::Current } else { Standing::Stale(differences) };
-        Ok(Look { standing, policies, known, object })
+        let standing = if differences.is_empty() {
+            RegistrationStatus::Current
+        } else {
+            RegistrationStatus::Stale(differences)
+        };
+        Ok(Observation { standing, policies, known, object })
     }
 
     /// Returns the webhooks of an object of ours that are ours, by name: those that call us, and those that
@@ -184,23 +187,23 @@ impl Follower {
     /// Makes the registration what is wanted, if that is safe. Only for the leader.
     ///
     /// # Errors
-    /// Fails if the API server does not respond as expected. [`Trouble::is_race`] is no error: the next check
+    /// Fails if the API server does not respond as expected. [`ApiError::is_race`] is no error: the next check
     /// reads the change of the other client.
     pub async fn follow(
         &mut self,
         api: &dyn Api,
         wanted: &Wanted,
-        look: Look,
-        circumstances: &Circumstances<'_>,
-    ) -> Result<Outcome, Trouble> {
+        look: Observation,
+        circumstances: &LeaderContext<'_>,
+    ) -> Result<Outcome, ApiError> {
         let waits = |why: &str| Ok(Outcome::Waits(why.to_owned()));
-        let Standing::Stale(changes) = look.standing.clone() else {
+        let RegistrationStatus::Stale(changes) = look.standing.clone() else {
             return waits("there is nothing to change");
         };
         if !circumstances.ready {
             return waits("this replica is not ready");
         }
-        if let Err(why) = self.agree(circumstances.live, wanted) {
+        if let Err(why) = self.ensure_replicas_agree(circumstances.live, wanted) {
             return waits(&why);
         }
         let ours = self.ours(&look.object, wanted);
@@ -216,7 +219,7 @@ impl Follower {
             return waits("no CA bundle is known that trusts the certificate of this replica");
         };
         let by_hand = annotation(&look.object, DIGEST) == wanted.digest();
-        if by_hand && !self.may_heal() {
+        if by_hand && !self.may_restore() {
             return waits("another client changes it repeatedly");
         }
         let object = self.written(wanted, &look, &ours, &common);
@@ -233,7 +236,7 @@ impl Follower {
 
     /// Checks that every replica has the policy set of the registration. A replica that does not find its own
     /// lease cannot decide.
-    fn agree(&self, live: &[Report], wanted: &Wanted) -> Result<(), String> {
+    fn ensure_replicas_agree(&self, live: &[Report], wanted: &Wanted) -> Result<(), String> {
         if !live.iter().any(|report| report.replica == self.installation.replica) {
             return Err("the lease of this replica is not there yet".to_owned());
         }
@@ -249,18 +252,18 @@ impl Follower {
 
     /// Reports whether a change of another client may be reverted now. Two writers that overwrite each other
     /// forever would be a load for API servers.
-    fn may_heal(&mut self) -> bool {
+    fn may_restore(&mut self) -> bool {
         let now = self.clock.elapsed();
-        self.healed.retain(|at| now.saturating_sub(*at) < SOME_TIME);
+        self.healed.retain(|at| now.saturating_sub(*at) < RESTORE_WINDOW);
         let last = self.healed.last().map(|at| now.saturating_sub(*at));
-        self.healed.len() < OFTEN || last.is_none_or(|since| since >= PATIENCE)
+        self.healed.len() < MAX_RESTORES || last.is_none_or(|since| since >= PATIENCE)
     }
 
     /// Returns the object with the desired webhooks. Everything that is not ours stays.
     fn written(
         &self,
         wanted: &Wanted,
-        look: &Look,
+        look: &Observation,
         ours: &BTreeMap<String, Value>,
         common: &Value,
     ) -> Value {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::Installation;
-use crate::api::{Api, Kind, Trouble, annotation, text, version};
+use crate::api::{Api, ApiError, Kind, annotation, text, version};
 use crate::clock::{Clock, micro_time};
 use crate::lease::Leader;
 
@@ -145,7 +145,7 @@ impl Publisher {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected.
-    pub async fn publish(&self, api: &dyn Api, report: &Report) -> Result<(), Trouble> {
+    pub async fn publish(&self, api: &dyn Api, report: &Report) -> Result<(), ApiError> {
         let name = self.name();
         let owners = self.pod.as_ref().map(
             |uid| json!([{"apiVersion": "v1", "kind": "Pod", "name": self.replica, "uid": uid}]),
@@ -180,7 +180,7 @@ impl Publisher {
                 }
                 api.replace(Kind::Lease, &self.namespace, lease).await.map(drop)
             }
-            Err(Trouble::NotFound(_)) => {
+            Err(ApiError::NotFound(_)) => {
                 api.create(Kind::Lease, &self.namespace, lease).await.map(drop)
             }
             Err(trouble) => Err(trouble),
@@ -228,7 +228,7 @@ impl Publisher {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected: then the lease expires.
-    pub async fn withdraw(&self, api: &dyn Api) -> Result<(), Trouble> {
+    pub async fn withdraw(&self, api: &dyn Api) -> Result<(), ApiError> {
         let name = self.name();
         let lease = api.get(Kind::Lease, &self.namespace, &name).await?;
         api.delete(Kind::Lease, &self.namespace, &name, version(&lease)).await
@@ -255,7 +255,7 @@ impl Replicas {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected.
-    pub async fn live(&mut self, api: &dyn Api) -> Result<Vec<Report>, Trouble> {
+    pub async fn live(&mut self, api: &dyn Api) -> Result<Vec<Report>, ApiError> {
         let seen = self.look(api).await?;
         let live = seen.iter().filter(|(_, age)| *age < EXPIRY);
         let mut live: Vec<_> = live.filter_map(|(lease, _)| Report::of(lease)).collect();
@@ -267,7 +267,7 @@ impl Replicas {
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected.
-    pub async fn sweep(&mut self, api: &dyn Api) -> Result<(), Trouble> {
+    pub async fn sweep(&mut self, api: &dyn Api) -> Result<(), ApiError> {
         for (lease, age) in self.look(api).await? {
             if age < FORGET {
                 continue;
@@ -276,7 +276,7 @@ impl Replicas {
             match api.delete(Kind::Lease, &self.namespace, name, version(&lease)).await {
                 // It was recreated, or deleted.
                 Err(trouble) if trouble.is_race() => {}
-                Err(Trouble::NotFound(_)) | Ok(()) => {}
+                Err(ApiError::NotFound(_)) | Ok(()) => {}
                 Err(trouble) => return Err(trouble),
             }
         }
@@ -284,7 +284,7 @@ impl Replicas {
     }
 
     /// Returns all leases of replicas, and for how long each has not changed.
-    async fn look(&mut self, api: &dyn Api) -> Result<Vec<(Value, Duration)>, Trouble> {
+    async fn look(&mut self, api: &dyn Api) -> Result<Vec<(Value, Duration)>, ApiError> {
         let leases = api.list(Kind::Lease, &self.namespace, LABEL).await?;
         let now = self.clock.elapsed();
         let mut observed = HashMap::new();

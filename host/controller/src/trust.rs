@@ -10,7 +10,7 @@ use k8s_openapi::ByteString;
 use opgate_certs::Root;
 use serde_json::{Value, json};
 
-use crate::api::{Api, Kind, Trouble, annotation, label, text};
+use crate::api::{Api, ApiError, Kind, annotation, label, text};
 use crate::{INSTALLATION_LABEL, Installation, OWNER};
 
 /// Reports whether a configuration belongs to an installation.
@@ -34,7 +34,7 @@ pub(crate) fn calls_us(webhook: &Value, installation: &Installation) -> bool {
 pub async fn configurations(
     api: &dyn Api,
     installation: &Installation,
-) -> Result<Vec<Value>, Trouble> {
+) -> Result<Vec<Value>, ApiError> {
     let label = (INSTALLATION_LABEL, installation.namespace.as_str());
     let mut all = api.list(Kind::ValidatingWebhookConfiguration, "", label).await?;
     all.retain(|configuration| is_ours(configuration, installation));

@@ -18,7 +18,7 @@ impl std::fmt::Display for Import {
 /// The reason why a call failed. The cause is the policy, the engine or the cluster,
 /// never the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum CallError {
     /// The CPU time ran out.
     #[error("exceeded the CPU time limit of {}ms", .0.as_millis())]
     Deadline(Duration),
@@ -38,7 +38,7 @@ pub enum Fault {
     Memory(usize, Option<Import>),
     /// The server has no memory left for the request.
     #[error("the server has no memory left for the request")]
-    Exhausted,
+    ServerMemory,
     /// More data than an import accepts or returns at once.
     #[error("{0}: {1}")]
     Limit(Import, String),
@@ -74,7 +74,7 @@ pub enum Fault {
     Listing(String),
     /// The call needs a list of this resource first.
     #[error("needs a list of {0}")]
-    Wanted(String),
+    SampleNeeded(String),
     /// Too many requests wait for such lists.
     #[error("{0}")]
     Busy(String),
@@ -83,7 +83,7 @@ pub enum Fault {
     Answer(String),
     /// The verdict has more elements than the contract allows.
     #[error("returned an invalid verdict: {0}")]
-    Flood(String),
+    TooManyItems(String),
 }
 
 fn during(import: Option<Import>) -> String {
@@ -99,13 +99,13 @@ fn panicked(last_words: &str) -> String {
     }
 }
 
-impl Fault {
+impl CallError {
     /// The label value for metrics.
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
             Self::Deadline(_) | Self::Shared(_) => "deadline",
-            Self::Wall(_) | Self::Exhausted | Self::Busy(_) => "overload",
+            Self::Wall(_) | Self::ServerMemory | Self::Busy(_) => "overload",
             Self::Cancelled => "cancelled",
             Self::Memory(..) => "memory",
             Self::Limit(..) | Self::Handles(_) | Self::Size(_) => "limit",
@@ -114,8 +114,8 @@ impl Fault {
             Self::Panic(_) => "panic",
             Self::Pointer(..) => "pointer",
             Self::Trap(_) => "trap",
-            Self::NotCurrent(_) | Self::Listing(_) | Self::Wanted(_) => "cluster_cache",
-            Self::Answer(_) | Self::Flood(_) => "answer",
+            Self::NotCurrent(_) | Self::Listing(_) | Self::SampleNeeded(_) => "cluster_cache",
+            Self::Answer(_) | Self::TooManyItems(_) => "answer",
         }
     }
 
@@ -128,7 +128,7 @@ impl Fault {
     /// Whether it is an error of the policy or of its input, not of the amount of work, which the
     /// author of the object under review determines.
     #[must_use]
-    pub fn is_its_own(&self) -> bool {
+    pub fn can_be_allowed(&self) -> bool {
         match self {
             Self::Panic(_)
             | Self::Pointer(..)
@@ -140,7 +140,7 @@ impl Fault {
             | Self::Wall(_)
             | Self::Cancelled
             | Self::Memory(..)
-            | Self::Exhausted
+            | Self::ServerMemory
             | Self::Limit(..)
             | Self::Handles(_)
             | Self::Size(_)
@@ -148,15 +148,15 @@ impl Fault {
             | Self::Stack
             | Self::Bounds
             | Self::Listing(_)
-            | Self::Wanted(_)
+            | Self::SampleNeeded(_)
             | Self::Busy(_)
-            | Self::Flood(_) => false,
+            | Self::TooManyItems(_) => false,
         }
     }
 
     /// Whether the server is the cause: it is overloaded, and the policy is not the cause.
     #[must_use]
     pub fn is_overload(&self) -> bool {
-        matches!(self, Self::Wall(_) | Self::Exhausted | Self::Busy(_))
+        matches!(self, Self::Wall(_) | Self::ServerMemory | Self::Busy(_))
     }
 }

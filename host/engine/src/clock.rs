@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use opgate_document::Watch;
 
-use super::call_error::Fault;
+use super::call_error::CallError;
 use super::limits::Limits;
 
 /// The maximum wall-clock time of a call is this many times its CPU time. The caller can set less.
-const WALL: u32 = 100;
+const WALL_TIME_FACTOR: u32 = 100;
 
 /// The limits of one call.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub struct Budget<'c> {
     /// The time.
     pub time: Time,
     /// Control of a call on a worker thread.
-    pub apart: Option<&'c Apart>,
+    pub apart: Option<&'c WorkerControl>,
     /// CPU time that the call shares with others.
     pub shared: Option<&'c Arc<SharedTime>>,
 }
@@ -94,13 +94,16 @@ impl Time {
     /// The limits of a policy, with at most `left` of wall-clock time.
     #[must_use]
     pub fn of(limits: Limits, left: Duration) -> Self {
-        Self::Whole { processor: limits.time, wall: limits.time.saturating_mul(WALL).min(left) }
+        Self::Whole {
+            processor: limits.time,
+            wall: limits.time.saturating_mul(WALL_TIME_FACTOR).min(left),
+        }
     }
 }
 
 /// Control of a call on a worker thread: the call can be stopped, and the thread can yield.
 #[derive(Debug, Clone)]
-pub struct Apart {
+pub struct WorkerControl {
     /// Set when no client waits for the response any more. It is read at each tick.
     pub cancelled: Arc<AtomicBool>,
     /// CPU time after which the thread only gets the CPU time that others leave.
@@ -177,30 +180,30 @@ impl Clock {
     }
 
     /// The reason why the call is over, if it is.
-    pub(super) fn over(&self) -> Option<Fault> {
+    pub(super) fn over(&self) -> Option<CallError> {
         if self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
-            return Some(Fault::Cancelled);
+            return Some(CallError::Cancelled);
         }
         let own = match self.time {
-            Time::Try(time) => (Instant::now() >= self.end).then_some(Fault::Deadline(time)),
+            Time::Try(time) => (Instant::now() >= self.end).then_some(CallError::Deadline(time)),
             Time::Whole { processor, wall } => {
                 let used = self.used();
                 self.note(used);
                 if used >= processor {
-                    Some(Fault::Deadline(processor))
+                    Some(CallError::Deadline(processor))
                 } else {
-                    (Instant::now() >= self.end).then_some(Fault::Wall(wall))
+                    (Instant::now() >= self.end).then_some(CallError::Wall(wall))
                 }
             }
         };
         let shared = || self.shared.as_ref().filter(|shared| shared.is_over());
-        own.or_else(|| shared().map(|shared| Fault::Shared(shared.limit)))
+        own.or_else(|| shared().map(|shared| CallError::Shared(shared.limit)))
     }
 
     /// The policy error of a call that was interrupted.
-    pub(super) fn fault(&self) -> Fault {
+    pub(super) fn fault(&self) -> CallError {
         self.over().unwrap_or(match self.time {
-            Time::Try(time) | Time::Whole { processor: time, .. } => Fault::Deadline(time),
+            Time::Try(time) | Time::Whole { processor: time, .. } => CallError::Deadline(time),
         })
     }
 }

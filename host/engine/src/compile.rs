@@ -22,13 +22,13 @@ impl Compiler {
     ///
     /// # Errors
     /// If the system does not return the path of the binary.
-    pub fn apart(memory: usize) -> std::io::Result<Self> {
+    pub fn in_subprocess(memory: usize) -> std::io::Result<Self> {
         Ok(Self::Apart(Arc::new(Program::this(memory)?)))
     }
 
     /// In subprocesses of another binary of opgate.
     #[must_use]
-    pub fn apart_by(binary: std::path::PathBuf, memory: usize) -> Self {
+    pub fn in_subprocess_of(binary: std::path::PathBuf, memory: usize) -> Self {
         Self::Apart(Arc::new(Program::at(binary, memory)))
     }
 

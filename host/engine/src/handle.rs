@@ -6,7 +6,7 @@ use opgate_cluster::access::{Access, NotDeclared};
 use opgate_cluster::{Declaration, Resource};
 use opgate_document::{Document, Meter, Value};
 
-use super::call_error::{Fault, Import};
+use super::call_error::{CallError, Import};
 use super::limits::HANDLES;
 
 /// The fields that a policy declares to read from objects of a resource.
@@ -52,7 +52,12 @@ impl Handle {
     }
 
     /// Checks that everything is present that a read of the value at a pointer needs.
-    pub(super) fn check(&self, import: Import, pointer: &str, access: Access) -> Result<(), Fault> {
+    pub(super) fn check(
+        &self,
+        import: Import,
+        pointer: &str,
+        access: Access,
+    ) -> Result<(), CallError> {
         self.declares(import, |declaration, base| {
             if base.is_empty() {
                 return declaration.check(pointer, access);
@@ -67,7 +72,7 @@ impl Handle {
         import: Import,
         pointer: &str,
         column: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CallError> {
         self.declares(import, |declaration, base| {
             declaration.check_column(&format!("{base}{pointer}"), column)
         })
@@ -79,7 +84,7 @@ impl Handle {
         import: Import,
         pointer: &str,
         column: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CallError> {
         self.declares(import, |declaration, base| {
             declaration.check_cell(&format!("{base}{pointer}{column}"))
         })
@@ -89,10 +94,10 @@ impl Handle {
         &self,
         import: Import,
         check: impl FnOnce(&Declaration, &str) -> Result<(), NotDeclared>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CallError> {
         let Some((scope, base)) = &self.part else { return Ok(()) };
         check(&scope.declaration, base)
-            .map_err(|error| Fault::Pointer(import, error.of(&scope.resource)))
+            .map_err(|error| CallError::Pointer(import, error.of(&scope.resource)))
     }
 
     /// The value, for a look-up that the meter counts.

@@ -10,19 +10,19 @@ use super::Engine;
 
 /// Instances of the pool of an engine, until this is dropped.
 #[derive(Debug)]
-pub struct Seats {
+pub struct InstanceQuota {
     engine: Arc<Engine>,
     count: usize,
 }
 
-impl Drop for Seats {
+impl Drop for InstanceQuota {
     fn drop(&mut self) {
         let mut taken = self.engine.taken.lock();
         *taken = taken.saturating_sub(self.count);
     }
 }
 
-impl Seats {
+impl InstanceQuota {
     /// Reserves this many; `None` if there are not enough.
     #[must_use]
     pub fn take(engine: &Arc<Engine>, count: usize) -> Option<Self> {

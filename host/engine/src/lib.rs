@@ -44,9 +44,9 @@ use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig, Store, Updat
 pub use bindings::types as wit;
 use bindings::{ClusterPolicyPre, Severity};
 pub use cache::Cache;
-pub use call_error::{Fault, Import};
+pub use call_error::{CallError, Import};
 use clock::Clock;
-pub use clock::{Apart, Budget, SharedTime, Time, processor_time};
+pub use clock::{Budget, SharedTime, Time, WorkerControl, processor_time};
 use compile::unusable;
 pub use compile::{Compiler, compile_job};
 pub use component_check::MAX_SIZE as MAX_COMPONENT;
@@ -56,7 +56,7 @@ pub use docs::{Docs, docs};
 pub use file_type::Form;
 use handle::{Asked, Handle};
 pub use inputs::{Inputs, RequestParts, RequestTexts};
-pub use instance_quota::Seats;
+pub use instance_quota::InstanceQuota;
 pub use limits::Limits;
 use parking_lot::Mutex;
 use reader::ClusterReader;
@@ -380,7 +380,7 @@ fn payer_of(inputs: &Inputs) -> Option<&Arc<Account>> {
 #[derive(Debug)]
 pub struct Call<T> {
     /// The verdict, or the reason why there is none.
-    pub result: Result<T, Fault>,
+    pub result: Result<T, CallError>,
     /// Lines for the log.
     pub log: Vec<LogLine>,
     /// The reader that handled the queries of the call.
@@ -491,7 +491,7 @@ impl Module {
         let clock = Arc::new(Clock::start(budget));
         let bound = |store: &mut Store<State>| store.set_hostcall_fuel(limits::HOSTCALL_BYTES);
         let mut done = self.run((budget, payer), &clock, (reader, inputs), bound, &call);
-        if matches!(done.result, Err(Fault::Size(_))) {
+        if matches!(done.result, Err(CallError::Size(_))) {
             // An import got too much data, or the verdict is too large. A second call, with hooks
             // and in the remaining time, determines which. Hooks in every call would make it 3 %
             // longer.

@@ -5,19 +5,23 @@ use std::sync::Arc;
 use opgate_document::Account;
 use wasmtime::ResourceLimiter;
 
-use super::call_error::{Fault, Import};
+use super::call_error::{CallError, Import};
 use super::limits::{INSTANCES, MEMORIES, TABLE_ELEMENTS, TABLES};
 
 /// The policy error for memory that an account denied: the limit of the call is reached, or the
 /// server has no memory left for requests.
-pub(crate) fn refused(account: &Account, import: Option<Import>) -> Fault {
-    if account.is_starved() { Fault::Exhausted } else { Fault::Memory(account.limit(), import) }
+pub(crate) fn refused(account: &Account, import: Option<Import>) -> CallError {
+    if account.is_starved() {
+        CallError::ServerMemory
+    } else {
+        CallError::Memory(account.limit(), import)
+    }
 }
 
 /// Limits the sizes of memories and tables, and records the denied ones.
 pub(crate) struct Limiter {
     account: Arc<Account>,
-    pub(crate) hit: Option<Fault>,
+    pub(crate) hit: Option<CallError>,
 }
 
 impl Limiter {
@@ -60,6 +64,6 @@ impl ResourceLimiter for Limiter {
         wanted: usize,
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        if wanted > TABLE_ELEMENTS { Err(Fault::Table.into()) } else { Ok(true) }
+        if wanted > TABLE_ELEMENTS { Err(CallError::Table.into()) } else { Ok(true) }
     }
 }

@@ -7,7 +7,7 @@ use opgate_document::{Account, Charge, Document, Meter};
 use wasmtime::component::Resource;
 
 use super::bindings::Severity;
-use super::call_error::{Fault, Import};
+use super::call_error::{CallError, Import};
 use super::clock::Clock;
 use super::handle::{Handle, Handles};
 use super::inputs::Inputs;
@@ -68,8 +68,8 @@ impl State {
         &mut self,
         import: Import,
         handle: Handle,
-    ) -> Result<Resource<Handle>, Fault> {
-        let number = self.handles.push(handle).ok_or(Fault::Handles(import))?;
+    ) -> Result<Resource<Handle>, CallError> {
+        let number = self.handles.push(handle).ok_or(CallError::Handles(import))?;
         Ok(Resource::new_own(number))
     }
 
@@ -88,7 +88,7 @@ impl State {
     }
 
     /// Charges memory for a result.
-    pub(super) fn charge(&self, import: Import, bytes: usize) -> Result<(), Fault> {
+    pub(super) fn charge(&self, import: Import, bytes: usize) -> Result<(), CallError> {
         let wanted = self.answered.get().saturating_add(bytes);
         let more = wanted.saturating_sub(self.answer.bytes());
         if more > 0 && !self.answer.grow(more) {
@@ -99,17 +99,21 @@ impl State {
     }
 
     /// Charges work for a result.
-    pub(super) fn spend(&self, units: usize) -> Result<(), Fault> {
+    pub(super) fn spend(&self, units: usize) -> Result<(), CallError> {
         if self.meter.spend(units) { Ok(()) } else { Err(self.clock.fault()) }
     }
 
-    pub(super) fn out_of_memory(&self, import: Import) -> Fault {
+    pub(super) fn out_of_memory(&self, import: Import) -> CallError {
         limiter::refused(&self.account, Some(import))
     }
 
     /// Called after each look-up for the guest. Only this function decides whether the result is
     /// complete: no policy may treat missing data as absent.
-    pub(super) fn believe(&self, import: Import, document: &Document) -> Result<(), Fault> {
+    pub(super) fn ensure_complete(
+        &self,
+        import: Import,
+        document: &Document,
+    ) -> Result<(), CallError> {
         if self.meter.is_stopped() {
             return Err(self.clock.fault());
         }
@@ -117,7 +121,7 @@ impl State {
             return Err(self.out_of_memory(import));
         }
         if document.is_exhausted() {
-            return Err(Fault::Exhausted);
+            return Err(CallError::ServerMemory);
         }
         Ok(())
     }

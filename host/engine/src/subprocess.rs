@@ -33,7 +33,7 @@ use super::component_check::is_large;
 use super::confine::{Confinement, attempts, confine};
 
 /// Name of the subcommand. No help shows it.
-const COMMAND: &str = "apart";
+const WORKER_COMMAND: &str = "apart";
 
 /// Maximum input of a job, twice the largest component, and maximum output, that of an image.
 const MAX_INPUT: u64 = 64 << 20;
@@ -150,23 +150,23 @@ impl Share {
     }
 
     /// Waits until this many parts are free. Every child ends, so this does.
-    fn take(&self, parts: usize) -> Taken<'_> {
+    fn take(&self, parts: usize) -> MemoryShare<'_> {
         let mut free = self.free.lock();
         self.freed.wait_while(&mut free, |free| *free < parts);
         *free = free.saturating_sub(parts);
         let memory = self.memory / u64::try_from(self.parts.div_ceil(parts)).unwrap_or(u64::MAX);
-        Taken { share: self, parts, memory }
+        MemoryShare { share: self, parts, memory }
     }
 }
 
 /// Parts of the memory. Dropping them frees them.
-struct Taken<'s> {
+struct MemoryShare<'s> {
     share: &'s Share,
     parts: usize,
     memory: u64,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for MemoryShare<'_> {
     fn drop(&mut self) {
         let mut free = self.share.free.lock();
         *free = free.saturating_add(self.parts);
@@ -185,13 +185,13 @@ pub struct Program {
 
 /// The reason why a job failed, in one line.
 #[derive(Debug)]
-enum Failed {
+enum JobError {
     /// The job could succeed with more memory.
     Memory(String),
     Otherwise(String),
 }
 
-impl From<&str> for Failed {
+impl From<&str> for JobError {
     fn from(why: &str) -> Self {
         Self::Otherwise(why.to_owned())
     }
@@ -224,15 +224,22 @@ impl Program {
         let first = self.attempt(job, parts, &self.share.take(few));
         // The part is free again.
         let done = match first {
-            Err(Failed::Memory(_)) if few < all => self.attempt(job, parts, &self.share.take(all)),
+            Err(JobError::Memory(_)) if few < all => {
+                self.attempt(job, parts, &self.share.take(all))
+            }
             other => other,
         };
         done.map_err(|failed| match failed {
-            Failed::Memory(why) | Failed::Otherwise(why) => why,
+            JobError::Memory(why) | JobError::Otherwise(why) => why,
         })
     }
 
-    fn attempt(&self, job: Job, parts: &[&[u8]], taken: &Taken<'_>) -> Result<Vec<u8>, Failed> {
+    fn attempt(
+        &self,
+        job: Job,
+        parts: &[&[u8]],
+        taken: &MemoryShare<'_>,
+    ) -> Result<Vec<u8>, JobError> {
         let size = parts.iter().map(|part| part.len()).sum::<usize>();
         if u64::try_from(size).is_ok_and(|size| size > MAX_INPUT) {
             return Err("its input is too large".into());
@@ -240,7 +247,7 @@ impl Program {
         let limits = job.limits(taken.memory);
         let threads = job.threads(limits.memory);
         let child = Command::new(&self.path)
-            .args([COMMAND, job.argument(), &limits.memory.to_string()])
+            .args([WORKER_COMMAND, job.argument(), &limits.memory.to_string()])
             .env_clear()
             .env("RAYON_NUM_THREADS", threads.to_string())
             .current_dir("/")
@@ -248,11 +255,11 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let child = child.map_err(|e| Failed::Otherwise(format!("no process for it: {e}")))?;
+        let child = child.map_err(|e| JobError::Otherwise(format!("no process for it: {e}")))?;
         let wall = self.wall.unwrap_or(Duration::from_secs(limits.wall));
         std::thread::scope(|scope| {
             // In any case the child is gone before the thread is joined, which then has no pipes.
-            let mut child = Kept(child);
+            let mut child = KillOnDrop(child);
             let (stdin, stdout) = (child.0.stdin.take(), child.0.stdout.take());
             let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
                 return Err("no pipes for it".into());
@@ -261,21 +268,21 @@ impl Program {
             std::thread::Builder::new()
                 .name("opgate-apart".into())
                 .spawn_scoped(scope, move || send.send(exchange(stdin, parts, stdout)))
-                .map_err(|e| Failed::Otherwise(format!("no thread for it: {e}")))?;
+                .map_err(|e| JobError::Otherwise(format!("no thread for it: {e}")))?;
             match answered.recv_timeout(wall) {
                 Ok(Ok((confinement, answer))) => {
                     log_once(confinement);
                     match answer {
                         Answer::Done(bytes) => Ok(bytes),
-                        Answer::Refused(why) => Err(Failed::Otherwise(why)),
+                        Answer::Refused(why) => Err(JobError::Otherwise(why)),
                     }
                 }
-                Ok(Err(_)) => Err(child.fate().map_or_else(
+                Ok(Err(_)) => Err(child.wait_exit().map_or_else(
                     || "the process for it gave no answer".into(),
-                    |status| became(status, &limits),
+                    |status| exit_error(status, &limits),
                 )),
                 Err(RecvTimeoutError::Timeout) => {
-                    Err(Failed::Otherwise(format!("it was not done after {}s", wall.as_secs())))
+                    Err(JobError::Otherwise(format!("it was not done after {}s", wall.as_secs())))
                 }
                 Err(RecvTimeoutError::Disconnected) => Err("its thread failed".into()),
             }
@@ -307,11 +314,11 @@ fn log_once(confinement: Confinement) {
 }
 
 /// A child that is killed and waited for in any case.
-struct Kept(Child);
+struct KillOnDrop(Child);
 
-impl Kept {
+impl KillOnDrop {
     /// The exit of a child that has closed its pipe, if it ends now.
-    fn fate(&mut self) -> Option<ExitStatus> {
+    fn wait_exit(&mut self) -> Option<ExitStatus> {
         for _ in 0..100 {
             if let Ok(Some(status)) = self.0.try_wait() {
                 return Some(status);
@@ -322,7 +329,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         // It is no error if the child has ended already.
         let _ = self.0.kill();
@@ -331,20 +338,20 @@ impl Drop for Kept {
 }
 
 /// The reason why there is no result, for users.
-fn became(status: ExitStatus, limits: &Limits) -> Failed {
+fn exit_error(status: ExitStatus, limits: &Limits) -> JobError {
     use std::os::unix::process::ExitStatusExt as _;
     let memory = units::bytes(usize::try_from(limits.memory).unwrap_or(usize::MAX));
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());
     if is(Signal::XCPU) {
-        Failed::Otherwise(format!("exceeded the CPU time limit of {}s", limits.processor))
+        JobError::Otherwise(format!("exceeded the CPU time limit of {}s", limits.processor))
     } else if is(Signal::ABORT) || is(Signal::SEGV) {
         let why = "of memory, or more of the stack than there is";
-        Failed::Memory(format!("it takes more than {memory} {why}{}", remedy(limits)))
+        JobError::Memory(format!("it takes more than {memory} {why}{}", remedy(limits)))
     } else if is(Signal::KILL) {
         let why = "the system has ended the process for it: too little memory";
-        Failed::Memory(format!("{why}{}", remedy(limits)))
+        JobError::Memory(format!("{why}{}", remedy(limits)))
     } else {
-        Failed::Otherwise(format!("the process for it failed ({status})"))
+        JobError::Otherwise(format!("the process for it failed ({status})"))
     }
 }
 

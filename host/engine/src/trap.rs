@@ -2,7 +2,7 @@
 
 use wasmtime::Trap;
 
-use super::call_error::Fault;
+use super::call_error::CallError;
 use super::clock::Clock;
 use super::limiter::Limiter;
 use super::limits::HOSTCALL_BYTES;
@@ -18,25 +18,25 @@ pub(super) fn fault_of(
     limiter: &Limiter,
     clock: &Clock,
     panic: Option<String>,
-) -> Fault {
-    if let Some(fault) = error.downcast_ref::<Fault>().or(limiter.hit.as_ref()) {
+) -> CallError {
+    if let Some(fault) = error.downcast_ref::<CallError>().or(limiter.hit.as_ref()) {
         return fault.clone();
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => clock.fault(),
-        Some(Trap::StackOverflow) => Fault::Stack,
+        Some(Trap::StackOverflow) => CallError::Stack,
         // The stack of a guest's language is at the start of its memory. A stack overflow is an
         // access below 0.
-        Some(Trap::MemoryOutOfBounds) if panic.is_none() => Fault::Bounds,
+        Some(Trap::MemoryOutOfBounds) if panic.is_none() => CallError::Bounds,
         trap => panic.map_or_else(
             || {
                 let text = trap.map_or_else(|| error.root_cause().to_string(), ToString::to_string);
                 if text.contains("fuel allocated for hostcalls") {
-                    return Fault::Size(HOSTCALL_BYTES);
+                    return CallError::Size(HOSTCALL_BYTES);
                 }
-                Fault::Trap(opgate_text::one_line(&text, MAX_TEXT))
+                CallError::Trap(opgate_text::one_line(&text, MAX_TEXT))
             },
-            Fault::Panic,
+            CallError::Panic,
         ),
     }
 }

@@ -232,7 +232,7 @@ fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> an
         root.canonicalize().map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
     let mut left = MAX_LINKED;
     for (path, full) in links {
-        folder.files.push(match is_followed(&root, &full, &mut left) {
+        folder.files.push(match resolve_link(&root, &full, &mut left) {
             Ok(place) => Entry { path, place: Some(place), refused: None },
             Err(why) => {
                 folder.links.push(path.clone());
@@ -245,7 +245,7 @@ fn follow(root: &Path, links: Vec<(String, PathBuf)>, folder: &mut Folder) -> an
 
 /// Returns the target of a link in the directory. `left` is the remaining size of such targets. The target is
 /// opened without following links.
-fn is_followed(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refused> {
+fn resolve_link(root: &Path, link: &Path, left: &mut u64) -> Result<PathBuf, Refused> {
     let found = link.canonicalize().and_then(|target| Ok((fs::metadata(&target)?, target)));
     let (found, target) = match found {
         Ok(found) => found,

@@ -125,7 +125,7 @@ impl Reader {
     /// Fails if it is unreadable, is too large, or exceeds the rest of the budget.
     pub fn read(&self, opened: Opened, is_text: bool, what: Use) -> io::Result<Vec<u8>> {
         let Opened { file, size } = opened;
-        is_small(size)?;
+        ensure_small(size)?;
         // A file that is too large is not read at all.
         if size > self.budget(what).load(Ordering::Relaxed) {
             return Err(io::Error::other(self.too_much()));
@@ -138,7 +138,7 @@ impl Reader {
     /// # Errors
     /// Fails if it is too large, or exceeds the rest of the budget.
     pub fn fits(&self, opened: &Opened) -> io::Result<()> {
-        is_small(opened.size)?;
+        ensure_small(opened.size)?;
         self.take(opened.size, Use::Keep)
     }
 
@@ -186,7 +186,7 @@ impl Reader {
     }
 }
 
-fn is_small(size: u64) -> io::Result<()> {
+fn ensure_small(size: u64) -> io::Result<()> {
     if size > MAX_FILE {
         let most = units::bytes(usize::try_from(MAX_FILE).unwrap_or(usize::MAX));
         return Err(io::Error::other(format!("larger than {most}")));
@@ -236,17 +236,17 @@ const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEX
 /// If there is none, or it is not a regular file.
 pub fn named(path: &Path) -> io::Result<Opened> {
     // Only regular files are opened: to open a device can have an effect.
-    is_regular(&rustix::fs::stat(path)?)?;
+    ensure_regular(&rustix::fs::stat(path)?)?;
     opened(rustix::fs::open(path, FLAGS, Mode::empty())?)
 }
 
 fn opened(file: OwnedFd) -> io::Result<Opened> {
     let found = rustix::fs::fstat(&file)?;
-    is_regular(&found)?;
+    ensure_regular(&found)?;
     Ok(Opened { file: File::from(file), size: u64::try_from(found.st_size).unwrap_or_default() })
 }
 
-fn is_regular(found: &rustix::fs::Stat) -> io::Result<()> {
+fn ensure_regular(found: &rustix::fs::Stat) -> io::Result<()> {
     let what = match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => return Ok(()),
         FileType::Directory => "a directory",
@@ -299,7 +299,7 @@ impl Root {
                 inner = Some(rustix::fs::openat(folder, name, flags, Mode::empty())?);
                 continue;
             }
-            is_regular(&rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+            ensure_regular(&rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
             return opened(rustix::fs::openat(folder, name, flags, Mode::empty())?);
         }
         Err(io::Error::other("not a regular file, but a directory"))

@@ -1,10 +1,10 @@
 //! The active policy set, and its replacement.
 //!
 //! ```text
-//! a candidate set ─▶ Serving::replace ─▶ current ─▶ calls that begin from now on
-//!                         │                 └──────▶ Served, for subscribers (watch channel)
+//! a candidate set ─▶ ActivePolicySet::replace ─▶ current ─▶ calls that begin from now on
+//!                         │                 └──────▶ ActiveConfiguration, for subscribers (watch channel)
 //!                         └─▶ retired: the old set, until its last call has ended ─▶ dropped here
-//! Serving::failed ─▶ the last attempt, for /policies, /readyz?verbose and metrics
+//! ActivePolicySet::failed ─▶ the last attempt, for /policies, /readyz?verbose and metrics
 //! ```
 //!
 //! A call gets the set once, when it begins, and keeps it to its end. An old set is dropped by the
@@ -20,7 +20,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
-use opgate_admission::policy::Set;
+use opgate_admission::policy::PolicySet;
 use opgate_text::one_line;
 
 /// The interval at which retired sets are checked.
@@ -31,19 +31,19 @@ const LONGEST: usize = 2 << 10;
 
 /// The active configuration.
 #[derive(Debug, Clone)]
-pub struct Served {
-    /// `sha256:…` of the configuration and its components, see [`Set::digest`].
+pub struct ActiveConfiguration {
+    /// `sha256:…` of the configuration and its components, see [`PolicySet::digest`].
     pub configuration: String,
     /// The policies.
-    pub set: Arc<Set>,
+    pub set: Arc<PolicySet>,
     /// The time when it became active.
     pub since: SystemTime,
     /// Whether it is the first one.
     pub(super) is_first: bool,
 }
 
-impl From<Set> for Served {
-    fn from(set: Set) -> Self {
+impl From<PolicySet> for ActiveConfiguration {
+    fn from(set: PolicySet) -> Self {
         let configuration = set.digest().to_owned();
         Self { configuration, set: Arc::new(set), since: SystemTime::now(), is_first: true }
     }
@@ -62,26 +62,26 @@ pub(super) struct Attempt {
 
 /// The active policy set. Shared by all calls, and by the task that replaces it.
 #[derive(Debug)]
-pub struct Serving {
-    current: ArcSwap<Served>,
-    told: watch::Sender<Arc<Served>>,
+pub struct ActivePolicySet {
+    current: ArcSwap<ActiveConfiguration>,
+    updates: watch::Sender<Arc<ActiveConfiguration>>,
     /// Retired sets, whose calls may still run.
-    retired: Mutex<Vec<Arc<Set>>>,
+    retired: Mutex<Vec<Arc<PolicySet>>>,
     attempt: Mutex<Option<Attempt>>,
     /// The reason why it is unknown whether the platform of the cluster is still the detected one.
     distrust: Mutex<Option<String>>,
     metrics: Arc<Metrics>,
 }
 
-impl Serving {
-    pub(super) fn new(served: Served, metrics: Arc<Metrics>) -> Self {
+impl ActivePolicySet {
+    pub(super) fn new(served: ActiveConfiguration, metrics: Arc<Metrics>) -> Self {
         let served = Arc::new(served);
         metrics.serves(&served.set, &served.configuration, served.since);
         let told = watch::Sender::new(served.clone());
         let current = ArcSwap::new(served);
         Self {
             current,
-            told,
+            updates: told,
             retired: Mutex::default(),
             attempt: Mutex::default(),
             distrust: Mutex::default(),
@@ -91,19 +91,20 @@ impl Serving {
 
     /// Returns the active configuration.
     #[must_use]
-    pub fn current(&self) -> Arc<Served> {
+    pub fn current(&self) -> Arc<ActiveConfiguration> {
         self.current.load_full()
     }
 
     /// Notifies of the active configuration, now and after each change.
     #[must_use]
-    pub fn follow(&self) -> watch::Receiver<Arc<Served>> {
-        self.told.subscribe()
+    pub fn follow(&self) -> watch::Receiver<Arc<ActiveConfiguration>> {
+        self.updates.subscribe()
     }
 
     /// Activates another set. Calls that have begun end with the old one.
-    pub fn replace(&self, set: Set) {
-        let served = Arc::new(Served { is_first: false, ..Served::from(set) });
+    pub fn replace(&self, set: PolicySet) {
+        let served =
+            Arc::new(ActiveConfiguration { is_first: false, ..ActiveConfiguration::from(set) });
         let attempt = Attempt {
             at: SystemTime::now(),
             configuration: served.configuration.clone(),
@@ -114,12 +115,12 @@ impl Serving {
         self.retired.lock().push(old.set.clone());
         *self.attempt.lock() = Some(attempt);
         self.metrics.configuration_reloaded("replaced");
-        self.told.send_replace(served);
+        self.updates.send_replace(served);
     }
 
     /// Records the reason why the configuration of the files is not active. `configuration` is its
     /// digest, if there is one.
-    pub fn failed(&self, configuration: &str, error: &str) {
+    pub fn record_failure(&self, configuration: &str, error: &str) {
         let error = Some(one_line(error, LONGEST));
         let (at, configuration) = (SystemTime::now(), configuration.to_owned());
         *self.attempt.lock() = Some(Attempt { at, configuration, error });
@@ -128,7 +129,7 @@ impl Serving {
     }
 
     /// Records that the configuration of the files is active.
-    pub fn is_current(&self) {
+    pub fn mark_up_to_date(&self) {
         self.metrics.configuration_is_stale(false);
         let mut attempt = self.attempt.lock();
         if let Some(attempt) = &mut *attempt
@@ -196,10 +197,10 @@ impl Serving {
     }
 
     /// A line for `/readyz?verbose`.
-    pub(super) fn line(&self) -> String {
+    pub(super) fn readyz_line(&self) -> String {
         let served = self.current.load();
         let since = timestamp(served.since).unwrap_or_default();
-        match self.trouble() {
+        match self.last_error() {
             None => format!("[+]configuration {} since {since}", served.configuration),
             Some(error) => format!(
                 "[!]configuration {} since {since}, the last good one: {error}",
@@ -210,7 +211,7 @@ impl Serving {
 
     /// The reason why the configuration of the files is not active.
     #[must_use]
-    pub fn trouble(&self) -> Option<String> {
+    pub fn last_error(&self) -> Option<String> {
         self.attempt.lock().as_ref().and_then(|attempt| attempt.error.clone())
     }
 

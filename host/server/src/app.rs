@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Options;
-use super::active_set::{Served, Serving, timestamp};
+use super::active_set::{ActiveConfiguration, ActivePolicySet, timestamp};
 use super::body_limiter::{Arrival, BodyLimiter, Ended};
 use super::bucket::Bucket;
 use super::connection_limiter::Origin;
 use super::liveness::Liveness;
-use super::memory::{self, Memory, Paid};
-use super::metrics::{Counted, Metrics};
-use super::pause_detector::Beats;
-use super::rate_limited_log::Seldom;
+use super::memory::{self, Memory, ResponseCharge};
+use super::metrics::{GaugeGuard, Metrics};
+use super::pause_detector::PauseDetector;
+use super::rate_limited_log::RateLimitedLog;
 use super::readiness;
-use super::registration_names::Registered;
-use super::state::{self, ClusterState};
+use super::registration_names::RegistrationNames;
+use super::state::{self, ClusterStatus};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -64,13 +64,13 @@ const DISCARDED_A_SECOND: u64 = 32 << 20;
 
 /// The state of all requests.
 pub(super) struct App {
-    pub(super) serving: Arc<Serving>,
-    registered: Option<Arc<Registered>>,
+    pub(super) serving: Arc<ActivePolicySet>,
+    registered: Option<Arc<RegistrationNames>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) draining: AtomicBool,
     /// Whether the webhook port is open.
     pub(super) open: AtomicBool,
-    pub(super) beats: Arc<Beats>,
+    pub(super) beats: Arc<PauseDetector>,
     sync_timeout: Duration,
     body_limit: usize,
     pub(super) memory: Arc<Memory>,
@@ -78,8 +78,8 @@ pub(super) struct App {
     /// Bytes that are read only to be discarded.
     discarded: Arc<Bucket>,
     /// Log lines that clients can cause at will.
-    shed_told: Seldom,
-    refused_told: Seldom,
+    shed_log: RateLimitedLog,
+    invalid_review_log: RateLimitedLog,
     /// Reads the envelope and allows the request, for the baseline of the benchmarks.
     answer: Answer,
 }
@@ -97,9 +97,9 @@ pub enum Answer {
 }
 
 impl App {
-    pub(super) fn new(served: Served, options: &Options) -> Arc<Self> {
+    pub(super) fn new(served: ActiveConfiguration, options: &Options) -> Arc<Self> {
         let metrics = Arc::new(Metrics::new(&options.supervisor, &options.figures));
-        let serving = Arc::new(Serving::new(served, metrics.clone()));
+        let serving = Arc::new(ActivePolicySet::new(served, metrics.clone()));
         let (body_limit, answer) = (options.body_limit, options.answer);
         let sync_timeout = options.sync_timeout;
         let memory = Arc::new(Memory::new(options.body_memory, body_limit));
@@ -107,7 +107,7 @@ impl App {
         metrics.memory_limit.set(i64::try_from(memory.limit()).unwrap_or(i64::MAX));
         let draining = AtomicBool::new(false);
         let open = AtomicBool::new(false);
-        let beats = Arc::new(Beats::new(Instant::now()));
+        let beats = Arc::new(PauseDetector::new(Instant::now()));
         Arc::new(Self {
             serving,
             registered: options.registered.clone(),
@@ -120,8 +120,8 @@ impl App {
             memory,
             bodies,
             discarded: Arc::new(Bucket::new(DISCARDED, DISCARDED_A_SECOND)),
-            shed_told: Seldom::default(),
-            refused_told: Seldom::default(),
+            shed_log: RateLimitedLog::default(),
+            invalid_review_log: RateLimitedLog::default(),
             answer,
         })
     }
@@ -209,7 +209,7 @@ impl App {
             if why_not.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let mut lines = if why_not.is_empty() { vec!["ok".to_owned()] } else { why_not };
         if verbose {
-            lines.push(self.serving.line());
+            lines.push(self.serving.readyz_line());
             lines.push(self.serving.trust_line());
             lines.extend(self.registration());
             lines.extend(readiness::resources(&served.set));
@@ -251,7 +251,7 @@ impl App {
             "registration": registration,
             "trust": self.serving.trust_json(),
             "policies": policies,
-            "cluster": ClusterState::of(set),
+            "cluster": ClusterStatus::of(set),
         })
     }
 
@@ -263,7 +263,7 @@ impl App {
 
     async fn review(&self, only: Option<&str>, request: Request) -> Response {
         let started = Instant::now();
-        let _counted = Counted::new(&self.metrics.in_flight);
+        let _counted = GaugeGuard::new(&self.metrics.in_flight);
         let answered = AssertUnwindSafe(self.answer(only, request, started)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| {
             self.metrics.panics.inc();
@@ -293,16 +293,16 @@ impl App {
         let (charge, account) = request.into_parts();
         let text = match review::charged(bytes, charge) {
             Ok(text) => text,
-            Err(ReviewError::Memory) => return self.full(),
-            Err(error) => return self.refused(&error),
+            Err(ReviewError::Memory) => return self.out_of_memory(),
+            Err(error) => return self.reject_invalid(&error),
         };
         let review = match Review::read(&text) {
             Ok(review) => review,
-            Err(error) => return self.refused(&error),
+            Err(error) => return self.reject_invalid(&error),
         };
         let envelope = Charge::on(&account);
         if !envelope.grow(review.weight()) {
-            return self.full();
+            return self.out_of_memory();
         }
         if self.answer != Answer::Policies {
             if self.answer == Answer::NativeParsed {
@@ -314,7 +314,7 @@ impl App {
         let set = self.serving.current().set.clone();
         let decided = match (&self.registered, only) {
             (Some(registered), Some(only)) => {
-                match registered.meant(&set, only, deadline).await.unwrap_or_default() {
+                match registered.resolve(&set, only, deadline).await.unwrap_or_default() {
                     Some(meant) => {
                         set.decide_among(&review, Some(&meant), deadline, &*self.metrics).await
                     }
@@ -326,7 +326,7 @@ impl App {
         drop(set);
         if account.is_exhausted() {
             // Without memory, the policies would have evaluated missing data as absent fields.
-            return self.full();
+            return self.out_of_memory();
         }
         let mut decision = match decided {
             Ok(decision) => decision,
@@ -356,12 +356,12 @@ impl App {
             return plain(StatusCode::INTERNAL_SERVER_ERROR, &text);
         }
         let mut response = json(response::body(&review, &decision));
-        response.extensions_mut().insert(Paid::by(decision.take_room()));
+        response.extensions_mut().insert(ResponseCharge::by(decision.take_response_charge()));
         response
     }
 
-    fn refused(&self, error: &ReviewError) -> Response {
-        if let Some(more) = self.refused_told.tell() {
+    fn reject_invalid(&self, error: &ReviewError) -> Response {
+        if let Some(more) = self.invalid_review_log.suppressed_since_last() {
             tracing::warn!(%error, more, "invalid AdmissionReview rejected");
         }
         let code = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
@@ -369,7 +369,7 @@ impl App {
     }
 
     /// The response if memory has run out.
-    fn full(&self) -> Response {
+    fn out_of_memory(&self) -> Response {
         self.shed(&format!(
             "opgate: no room for the review in the {} bytes for requests (--max-request-memory)",
             self.memory.limit()
@@ -378,7 +378,7 @@ impl App {
 
     fn shed(&self, text: &str) -> Response {
         self.metrics.shed.inc();
-        if let Some(more) = self.shed_told.tell() {
+        if let Some(more) = self.shed_log.suppressed_since_last() {
             tracing::warn!(text, more, "request shed");
         }
         let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
@@ -449,7 +449,7 @@ impl App {
             }
             Ended::Full => {
                 self.discard(headers, body);
-                self.full()
+                self.out_of_memory()
             }
         }
     }

@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connection_limiter::Origin;
-use super::memory::{Full, Memory, Request};
+use super::memory::{BudgetExceeded, Memory, Request};
 
 /// Minimum bytes per second of a body. An API server sends megabytes in milliseconds; a body of 7
 /// MiB would not even arrive within its ten seconds at five times this rate.
@@ -181,8 +181,8 @@ impl BodyLimiter {
         let memory = loop {
             match self.memory.request(announced) {
                 Ok(memory) => break memory,
-                Err(Full) if self.table.lock().make_room(1, false) => {}
-                Err(Full) => return Err(Ended::Full),
+                Err(BudgetExceeded) if self.table.lock().make_room(1, false) => {}
+                Err(BudgetExceeded) => return Err(Ended::Full),
             }
         };
         let is_large = AtomicBool::new(memory.is_large());

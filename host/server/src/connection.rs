@@ -1,10 +1,10 @@
 //! One connection, from its handshake to its end.
 //!
 //! ```text
-//! stream ─▶ TLS ─▶ HTTP/1.1 or h2 ─▶ router ─▶ Held response ─▶ client
+//! stream ─▶ TLS ─▶ HTTP/1.1 or h2 ─▶ router ─▶ AccountedBody response ─▶ client
 //!           └─ turn (handshakes)
 //!                     ▲                          └─ busy, with the resources of the request, until sent
-//! Place ─ evicted, retired ┘
+//! ConnectionSlot ─ evicted, retired ┘
 //! ```
 
 use std::convert::Infallible;
@@ -32,11 +32,11 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tower_service::Service as _;
 
 use super::bucket::Bucket;
-use super::connection_limiter::{Busy, Place, Requests};
-use super::handshake_limiter::Handshakes;
-use super::memory::Paid;
+use super::connection_limiter::{ConnectionSlot, RequestGuard, Requests};
+use super::handshake_limiter::HandshakeLimiter;
+use super::memory::ResponseCharge;
 use super::metrics::Metrics;
-use super::timeout_stream::{Activity, Guarded, Serving};
+use super::timeout_stream::{Activity, RequestInProgress, TimeoutStream};
 
 /// The phases of the shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -68,7 +68,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// When the server stops, it tells a client to use another replica after this time, or after half
 /// of `--drain-delay` if that is less. If it told all clients at once, half of them would come
 /// back, because the endpoint has not disappeared yet, and each call would need a handshake.
-const FAREWELL: Duration = Duration::from_secs(1);
+const GOAWAY_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum number of concurrent requests on one h2 connection. Clients that need more open another
 /// one.
@@ -89,13 +89,13 @@ const TLS_BUFFER: usize = 16 << 10;
 /// like a client but does not count as one.
 pub(super) async fn webhook(
     stream: TcpStream,
-    place: Option<&Place>,
-    (acceptor, handshakes): (TlsAcceptor, &Handshakes),
+    place: Option<&ConnectionSlot>,
+    (acceptor, handshakes): (TlsAcceptor, &HandshakeLimiter),
     router: Router,
     metrics: &Metrics,
     (phases, drain_delay): (watch::Receiver<Phase>, Duration),
 ) {
-    let greeting = greet(stream, place, &acceptor, handshakes);
+    let greeting = accept_tls(stream, place, &acceptor, handshakes);
     let mut stream = match tokio::time::timeout(HANDSHAKE_TIME, greeting).await {
         Ok(Ok(stream)) => stream,
         _ if place.is_none() => return,
@@ -109,12 +109,12 @@ pub(super) async fn webhook(
     if let Some(place) = place {
         let client = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         if let Some(certificate) = client {
-            handshakes.know(place.source());
+            handshakes.mark_verified(place.source());
             place.identify(certificate);
         }
-        place.greeted(client.is_some());
+        place.handshake_done(client.is_some());
     }
-    let farewell = farewell(phases.clone(), FAREWELL.min(drain_delay / 2));
+    let farewell = farewell(phases.clone(), GOAWAY_DELAY.min(drain_delay / 2));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         h2(stream, place, router, farewell).await;
     } else {
@@ -135,11 +135,11 @@ async fn farewell(phases: watch::Receiver<Phase>, after: Duration) {
 }
 
 /// Waits for the client's hello, and then for a permit to respond.
-async fn greet(
+async fn accept_tls(
     stream: TcpStream,
-    place: Option<&Place>,
+    place: Option<&ConnectionSlot>,
     acceptor: &TlsAcceptor,
-    handshakes: &Handshakes,
+    handshakes: &HandshakeLimiter,
 ) -> io::Result<TlsStream<TcpStream>> {
     // The server itself needs no permit: `/livez` must not depend on clients.
     let Some(place) = place else { return acceptor.accept(stream).await };
@@ -151,14 +151,14 @@ async fn greet(
 }
 
 /// Serves the ops port to one client.
-pub(super) async fn ops(stream: TcpStream, place: &Place, router: Router) {
-    place.greeted(false);
+pub(super) async fn ops(stream: TcpStream, place: &ConnectionSlot, router: Router) {
+    place.handshake_done(false);
     ops_over(stream, Some(place), router, place.retired()).await;
 }
 
 async fn ops_over(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    place: Option<&Place>,
+    place: Option<&ConnectionSlot>,
     router: Router,
     idle: impl Future<Output = ()>,
 ) {
@@ -167,7 +167,7 @@ async fn ops_over(
 }
 
 /// Ends when an HTTP/1.1 connection must not continue after the current request.
-async fn ended(place: Option<&Place>, mut phases: watch::Receiver<Phase>) {
+async fn ended(place: Option<&ConnectionSlot>, mut phases: watch::Receiver<Phase>) {
     let drained = async {
         reached(&mut phases, Phase::Closing).await;
         // From then on every response has `Connection: close`, so a connection that remains is
@@ -180,7 +180,7 @@ async fn ended(place: Option<&Place>, mut phases: watch::Receiver<Phase>) {
     }
 }
 
-async fn retired(place: Option<&Place>) {
+async fn retired(place: Option<&ConnectionSlot>) {
     match place {
         Some(place) => place.retired().await,
         None => std::future::pending().await,
@@ -195,15 +195,15 @@ async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
 
 async fn h1(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    place: Option<&Place>,
+    place: Option<&ConnectionSlot>,
     router: Router,
     (idle_time, rate): (Duration, Option<Bucket>),
     (farewell, idle): (impl Future<Output = ()>, impl Future<Output = ()>),
 ) {
     let rate = rate.map(Arc::new);
-    let serving = Serving::default();
-    let stream = Guarded::new(stream, Some((serving.clone(), HEAD_TIME)));
-    let requests = place.map(Place::requests);
+    let serving = RequestInProgress::default();
+    let stream = TimeoutStream::new(stream, Some((serving.clone(), HEAD_TIME)));
+    let requests = place.map(ConnectionSlot::requests);
     let goes = Arc::new(AtomicBool::new(false));
     let told = goes.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -251,7 +251,7 @@ async fn h1(
 
 async fn h2(
     stream: TlsStream<TcpStream>,
-    place: Option<&Place>,
+    place: Option<&ConnectionSlot>,
     router: Router,
     farewell: impl Future<Output = ()>,
 ) {
@@ -266,7 +266,7 @@ async fn h2(
         .keep_alive_timeout(HEAD_TIME);
     let activity = Activity::default();
     let counted = activity.clone();
-    let requests = place.map(Place::requests);
+    let requests = place.map(ConnectionSlot::requests);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (response, active) = (respond(&router, requests.as_ref(), request), counted.begin());
         async move {
@@ -275,7 +275,7 @@ async fn h2(
             response
         }
     });
-    let connection = http.serve_connection(TokioIo::new(Guarded::new(stream, None)), service);
+    let connection = http.serve_connection(TokioIo::new(TimeoutStream::new(stream, None)), service);
     let mut connection = pin!(connection);
     // h2 has a frame with the meaning of `Connection: close`.
     tokio::select! {
@@ -298,48 +298,51 @@ fn respond(
     router: &Router,
     requests: Option<&Requests>,
     mut request: hyper::Request<Incoming>,
-) -> impl Future<Output = Result<hyper::Response<Held>, Infallible>> + Send + use<> {
+) -> impl Future<Output = Result<hyper::Response<AccountedBody>, Infallible>> + Send + use<> {
     if let Some(requests) = requests {
         request.extensions_mut().insert(requests.origin());
     }
     let (mut router, busy) = (router.clone(), requests.map(Requests::begin));
     async move {
         let mut response = router.call(request).await?;
-        let paid = response.extensions_mut().remove::<Paid>();
+        let paid = response.extensions_mut().remove::<ResponseCharge>();
         let mut busy = busy;
         if let Some(busy) = &mut busy {
             busy.answered();
         }
-        Ok(response.map(|body| Held { body, kept: Some(Kept { _busy: busy, _paid: paid }) }))
+        Ok(response.map(|body| AccountedBody {
+            body,
+            kept: Some(ResponseGuards { _busy: busy, _paid: paid }),
+        }))
     }
 }
 
 /// Ends when a response has been sent, or cannot be sent any more.
-struct Kept {
-    _busy: Option<Busy>,
-    _paid: Option<Paid>,
+struct ResponseGuards {
+    _busy: Option<RequestGuard>,
+    _paid: Option<ResponseCharge>,
 }
 
 /// The body of a response. The resources of the request stay with its bytes through all queues
 /// below.
-struct Held {
+struct AccountedBody {
     body: Body,
-    kept: Option<Kept>,
+    kept: Option<ResponseGuards>,
 }
 
 /// Bytes of a response with the resources of its request.
-struct Last {
+struct AccountedBytes {
     bytes: Bytes,
-    _kept: Option<Kept>,
+    _kept: Option<ResponseGuards>,
 }
 
-impl AsRef<[u8]> for Last {
+impl AsRef<[u8]> for AccountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for AccountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -354,7 +357,7 @@ impl hyper::body::Body for Held {
             if !is_last {
                 return bytes;
             }
-            Bytes::from_owner(Last { bytes, _kept: self.kept.take() })
+            Bytes::from_owner(AccountedBytes { bytes, _kept: self.kept.take() })
         }))))
     }
 

@@ -1,7 +1,7 @@
 //! The open connections of a port, and the order in which they end if there are too many.
 //!
 //! ```text
-//! take(address) ─▶ full, or more than the source's share? ─▶ another connection ends ─▶ Place
+//! take(address) ─▶ full, or more than the source's share? ─▶ another connection ends ─▶ ConnectionSlot
 //! sweep()       ─▶ no request in time, a response without progress, an old age  ─▶ ends
 //! ```
 //!
@@ -39,7 +39,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 const LAST_TIME: Duration = Duration::from_secs(75);
 
 /// Minimum number of concurrent handshakes for a port with few connections.
-const FEWEST: usize = 8;
+const MIN_HANDSHAKES: usize = 8;
 
 /// The interval at which to search for connections to end.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ impl Bounds {
     /// a failed write. Not more, so that handshakes of one source never use its share of
     /// connections.
     pub(super) fn of(connections: usize, lifetime: Duration) -> Self {
-        let (share, handshakes) = ((connections / 2).max(1), (connections / 4).max(FEWEST));
+        let (share, handshakes) = ((connections / 2).max(1), (connections / 4).max(MIN_HANDSHAKES));
         Self { connections: connections.max(1), share, handshakes, lifetime }
     }
 }
@@ -102,7 +102,7 @@ impl Origin {
 
 /// The state of a connection. Times are milliseconds since the start of the table.
 #[derive(Debug)]
-struct Seat {
+struct ConnectionState {
     source: Source,
     opened: u64,
     in_handshake: AtomicBool,
@@ -126,7 +126,7 @@ struct Seat {
 
 /// The order in which connections end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum EvictionRank {
     /// No request so far, and an unknown client.
     Silent,
     Idle,
@@ -135,15 +135,15 @@ enum Rank {
     VerifiedBusy,
 }
 
-impl Seat {
-    fn rank(&self) -> Rank {
+impl ConnectionState {
+    fn rank(&self) -> EvictionRank {
         let is_busy = self.requests.load(Ordering::Relaxed) > 0;
         match (is_busy, self.verified.load(Ordering::Relaxed)) {
-            (false, false) if !self.has_asked.load(Ordering::Relaxed) => Rank::Silent,
-            (false, false) => Rank::Idle,
-            (false, true) => Rank::VerifiedIdle,
-            (true, false) => Rank::Busy,
-            (true, true) => Rank::VerifiedBusy,
+            (false, false) if !self.has_asked.load(Ordering::Relaxed) => EvictionRank::Silent,
+            (false, false) => EvictionRank::Idle,
+            (false, true) => EvictionRank::VerifiedIdle,
+            (true, false) => EvictionRank::Busy,
+            (true, true) => EvictionRank::VerifiedBusy,
         }
     }
 
@@ -153,26 +153,26 @@ impl Seat {
     }
 
     /// The reason why the connection must end at this time.
-    fn over(&self, now: u64, lifetime: Duration) -> Option<Over> {
+    fn over(&self, now: u64, lifetime: Duration) -> Option<Expiry> {
         let older = |than: Duration, at: u64| Duration::from_millis(now.saturating_sub(at)) >= than;
         let oldest = self.answers.lock().iter().min().copied();
         if oldest.is_some_and(|answer| older(ANSWER_TIME, answer)) {
-            return Some(Over::Now);
+            return Some(Expiry::Now);
         }
         let is_silent =
             !self.has_asked.load(Ordering::Relaxed) && !self.in_handshake.load(Ordering::Relaxed);
         if is_silent && older(FIRST_TIME, self.since.load(Ordering::Relaxed)) {
-            return Some(Over::Now);
+            return Some(Expiry::Now);
         }
         if older(lifetime.saturating_add(LAST_TIME), self.opened) {
-            return Some(Over::Now);
+            return Some(Expiry::Now);
         }
-        older(lifetime, self.opened).then_some(Over::Soon)
+        older(lifetime, self.opened).then_some(Expiry::Soon)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum Expiry {
     Now,
     /// After the current request.
     Soon,
@@ -186,7 +186,7 @@ struct Count {
 
 #[derive(Debug, Default)]
 struct Table {
-    seats: HashMap<u64, Arc<Seat>>,
+    seats: HashMap<u64, Arc<ConnectionState>>,
     sources: HashMap<Source, Count>,
     next: u64,
     handshakes: usize,
@@ -194,16 +194,16 @@ struct Table {
 
 impl Table {
     /// The first to end of the connections that `among` accepts.
-    fn first(&self, among: impl Fn(&Seat) -> bool) -> Option<u64> {
+    fn first(&self, among: impl Fn(&ConnectionState) -> bool) -> Option<u64> {
         let seats = self.seats.iter().filter(|(_, seat)| among(seat));
         let first =
             seats.min_by_key(|(id, seat)| (seat.rank(), seat.since.load(Ordering::Relaxed), **id));
         first.map(|(id, _)| *id)
     }
 
-    fn remove(&mut self, id: u64) -> Option<Arc<Seat>> {
+    fn remove(&mut self, id: u64) -> Option<Arc<ConnectionState>> {
         let seat = self.seats.remove(&id)?;
-        self.greeted(&seat);
+        self.handshake_done(&seat);
         if let Some(count) = self.sources.get_mut(&seat.source) {
             count.open -= 1;
             if count.open == 0 {
@@ -213,7 +213,7 @@ impl Table {
         Some(seat)
     }
 
-    fn greeted(&mut self, seat: &Seat) {
+    fn handshake_done(&mut self, seat: &ConnectionState) {
         if !seat.in_handshake.swap(false, Ordering::Relaxed) {
             return;
         }
@@ -226,7 +226,7 @@ impl Table {
 
 /// The connections of a port.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionLimiter {
     bounds: Bounds,
     start: Instant,
     evicted: Counter,
@@ -235,13 +235,13 @@ pub(super) struct Places {
 
 /// The slot of a connection, which is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
-    seat: Arc<Seat>,
+pub(super) struct ConnectionSlot {
+    places: Arc<ConnectionLimiter>,
+    seat: Arc<ConnectionState>,
     id: u64,
 }
 
-impl Places {
+impl ConnectionLimiter {
     pub(super) fn new(bounds: Bounds, evicted: Counter) -> Arc<Self> {
         let table = Mutex::default();
         Arc::new(Self { bounds, start: Instant::now(), evicted, table })
@@ -253,11 +253,11 @@ impl Places {
     }
 
     /// Acquires a slot for a connection from an address. If necessary, other connections end.
-    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Place {
+    pub(super) fn acquire(self: &Arc<Self>, address: IpAddr) -> ConnectionSlot {
         self.take_at(address, Instant::now())
     }
 
-    fn take_at(self: &Arc<Self>, address: IpAddr, now: Instant) -> Place {
+    fn take_at(self: &Arc<Self>, address: IpAddr, now: Instant) -> ConnectionSlot {
         let source = Source::of(address);
         let now = self.milliseconds(now);
         let Bounds { connections, share, handshakes, .. } = self.bounds;
@@ -271,12 +271,12 @@ impl Places {
         if table.handshakes >= handshakes {
             let counts = table.sources.iter();
             let most = counts.max_by_key(|(_, count)| count.handshakes).map(|(source, _)| *source);
-            let is_one = |seat: &Seat| {
+            let is_one = |seat: &ConnectionState| {
                 Some(seat.source) == most && seat.in_handshake.load(Ordering::Relaxed)
             };
             self.evict(&mut table, is_one);
         }
-        let seat = Arc::new(Seat {
+        let seat = Arc::new(ConnectionState {
             source,
             opened: now,
             in_handshake: AtomicBool::new(true),
@@ -298,7 +298,7 @@ impl Places {
         count.open += 1;
         count.handshakes += 1;
         table.seats.insert(id, seat.clone());
-        Place { places: self.clone(), seat, id }
+        ConnectionSlot { places: self.clone(), seat, id }
     }
 
     /// Ends the first connection in this order. Returns whether there was one.
@@ -306,7 +306,7 @@ impl Places {
         self.evict(&mut self.table.lock(), |_| true)
     }
 
-    fn evict(&self, table: &mut Table, among: impl Fn(&Seat) -> bool) -> bool {
+    fn evict(&self, table: &mut Table, among: impl Fn(&ConnectionState) -> bool) -> bool {
         let seat = table.first(among).and_then(|id| table.remove(id));
         if let Some(seat) = &seat {
             seat.evict();
@@ -318,10 +318,10 @@ impl Places {
     fn sweep_at(&self, now: Instant) {
         let now = self.milliseconds(now);
         let mut table = self.table.lock();
-        let over = |seat: &Seat| seat.over(now, self.bounds.lifetime);
+        let over = |seat: &ConnectionState| seat.over(now, self.bounds.lifetime);
         let found = table.seats.iter().filter_map(|(id, seat)| Some((*id, over(seat)?)));
         for (id, over) in found.collect::<Vec<_>>() {
-            if over == Over::Now
+            if over == Expiry::Now
                 && let Some(seat) = table.remove(id)
             {
                 seat.evict();
@@ -335,7 +335,7 @@ impl Places {
 }
 
 /// Ends connections in some tables whose time is over, while it is polled.
-pub(super) async fn sweep(tables: [Arc<Places>; 2]) {
+pub(super) async fn sweep(tables: [Arc<ConnectionLimiter>; 2]) {
     loop {
         tokio::time::sleep(SWEEP).await;
         for places in &tables {
@@ -344,12 +344,12 @@ pub(super) async fn sweep(tables: [Arc<Places>; 2]) {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Records that the handshake has ended.
-    pub(super) fn greeted(&self, verified: bool) {
+    pub(super) fn handshake_done(&self, verified: bool) {
         self.seat.verified.store(verified, Ordering::Relaxed);
         self.seat.since.store(self.places.milliseconds(Instant::now()), Ordering::Relaxed);
-        self.places.table.lock().greeted(&self.seat);
+        self.places.table.lock().handshake_done(&self.seat);
     }
 
     /// Records the certificate of the client.
@@ -384,7 +384,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.places.table.lock().remove(self.id);
     }
@@ -393,13 +393,13 @@ impl Drop for Place {
 /// Counts the requests of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Requests {
-    places: Arc<Places>,
-    seat: Arc<Seat>,
+    places: Arc<ConnectionLimiter>,
+    seat: Arc<ConnectionState>,
 }
 
 /// A request in progress: from its head until its response was received.
 #[derive(Debug)]
-pub(super) struct Busy {
+pub(super) struct RequestGuard {
     requests: Requests,
     /// The time of the response.
     answered: Option<u64>,
@@ -412,20 +412,20 @@ impl Requests {
     }
 
     /// Records that the head of a request has arrived.
-    pub(super) fn begin(&self) -> Busy {
+    pub(super) fn begin(&self) -> RequestGuard {
         self.begin_at(Instant::now())
     }
 
-    fn begin_at(&self, now: Instant) -> Busy {
+    fn begin_at(&self, now: Instant) -> RequestGuard {
         self.seat.has_asked.store(true, Ordering::Relaxed);
         if self.seat.requests.fetch_add(1, Ordering::Relaxed) == 0 {
             self.seat.since.store(self.places.milliseconds(now), Ordering::Relaxed);
         }
-        Busy { requests: self.clone(), answered: None }
+        RequestGuard { requests: self.clone(), answered: None }
     }
 }
 
-impl Busy {
+impl RequestGuard {
     /// Records that the response is complete. Now the client must receive it.
     pub(super) fn answered(&mut self) {
         self.answered_at(Instant::now());
@@ -438,7 +438,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let seat = &self.requests.seat;
         if let Some(answered) = self.answered {
@@ -463,8 +463,8 @@ mod tests {
     const BOUNDS: Bounds =
         Bounds { connections: 8, share: 4, handshakes: 3, lifetime: Duration::from_secs(600) };
 
-    fn places(bounds: Bounds) -> Arc<Places> {
-        Places::new(bounds, Counter::default())
+    fn places(bounds: Bounds) -> Arc<ConnectionLimiter> {
+        ConnectionLimiter::new(bounds, Counter::default())
     }
 
     /// An address of the source with a number.
@@ -472,14 +472,14 @@ mod tests {
         IpAddr::from([10, 0, 0, source])
     }
 
-    fn is_gone(place: &Place) -> bool {
+    fn is_gone(place: &ConnectionSlot) -> bool {
         place.evicted().now_or_never().is_some()
     }
 
     /// The slot of a client after its handshake.
-    fn greeted(places: &Arc<Places>, source: u8, verified: bool) -> Place {
-        let place = places.take(from(source));
-        place.greeted(verified);
+    fn greeted(places: &Arc<ConnectionLimiter>, source: u8, verified: bool) -> ConnectionSlot {
+        let place = places.acquire(from(source));
+        place.handshake_done(verified);
         place
     }
 
@@ -498,7 +498,7 @@ mod tests {
         let verified_idle = greeted(&places, 3, true);
         let (idle, idle_later) = (quiet(false, 4), quiet(false, 5));
         let silent = greeted(&places, 6, false);
-        let handshakes = [places.take(from(7)), places.take(from(8))];
+        let handshakes = [places.acquire(from(7)), places.acquire(from(8))];
         let order =
             [&silent, &handshakes[0], &handshakes[1], &idle, &idle_later, &verified_idle, &busy];
         let mut newcomers = Vec::new();
@@ -520,9 +520,9 @@ mod tests {
     fn burst_of_handshakes_of_an_api_server_fits() {
         let places = places(Bounds::of(4_096, Duration::MAX));
         let unused = greeted(&places, 1, false);
-        let burst: Vec<_> = (0..600).map(|_| places.take(from(1))).collect();
+        let burst: Vec<_> = (0..600).map(|_| places.acquire(from(1))).collect();
         assert!(!burst.iter().any(is_gone));
-        let flood: Vec<_> = (0..4_096).map(|_| places.take(from(1))).collect();
+        let flood: Vec<_> = (0..4_096).map(|_| places.acquire(from(1))).collect();
         assert!(!is_gone(&unused) && is_gone(&flood[0]), "handshakes end handshakes");
     }
 
@@ -546,13 +546,13 @@ mod tests {
     #[test]
     fn source_with_most_handshakes_is_evicted_first() {
         let places = places(BOUNDS);
-        let flood = [places.take(from(1)), places.take(from(1))];
-        let mut others = vec![places.take(from(2))];
-        others.push(places.take(from(3)));
+        let flood = [places.acquire(from(1)), places.acquire(from(1))];
+        let mut others = vec![places.acquire(from(2))];
+        others.push(places.acquire(from(3)));
         assert_eq!(flood.iter().map(is_gone).collect::<Vec<_>>(), [true, false]);
         assert!(others.iter().all(|other| !is_gone(other)));
-        others[0].greeted(false);
-        others.push(places.take(from(4)));
+        others[0].handshake_done(false);
+        others.push(places.acquire(from(4)));
         assert!(!is_gone(&flood[1]), "one handshake has ended");
         drop((flood, others));
         let table = places.table.lock();

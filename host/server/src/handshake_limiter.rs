@@ -1,7 +1,7 @@
 //! Limits the CPU time of handshakes.
 //!
 //! ```text
-//! hello read ─▶ turn() ─▶ Turn::run ─▶ connection
+//! hello read ─▶ turn() ─▶ HandshakePermit::run ─▶ connection
 //!                │           └─ its CPU time, charged to the queue and to the source
 //!                └─ one at a time; without debt; the source with the lowest recent CPU time first
 //! ```
@@ -33,8 +33,8 @@ const AT_ONCE: Duration = Duration::from_millis(250);
 /// After this time, half of the CPU time of a source counts. Up to this amount there is no
 /// difference: an API server that opens dozens of connections does not wait for a client with a
 /// new address each time.
-const LATELY: Duration = Duration::from_secs(10);
-const LITTLE: Duration = Duration::from_millis(20);
+const CPU_HALF_LIFE: Duration = Duration::from_secs(10);
+const FREE_CPU_TIME: Duration = Duration::from_millis(20);
 
 /// Maximum number of sources whose CPU time is known, and of sources with a certificate.
 const MOST_SOURCES: usize = 1_024;
@@ -42,24 +42,24 @@ const MOST_KNOWN: usize = 256;
 
 /// The handshakes of a port.
 #[derive(Debug)]
-pub(super) struct Handshakes {
-    strangers: Arc<Lane>,
-    known: Arc<Lane>,
+pub(super) struct HandshakeLimiter {
+    unverified: Arc<HandshakeQueue>,
+    known: Arc<HandshakeQueue>,
     /// Sources whose clients have shown a certificate, and the last time.
     sources: Mutex<HashMap<Source, Instant>>,
 }
 
 /// A queue of handshakes that share a part of the CPU.
 #[derive(Debug)]
-struct Lane {
+struct HandshakeQueue {
     /// In nanoseconds of CPU time.
     bucket: Bucket,
-    line: Mutex<Line>,
+    line: Mutex<QueueState>,
 }
 
 /// The waiting handshakes, and the CPU time of their sources.
 #[derive(Debug, Default)]
-struct Line {
+struct QueueState {
     /// A handshake has the lead: it runs, or waits until the debt is paid.
     is_led: bool,
     waiting: Vec<Waiter>,
@@ -72,34 +72,34 @@ struct Line {
 struct Waiter {
     number: u64,
     source: Source,
-    lead: oneshot::Sender<Lead>,
+    lead: oneshot::Sender<RunToken>,
 }
 
 /// The right to be next. Dropping it passes it on.
 #[derive(Debug)]
-struct Lead(Option<Arc<Lane>>);
+struct RunToken(Option<Arc<HandshakeQueue>>);
 
 /// The permit to run a handshake.
 #[derive(Debug)]
-pub(super) struct Turn {
-    lane: Arc<Lane>,
+pub(super) struct HandshakePermit {
+    lane: Arc<HandshakeQueue>,
     source: Source,
-    lead: Lead,
+    lead: RunToken,
 }
 
-impl Handshakes {
+impl HandshakeLimiter {
     /// Creates the queues for a machine with this many CPUs.
     pub(super) fn new(processors: u32) -> Self {
         let lane = || {
             let part = Duration::from_secs(1) * processors.max(1) / PART;
             let bucket = Bucket::new(nanoseconds(AT_ONCE), nanoseconds(part));
-            Arc::new(Lane { bucket, line: Mutex::default() })
+            Arc::new(HandshakeQueue { bucket, line: Mutex::default() })
         };
-        Self { strangers: lane(), known: lane(), sources: Mutex::default() }
+        Self { unverified: lane(), known: lane(), sources: Mutex::default() }
     }
 
     /// Records that a client from this source has shown a valid certificate.
-    pub(super) fn know(&self, source: Source) {
+    pub(super) fn mark_verified(&self, source: Source) {
         let mut sources = self.sources.lock();
         if sources.len() >= MOST_KNOWN && !sources.contains_key(&source) {
             let oldest = sources.iter().min_by_key(|(_, last)| **last).map(|(source, _)| *source);
@@ -109,15 +109,15 @@ impl Handshakes {
     }
 
     /// Waits for the permit of a handshake with a client from this source.
-    pub(super) async fn turn(&self, source: Source) -> Turn {
+    pub(super) async fn turn(&self, source: Source) -> HandshakePermit {
         let is_known = self.sources.lock().contains_key(&source);
-        let lane = if is_known { &self.known } else { &self.strangers };
+        let lane = if is_known { &self.known } else { &self.unverified };
         lane.turn(source).await
     }
 }
 
-impl Lane {
-    async fn turn(self: &Arc<Self>, source: Source) -> Turn {
+impl HandshakeQueue {
+    async fn turn(self: &Arc<Self>, source: Source) -> HandshakePermit {
         let number = {
             let mut line = self.line.lock();
             line.next += 1;
@@ -127,7 +127,7 @@ impl Lane {
         loop {
             let wait = self.bucket.wait(Instant::now().into_std());
             if wait.is_zero() {
-                return Turn { lane: self.clone(), source, lead };
+                return HandshakePermit { lane: self.clone(), source, lead };
             }
             tokio::time::sleep(wait).await;
             // A handshake that arrived during the wait can be before this one.
@@ -141,13 +141,13 @@ impl Lane {
     }
 
     /// Returns the lead, at once if no handshake has it.
-    async fn lead(self: &Arc<Self>, number: u64, source: Source) -> Lead {
+    async fn lead(self: &Arc<Self>, number: u64, source: Source) -> RunToken {
         loop {
             let next = {
                 let mut line = self.line.lock();
                 if !line.is_led {
                     line.is_led = true;
-                    return Lead(Some(self.clone()));
+                    return RunToken(Some(self.clone()));
                 }
                 line.wait(number, source)
             };
@@ -157,13 +157,13 @@ impl Lane {
         }
     }
 
-    fn wait(&self, number: u64, source: Source) -> oneshot::Receiver<Lead> {
+    fn wait(&self, number: u64, source: Source) -> oneshot::Receiver<RunToken> {
         self.line.lock().wait(number, source)
     }
 
     /// Gives the lead to the next handshake.
     fn pass_on(self: Arc<Self>) {
-        let mut lead = Lead(Some(self.clone()));
+        let mut lead = RunToken(Some(self.clone()));
         loop {
             let next = self.line.lock().next();
             let Some(next) = next else {
@@ -186,8 +186,8 @@ impl Lane {
     }
 }
 
-impl Line {
-    fn wait(&mut self, number: u64, source: Source) -> oneshot::Receiver<Lead> {
+impl QueueState {
+    fn wait(&mut self, number: u64, source: Source) -> oneshot::Receiver<RunToken> {
         if self.waiting.len() >= MOST_SOURCES {
             self.waiting.retain(|waiter| !waiter.lead.is_closed());
         }
@@ -201,7 +201,7 @@ impl Line {
         self.waiting.retain(|waiter| !waiter.lead.is_closed());
         let had = |source| {
             let spent = self.spent.get(source).copied().unwrap_or_default();
-            spent.as_nanos() / LITTLE.as_nanos()
+            spent.as_nanos() / FREE_CPU_TIME.as_nanos()
         };
         let waiting = self.waiting.iter().enumerate();
         let first = waiting.min_by_key(|(_, waiter)| (had(&waiter.source), waiter.number));
@@ -212,7 +212,7 @@ impl Line {
 
     fn spend(&mut self, source: Source, time: Duration, now: Instant) {
         let halved = *self.halved.get_or_insert(now);
-        if now.saturating_duration_since(halved) >= LATELY {
+        if now.saturating_duration_since(halved) >= CPU_HALF_LIFE {
             self.halved = Some(now);
             self.spent.retain(|_, spent| {
                 *spent /= 2;
@@ -228,7 +228,7 @@ impl Line {
     }
 }
 
-impl Drop for Lead {
+impl Drop for RunToken {
     fn drop(&mut self) {
         if let Some(lane) = self.0.take() {
             lane.pass_on();
@@ -236,7 +236,7 @@ impl Drop for Lead {
     }
 }
 
-impl Turn {
+impl HandshakePermit {
     /// Runs a handshake. Its CPU time counts until its end. The next one starts when this one
     /// waits for its client.
     pub(super) async fn run<T>(self, handshake: impl Future<Output = T>) -> T {
@@ -272,7 +272,7 @@ mod tests {
         Source::of(IpAddr::from([10, 0, 0, number]))
     }
 
-    impl Turn {
+    impl HandshakePermit {
         /// A handshake that uses this much CPU time.
         fn spend(self) {
             self.lane.spend(self.source, COST);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     /// Handshakes from this many sources, without a pause.
-    fn flood(handshakes: &Arc<Handshakes>, sources: u8, each: usize) -> JoinSet<()> {
+    fn flood(handshakes: &Arc<HandshakeLimiter>, sources: u8, each: usize) -> JoinSet<()> {
         let mut flood = JoinSet::new();
         for number in 0..sources {
             for _ in 0..each {
@@ -297,10 +297,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unknown_sources_get_a_limited_share_of_cpu_time() {
-        let handshakes = Arc::new(Handshakes::new(2));
+        let handshakes = Arc::new(HandshakeLimiter::new(2));
         let flood = flood(&handshakes, 10, 50);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let spent = handshakes.strangers.line.lock().spent.clone();
+        let spent = handshakes.unverified.line.lock().spent.clone();
         let all: Duration = spent.values().sum();
         // Half of one of two CPUs for ten seconds, the amount that is available at once, and the
         // last one.
@@ -308,14 +308,14 @@ mod tests {
         assert!(all <= most && all >= most / 2, "{all:?}");
         // No source has more than another.
         let (least, most) = (spent.values().min(), spent.values().max());
-        assert!(*most.unwrap() <= *least.unwrap() + LITTLE + COST, "{least:?} {most:?}");
+        assert!(*most.unwrap() <= *least.unwrap() + FREE_CPU_TIME + COST, "{least:?} {most:?}");
         assert_eq!(spent.len(), 10);
         drop(flood);
     }
 
     #[tokio::test(start_paused = true)]
     async fn source_with_less_usage_goes_first() {
-        let handshakes = Arc::new(Handshakes::new(1));
+        let handshakes = Arc::new(HandshakeLimiter::new(1));
         let flood = flood(&handshakes, 1, 200);
         tokio::time::sleep(Duration::from_secs(1)).await;
         // One handshake of 1 ms is the debt, which a quarter of a CPU pays in 4 ms.
@@ -327,8 +327,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn known_source_does_not_wait_for_unknown_ones() {
-        let handshakes = Arc::new(Handshakes::new(1));
-        handshakes.know(source(9));
+        let handshakes = Arc::new(HandshakeLimiter::new(1));
+        handshakes.mark_verified(source(9));
         let flood = flood(&handshakes, 5, 50);
         tokio::time::sleep(Duration::from_secs(1)).await;
         for _ in 0..100 {
@@ -337,15 +337,15 @@ mod tests {
         }
         drop(flood);
         for number in 0..=255 {
-            handshakes.know(source(number));
-            handshakes.know(Source::of(IpAddr::from([10, 0, 1, number])));
+            handshakes.mark_verified(source(number));
+            handshakes.mark_verified(Source::of(IpAddr::from([10, 0, 1, number])));
         }
         assert_eq!(handshakes.sources.lock().len(), MOST_KNOWN);
     }
 
     #[tokio::test(start_paused = true)]
     async fn cancelled_handshake_does_not_block_others() {
-        let handshakes = Arc::new(Handshakes::new(1));
+        let handshakes = Arc::new(HandshakeLimiter::new(1));
         let first = handshakes.turn(source(0)).await;
         let mut waiting: Vec<_> =
             (0..8).map(|number| Box::pin(handshakes.turn(source(number)))).collect();
@@ -357,13 +357,13 @@ mod tests {
         waiting.drain(..5);
         assert!(waiting.remove(0).now_or_never().is_some());
         waiting.clear();
-        let line = handshakes.strangers.line.lock();
+        let line = handshakes.unverified.line.lock();
         assert!(!line.is_led && line.waiting.is_empty());
         drop(line);
         for number in 0..u32::try_from(2 * MOST_SOURCES).unwrap() {
             let source = Source::of(IpAddr::from(number.to_be_bytes()));
-            handshakes.strangers.line.lock().spend(source, COST, Instant::now());
+            handshakes.unverified.line.lock().spend(source, COST, Instant::now());
         }
-        assert_eq!(handshakes.strangers.line.lock().spent.len(), MOST_SOURCES);
+        assert_eq!(handshakes.unverified.line.lock().spent.len(), MOST_SOURCES);
     }
 }

@@ -10,7 +10,7 @@
 //!       ends if there are too many       a request
 //! ```
 //!
-//! The policies can be replaced while they serve ([`Serving`]).
+//! The policies can be replaced while they serve ([`ActivePolicySet`]).
 //!
 //! Handshakes run one after another in their share of the CPU. The tasks that accept connections, serve the
 //! ops port and check certificates are supervised.
@@ -55,22 +55,22 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-pub use active_set::{Served, Serving};
+pub use active_set::{ActiveConfiguration, ActivePolicySet};
 pub use app::Answer;
 use app::App;
 use connection::Phase;
-use connection_limiter::{Bounds, Places};
+use connection_limiter::{Bounds, ConnectionLimiter};
 use descriptors::Connections;
 use listener::{Ops, Port};
 use liveness::Liveness;
-pub use memory_limit::Room;
-pub use metrics::Figures;
-pub use registration_names::Registered;
+pub use memory_limit::DefaultLimits;
+pub use metrics::ExternalMetrics;
+pub use registration_names::RegistrationNames;
 use reload::Files;
 use self_check::{Checks, SelfCheck};
 pub use startup::Starting;
 pub use state::{
-    ClusterState, NEARLY_FULL_PERCENT, ReservationState, ResourceStanding, ResourceState,
+    ClusterStatus, NEARLY_FULL_PERCENT, ReservationState, ResourceStanding, ResourceState,
 };
 
 use opgate_supervise::Supervisor;
@@ -109,16 +109,16 @@ pub struct Options {
     /// Supervises the tasks of the server, and others that it depends on.
     pub supervisor: Supervisor,
     /// The state of the webhook registration, if the server reads it.
-    pub registered: Option<Arc<Registered>>,
+    pub registered: Option<Arc<RegistrationNames>>,
     /// The handling of reviews.
     pub answer: Answer,
     /// Metrics of other components, for `/metrics`.
-    pub figures: Vec<Figures>,
+    pub figures: Vec<ExternalMetrics>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let Room { requests, connections, .. } = Room::default();
+        let DefaultLimits { requests, connections, .. } = DefaultLimits::default();
         Self {
             listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
             ops_listen: SocketAddr::from(([0, 0, 0, 0], 8081)),
@@ -183,7 +183,7 @@ impl Server {
     /// If a port cannot be bound.
     pub async fn bind(
         options: Options,
-        set: impl Into<Served>,
+        set: impl Into<ActiveConfiguration>,
         certificate: Arc<Reloader>,
     ) -> Result<Self, ServerError> {
         let starting = Starting::bind(options.ops_listen, Arc::default()).await?;
@@ -196,7 +196,7 @@ impl Server {
     /// If a port cannot be bound.
     pub fn started(
         options: Options,
-        set: impl Into<Served>,
+        set: impl Into<ActiveConfiguration>,
         certificate: Arc<Reloader>,
         starting: Starting,
     ) -> Result<Self, ServerError> {
@@ -227,7 +227,7 @@ impl Server {
 
     /// The active policies, to replace them or to follow changes.
     #[must_use]
-    pub fn serving(&self) -> Arc<Serving> {
+    pub fn serving(&self) -> Arc<ActivePolicySet> {
         self.app.serving.clone()
     }
 
@@ -267,9 +267,9 @@ impl Server {
         }
         let evicted = &app.metrics.evicted;
         let bounds = Bounds::of(connections.webhook, LIFETIME);
-        let places = Places::new(bounds, evicted.clone());
+        let places = ConnectionLimiter::new(bounds, evicted.clone());
         let bounds = Bounds::of(connections.ops, OPS_LIFETIME);
-        let ops_places = Places::new(bounds, evicted.clone());
+        let ops_places = ConnectionLimiter::new(bounds, evicted.clone());
         let check = SelfCheck {
             address,
             certificate: certificate.clone(),
@@ -292,7 +292,7 @@ impl Server {
         });
         let files = supervisor.spawn("reload", move || files.clone().watch(reload.clone()));
         let beats = app.beats.clone();
-        let beats = supervisor.spawn("beat", move || pause_detector::beat(beats.clone()));
+        let beats = supervisor.spawn("beat", move || pause_detector::tick_forever(beats.clone()));
         let freed = app.clone();
         let freed = supervisor.spawn("memory", move || {
             let app = freed.clone();
@@ -361,7 +361,7 @@ pub fn give_way() {
 
 /// Resources that a set needs and that were never listed, one in a line, with the reason.
 #[must_use]
-pub fn unseen(set: &opgate_admission::policy::Set) -> Vec<String> {
+pub fn unseen(set: &opgate_admission::policy::PolicySet) -> Vec<String> {
     readiness::unseen(set)
 }
 
@@ -382,7 +382,7 @@ async fn open(webhook: Webhook, app: &App, most: Duration) -> io::Result<TcpList
     };
     let set = app.serving.current().set.clone();
     tracing::info!(time = ?most, "listing cluster objects");
-    if tokio::time::timeout(most, set.cluster().seen()).await.is_err() {
+    if tokio::time::timeout(most, set.cluster().wait_synced()).await.is_err() {
         for line in readiness::unseen(&set) {
             tracing::warn!(why = line, "cluster cache not synced in time; accepting requests");
         }

@@ -18,11 +18,11 @@ use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
 use super::connection::{self, Phase};
-use super::connection_limiter::Places;
+use super::connection_limiter::ConnectionLimiter;
 use super::descriptors::{self, Spare};
-use super::handshake_limiter::Handshakes;
-use super::metrics::Counted;
-use super::rate_limited_log::Seldom;
+use super::handshake_limiter::HandshakeLimiter;
+use super::metrics::GaugeGuard;
+use super::rate_limited_log::RateLimitedLog;
 use super::self_check::Checks;
 
 /// Time between two attempts to accept after an error.
@@ -33,14 +33,14 @@ struct Accepting {
     name: &'static str,
     listener: TcpListener,
     /// Connections of which one ends if no descriptors are left, in this order.
-    places: Vec<Arc<Places>>,
+    places: Vec<Arc<ConnectionLimiter>>,
     spare: Spare,
-    trouble: Seldom,
+    trouble: RateLimitedLog,
 }
 
 impl Accepting {
-    fn new(name: &'static str, listener: TcpListener, places: Vec<Arc<Places>>) -> Self {
-        Self { name, listener, places, spare: Spare::new(), trouble: Seldom::default() }
+    fn new(name: &'static str, listener: TcpListener, places: Vec<Arc<ConnectionLimiter>>) -> Self {
+        Self { name, listener, places, spare: Spare::new(), trouble: RateLimitedLog::default() }
     }
 
     /// The next connection. Errors of `accept` concern one connection or are temporary. If
@@ -53,7 +53,7 @@ impl Accepting {
                 Some((stream, peer))
             }
             Err(error) => {
-                if let Some(more) = self.trouble.tell() {
+                if let Some(more) = self.trouble.suppressed_since_last() {
                     tracing::warn!(port = self.name, %error, more, "cannot accept a connection");
                 }
                 if !(descriptors::ran_out(&error) && self.make_room()) {
@@ -83,7 +83,7 @@ impl Accepting {
 pub(super) struct Ops {
     port: Accepting,
     router: Router,
-    places: Arc<Places>,
+    places: Arc<ConnectionLimiter>,
 }
 
 impl Ops {
@@ -91,8 +91,8 @@ impl Ops {
     pub(super) fn new(
         listener: TcpListener,
         router: Router,
-        places: Arc<Places>,
-        webhook: Arc<Places>,
+        places: Arc<ConnectionLimiter>,
+        webhook: Arc<ConnectionLimiter>,
     ) -> Self {
         let port = Accepting::new("ops", listener, vec![webhook, places.clone()]);
         Self { port, router, places }
@@ -104,7 +104,7 @@ impl Ops {
         loop {
             while connections.try_join_next().is_some() {}
             let Some((stream, peer)) = self.port.next().await else { continue };
-            let (place, router) = (self.places.take(peer.ip()), self.router.clone());
+            let (place, router) = (self.places.acquire(peer.ip()), self.router.clone());
             connections.spawn(async move {
                 tokio::select! {
                     () = place.evicted() => {}
@@ -119,11 +119,11 @@ impl Ops {
 pub(super) struct Port {
     port: Accepting,
     acceptor: TlsAcceptor,
-    handshakes: Arc<Handshakes>,
+    handshakes: Arc<HandshakeLimiter>,
     app: Arc<App>,
     router: Router,
     phases: watch::Receiver<Phase>,
-    places: Arc<Places>,
+    places: Arc<ConnectionLimiter>,
     connections: Mutex<JoinSet<()>>,
     checks: Arc<Checks>,
     drain_delay: Duration,
@@ -135,14 +135,15 @@ impl Port {
         acceptor: TlsAcceptor,
         app: Arc<App>,
         (phases, drain_delay): (watch::Receiver<Phase>, Duration),
-        places: Arc<Places>,
+        places: Arc<ConnectionLimiter>,
         checks: Arc<Checks>,
     ) -> Self {
         let router = app.webhook();
         let connections = Mutex::default();
         let port = Accepting::new("webhook", listener, vec![places.clone()]);
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let handshakes = Arc::new(Handshakes::new(u32::try_from(processors).unwrap_or(u32::MAX)));
+        let handshakes =
+            Arc::new(HandshakeLimiter::new(u32::try_from(processors).unwrap_or(u32::MAX)));
         Self {
             port,
             acceptor,
@@ -181,7 +182,7 @@ impl Port {
     fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         // The connection of the server to itself has a slot that no client can use, and does not
         // count as a client.
-        let place = (!self.checks.is_one(peer)).then(|| self.places.take(peer.ip()));
+        let place = (!self.checks.is_one(peer)).then(|| self.places.acquire(peer.ip()));
         let (acceptor, handshakes) = (self.acceptor.clone(), self.handshakes.clone());
         let (router, app) = (self.router.clone(), self.app.clone());
         let phases = (self.phases.clone(), self.drain_delay);
@@ -189,7 +190,7 @@ impl Port {
         while connections.try_join_next().is_some() {}
         connections.spawn(async move {
             let (metrics, tls) = (&app.metrics, (acceptor, handshakes.as_ref()));
-            let _counted = place.is_some().then(|| Counted::new(&metrics.connections));
+            let _counted = place.is_some().then(|| GaugeGuard::new(&metrics.connections));
             let place = place.as_ref();
             let evicted = async {
                 match place {

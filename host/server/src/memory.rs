@@ -34,7 +34,7 @@ const FACTOR: usize = 3;
 /// The interval at which free memory is returned, and the bytes of large bodies after which that
 /// happens.
 const GIVE_BACK: Duration = Duration::from_secs(1);
-const CHURNED: usize = 8 << 20;
+const TRIM_THRESHOLD_BYTES: usize = 8 << 20;
 
 /// Memory for requests.
 #[derive(Debug)]
@@ -50,13 +50,13 @@ pub(super) struct Memory {
 
 /// Memory of a response until its client has received it.
 #[derive(Debug, Clone)]
-pub(super) struct Paid {
+pub(super) struct ResponseCharge {
     _charge: Option<Arc<Charge>>,
 }
 
 /// There is not enough memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct BudgetExceeded;
 
 impl Memory {
     /// Creates a budget of this many bytes, for bodies up to this size.
@@ -80,7 +80,7 @@ impl Memory {
     }
 
     /// Reserves memory for a request, by the known size of its body.
-    pub(super) fn request(&self, body: usize) -> Result<Request, Full> {
+    pub(super) fn request(&self, body: usize) -> Result<Request, BudgetExceeded> {
         let mut request = Request {
             charge: Charge::default(),
             arriving: Charge::default(),
@@ -93,19 +93,19 @@ impl Memory {
 
     /// Reserves memory for more of a body. A body that becomes large is large from then on. If
     /// there is not enough, nothing has changed, and the caller can free memory and try again.
-    pub(super) fn more(&self, request: &mut Request, bytes: usize) -> Result<(), Full> {
+    pub(super) fn more(&self, request: &mut Request, bytes: usize) -> Result<(), BudgetExceeded> {
         let body = request.body.saturating_add(bytes);
         if body > SMALL && !request.is_large {
             return request.open(self, true, body);
         }
         if request.is_large && !request.arriving.try_grow(bytes) {
-            return Err(Full);
+            return Err(BudgetExceeded);
         }
         if !request.charge.try_grow(bytes) {
             if request.is_large {
                 request.arriving.shrink(bytes);
             }
-            return Err(Full);
+            return Err(BudgetExceeded);
         }
         if request.is_large {
             self.churned.fetch_add(bytes, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl Memory {
     pub(super) async fn give_back(&self) {
         loop {
             tokio::time::sleep(GIVE_BACK).await;
-            if self.churned.load(Ordering::Relaxed) >= CHURNED {
+            if self.churned.load(Ordering::Relaxed) >= TRIM_THRESHOLD_BYTES {
                 self.churned.store(0, Ordering::Relaxed);
                 // Not on a thread that serves requests, because it takes a while.
                 let _ = tokio::task::spawn_blocking(opgate_unsafe::release_free_memory).await;
@@ -140,10 +140,10 @@ pub(super) struct Request {
 
 impl Request {
     /// Charges a body of this size to a separate account.
-    fn open(&mut self, memory: &Memory, is_large: bool, body: usize) -> Result<(), Full> {
+    fn open(&mut self, memory: &Memory, is_large: bool, body: usize) -> Result<(), BudgetExceeded> {
         let arriving = if is_large { Charge::on(&memory.arriving) } else { Charge::default() };
         if !arriving.try_grow(body) {
-            return Err(Full);
+            return Err(BudgetExceeded);
         }
         let account = if is_large {
             Account::below(&memory.large, memory.share)
@@ -152,7 +152,7 @@ impl Request {
         };
         let charge = Charge::on(&account);
         if !charge.try_grow(HEAD.saturating_add(body)) {
-            return Err(Full);
+            return Err(BudgetExceeded);
         }
         *self = Self { charge, arriving, is_large, body };
         Ok(())
@@ -181,7 +181,7 @@ impl Request {
     }
 }
 
-impl Paid {
+impl ResponseCharge {
     /// Creates the charge from the memory that a decision reserved for its response.
     pub(super) fn by(charge: Option<Arc<Charge>>) -> Self {
         Self { _charge: charge }
@@ -195,7 +195,7 @@ mod tests {
     const BODY: usize = 1 << 20;
 
     /// Reads a body in pieces. At first only its announced length is known.
-    fn read(memory: &Memory, announced: usize, bytes: usize) -> Result<Request, Full> {
+    fn read(memory: &Memory, announced: usize, bytes: usize) -> Result<Request, BudgetExceeded> {
         let mut request = memory.request(announced)?;
         for _ in 0..bytes / (64 << 10) {
             memory.more(&mut request, 64 << 10)?;
@@ -214,7 +214,7 @@ mod tests {
                 std::iter::from_fn(|| read(&memory, SMALL, SMALL).ok()).take(100).collect();
             assert!(small.len() > 6, "{}", small.len());
             assert!(memory.used() <= memory.limit());
-            assert_eq!(read(&memory, BODY, BODY).err(), Some(Full));
+            assert_eq!(read(&memory, BODY, BODY).err(), Some(BudgetExceeded));
             // Memory that one request returns is available to another.
             drop((large.pop(), small.pop()));
             assert!(read(&memory, announced, BODY).is_ok());
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(arriving.len(), 3, "of the 6 MiB for large bodies");
         // A complete body frees memory for the next one, and a rejection marks nothing.
         let mut refused = memory.request(BODY).unwrap();
-        assert_eq!(memory.more(&mut refused, 64 << 10), Err(Full));
+        assert_eq!(memory.more(&mut refused, 64 << 10), Err(BudgetExceeded));
         let complete = arriving.pop().unwrap().into_parts();
         assert_eq!(memory.more(&mut refused, 64 << 10), Ok(()));
         assert!(!refused.into_parts().1.is_exhausted());
@@ -253,7 +253,7 @@ mod tests {
         let (charge, account) = memory.request(0).unwrap().into_parts();
         let room = Charge::on(&account);
         assert!(room.grow(100 << 10));
-        let paid = Paid::by(Some(Arc::new(room)));
+        let paid = ResponseCharge::by(Some(Arc::new(room)));
         drop((charge, account));
         assert!(memory.used() >= 100 << 10);
         drop(paid.clone());

@@ -14,7 +14,7 @@
 //!
 //! While the server serves, other work, such as loading another configuration, gets the rest of
 //! the limit after the current memory of the process and the memory that requests may still use
-//! ([`Room::left`]).
+//! ([`DefaultLimits::left`]).
 
 use std::fs;
 use std::path::{Component, Path};
@@ -32,7 +32,7 @@ const FEWEST_CONNECTIONS: usize = 64;
 const CONNECTION: usize = 64 << 10;
 
 /// Enough for a server that loads its policies: a component, its image, and those of others.
-const ITSELF: usize = 128 << 20;
+const PROCESS_RESERVE_BYTES: usize = 128 << 20;
 
 /// The part of the limit that stays free.
 const RESERVE: usize = 16;
@@ -42,7 +42,7 @@ const NONE: u64 = 1 << 60;
 
 /// The default limits for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct DefaultLimits {
     /// The lowest of all limits, if there is one.
     pub limit: Option<usize>,
     /// Bytes that requests may hold.
@@ -56,13 +56,13 @@ pub struct Room {
 }
 
 /// The values for a machine with enough memory.
-impl Default for Room {
+impl Default for DefaultLimits {
     fn default() -> Self {
         Self::within(None)
     }
 }
 
-impl Room {
+impl DefaultLimits {
     /// Reads the limits of the system whose directories `proc` and `sys` are in `root`.
     #[must_use]
     pub fn of(root: &Path) -> Self {
@@ -92,7 +92,7 @@ impl Room {
             connections: connections.max(FEWEST_CONNECTIONS),
             cluster: part(usize::MAX, 4),
             children: limit.map_or(usize::MAX, |all| {
-                (all / 8 * 3).max(all.saturating_sub(ITSELF).min(all / 4 * 3))
+                (all / 8 * 3).max(all.saturating_sub(PROCESS_RESERVE_BYTES).min(all / 4 * 3))
             }),
         }
     }
@@ -222,19 +222,19 @@ mod tests {
         fs::create_dir_all(folder.path().join("proc/self")).unwrap();
         fs::write(folder.path().join("proc/self/status"), status).unwrap();
         let left = |limit: usize, requests: usize| {
-            let room = Room::within(Some(limit << 20));
+            let room = DefaultLimits::within(Some(limit << 20));
             room.left(folder.path(), requests << 20).map(|left| left >> 20)
         };
         assert_eq!(left(128, 32), Some(128 - 41 - 32 - 8));
         assert_eq!(left(64, 32), Some(0));
-        assert_eq!(Room::within(None).left(folder.path(), 0), None);
+        assert_eq!(DefaultLimits::within(None).left(folder.path(), 0), None);
     }
 
     #[test]
     fn default_limits_are_fractions_of_container_memory() {
         let within = |mib: usize| {
-            let Room { requests, connections, cluster, children, .. } =
-                Room::within(Some(mib << 20));
+            let DefaultLimits { requests, connections, cluster, children, .. } =
+                DefaultLimits::within(Some(mib << 20));
             (requests >> 20, connections, cluster >> 20, children >> 20)
         };
         assert_eq!(within(16), (4, 64, 4, 6));
@@ -242,7 +242,8 @@ mod tests {
         assert_eq!(within(256), (64, 1_024, 64, 128));
         assert_eq!(within(512), (128, 2_048, 128, 384));
         assert_eq!(within(64 << 10), (256, 4_096, 16 << 10, 48 << 10));
-        let Room { requests, connections, cluster, children, limit } = Room::within(None);
+        let DefaultLimits { requests, connections, cluster, children, limit } =
+            DefaultLimits::within(None);
         assert_eq!((requests >> 20, connections, limit), (256, 4_096, None));
         assert_eq!(cluster, usize::MAX);
         assert_eq!(children, usize::MAX);

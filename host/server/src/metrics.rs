@@ -22,8 +22,8 @@ use self::series::{OfPolicy, Series};
 use super::body_limiter::Ended;
 use super::bucket::Bucket;
 use super::state::{percent, usages};
-use opgate_admission::cluster::Cluster;
-use opgate_admission::policy::{Decision, Observer, Policy, Set};
+use opgate_admission::cluster::ClusterState;
+use opgate_admission::policy::{Decision, Observer, Policy, PolicySet};
 use opgate_supervise::Supervisor;
 
 mod series;
@@ -45,7 +45,7 @@ struct Class {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Broken {
+struct ViolationLabels {
     policy: String,
     rule: String,
     effect: &'static str,
@@ -77,7 +77,7 @@ struct Read {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Left {
+struct DroppedRuleLabels {
     policy: String,
     rule: String,
 }
@@ -93,7 +93,7 @@ impl OfPolicy for Class {
     }
 }
 
-impl OfPolicy for Broken {
+impl OfPolicy for ViolationLabels {
     fn policy(&self) -> &str {
         &self.policy
     }
@@ -105,7 +105,7 @@ impl OfPolicy for Note {
     }
 }
 
-impl OfPolicy for Left {
+impl OfPolicy for DroppedRuleLabels {
     fn policy(&self) -> &str {
         &self.policy
     }
@@ -124,15 +124,15 @@ const TEXTS_A_SECOND: u64 = 10;
 
 /// Metrics of other components that the server returns with its metrics.
 #[derive(Clone)]
-pub struct Figures(Arc<dyn Fn(&mut Registry) + Send + Sync>);
+pub struct ExternalMetrics(Arc<dyn Fn(&mut Registry) + Send + Sync>);
 
-impl std::fmt::Debug for Figures {
+impl std::fmt::Debug for ExternalMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Figures").finish_non_exhaustive()
     }
 }
 
-impl Figures {
+impl ExternalMetrics {
     /// Creates metrics that `register` adds. Their names get the prefix of the server's.
     pub fn new(register: impl Fn(&mut Registry) + Send + Sync + 'static) -> Self {
         Self(Arc::new(register))
@@ -156,8 +156,8 @@ pub(super) struct Metrics {
     /// Policies of earlier sets, which may have been dropped.
     ended: Mutex<BTreeSet<String>>,
     faults: Series<Class>,
-    violations: Series<Broken>,
-    dropped: Series<Left>,
+    violations: Series<ViolationLabels>,
+    dropped: Series<DroppedRuleLabels>,
     notes: Series<Note>,
     /// Audit annotations that are counted by name, by policy.
     named: Mutex<HashMap<String, BTreeSet<String>>>,
@@ -280,7 +280,7 @@ impl ClusterMetrics {
         registry.register("cluster_cache_unauthorized", text, self.unauthorized.clone());
     }
 
-    fn update(&self, cluster: &Cluster) {
+    fn update(&self, cluster: &ClusterState) {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let now = cluster.kinds().iter().map(|kind| kind.name().to_owned()).collect();
         let (memory, limit) = cluster.memory();
@@ -347,23 +347,23 @@ fn seconds(at: SystemTime) -> i64 {
 }
 
 /// Counts in a gauge while it exists, also if the client disconnects and everything is dropped.
-pub(super) struct Counted<'g>(&'g Gauge);
+pub(super) struct GaugeGuard<'g>(&'g Gauge);
 
-impl<'g> Counted<'g> {
+impl<'g> GaugeGuard<'g> {
     pub(super) fn new(gauge: &'g Gauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for GaugeGuard<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
 impl Metrics {
-    pub(super) fn new(supervisor: &Supervisor, others: &[Figures]) -> Self {
+    pub(super) fn new(supervisor: &Supervisor, others: &[ExternalMetrics]) -> Self {
         let mut registry = Registry::with_prefix("opgate");
         let requests = Family::<Code, Counter>::default();
         registry.register("requests", "Responses by HTTP code", requests.clone());
@@ -382,9 +382,9 @@ impl Metrics {
             "Policy evaluations that ended in a policy error",
             faults.family(),
         );
-        let violations = Series::<Broken>::default();
+        let violations = Series::<ViolationLabels>::default();
         registry.register("violations", "Rule violations by effect", violations.family());
-        let dropped = Series::<Left>::default();
+        let dropped = Series::<DroppedRuleLabels>::default();
         let text = "Advisory rules dropped because the call failed with them";
         registry.register("rules_dropped", text, dropped.family());
         let notes = Series::<Note>::default();
@@ -496,7 +496,7 @@ impl Metrics {
 
     /// Counts for the policies of another set from now on. The series of policies in both sets
     /// continue. `since` is the time when its configuration, of this digest, became active.
-    pub(super) fn serves(&self, set: &Set, digest: &str, since: SystemTime) {
+    pub(super) fn serves(&self, set: &PolicySet, digest: &str, since: SystemTime) {
         let named = |policy: &str| Named { policy: policy.to_owned() };
         let evaluations = set.policies().iter().map(|policy| {
             let duration = self.durations.get_or_create_owned(&named(&policy.name));
@@ -515,7 +515,7 @@ impl Metrics {
     }
 
     /// Ends the series of policies that this set does not have. Their last calls have ended.
-    pub(super) fn forget(&self, set: &Set) {
+    pub(super) fn forget(&self, set: &PolicySet) {
         let is_there = |policy: &str| has(set, policy);
         self.faults.keep(is_there);
         self.violations.keep(is_there);
@@ -547,7 +547,7 @@ impl Metrics {
 
     pub(super) fn decided(&self, decision: &Decision) {
         for violation in &decision.violations {
-            let labels = Broken {
+            let labels = ViolationLabels {
                 policy: violation.policy.clone(),
                 rule: violation.rule.clone(),
                 effect: violation.effect.as_str(),
@@ -560,7 +560,8 @@ impl Metrics {
         }
         for dropped in &decision.dropped {
             for rule in &dropped.rules {
-                let labels = Left { policy: dropped.policy.clone(), rule: rule.clone() };
+                let labels =
+                    DroppedRuleLabels { policy: dropped.policy.clone(), rule: rule.clone() };
                 self.dropped.count(labels);
             }
         }
@@ -607,7 +608,7 @@ impl Metrics {
     }
 
     /// The text for Prometheus, current or a moment old. One is created at a time.
-    pub(super) fn text(&self, cluster: &Cluster) -> Bytes {
+    pub(super) fn text(&self, cluster: &ClusterState) -> Bytes {
         let mut last = self.text.lock();
         if last.is_empty() || self.texts.take(1, Instant::now()) {
             self.cluster.update(cluster);
@@ -620,7 +621,7 @@ impl Metrics {
     }
 }
 
-fn has(set: &Set, policy: &str) -> bool {
+fn has(set: &PolicySet, policy: &str) -> bool {
     set.policies().iter().any(|known| known.name == *policy)
         || set.broken().iter().any(|known| known.name == *policy)
 }
@@ -642,7 +643,7 @@ mod tests {
     #[test]
     fn audit_annotation_keys_in_metrics_are_limited() {
         let configuration = Configuration::builtin(Profile::default(), &[]);
-        let set = Set::load(&configuration, None, 1, Options::of(Source::Absent)).unwrap();
+        let set = PolicySet::load(&configuration, None, 1, Options::of(Source::Absent)).unwrap();
         let metrics = Metrics::new(&Supervisor::default(), &[]);
         for number in 0..100 {
             let mut decision = Decision::default();

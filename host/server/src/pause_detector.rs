@@ -19,19 +19,19 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// For this time after a pause, requests that arrived during it are still being read: half as long
 /// as the pause, and no longer than this.
-const AFTERMATH: Duration = Duration::from_secs(1);
+const MAX_BACKLOG_TIME: Duration = Duration::from_secs(1);
 
 /// Ticks while it is polled.
-pub(super) async fn beat(beats: Arc<Beats>) {
+pub(super) async fn tick_forever(beats: Arc<PauseDetector>) {
     loop {
-        beats.beat(Instant::now());
+        beats.tick(Instant::now());
         tokio::time::sleep(BEAT).await;
     }
 }
 
 /// The last ticks.
 #[derive(Debug)]
-pub(super) struct Beats(Mutex<State>);
+pub(super) struct PauseDetector(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -40,17 +40,17 @@ struct State {
     before: Option<(Instant, Instant)>,
 }
 
-impl Beats {
+impl PauseDetector {
     pub(super) fn new(now: Instant) -> Self {
         Self(Mutex::new(State { last: now, before: None }))
     }
 
     /// Call it every [`BEAT`].
-    pub(super) fn beat(&self, now: Instant) {
+    pub(super) fn tick(&self, now: Instant) {
         let mut state = self.0.lock();
         let paused = now.saturating_duration_since(state.last);
         if paused > PAUSE {
-            state.before = Some((state.last, now + AFTERMATH.min(paused / 2)));
+            state.before = Some((state.last, now + MAX_BACKLOG_TIME.min(paused / 2)));
         }
         state.last = now;
     }
@@ -78,16 +78,16 @@ mod tests {
     fn request_read_after_a_pause_is_dated_before_it() {
         let start = Instant::now();
         let at = |milliseconds: u64| start + Duration::from_millis(milliseconds);
-        let beats = Beats::new(start);
-        beats.beat(at(100));
+        let beats = PauseDetector::new(start);
+        beats.tick(at(100));
         assert_eq!(beats.began(at(150)), at(150));
-        beats.beat(at(2_000));
+        beats.tick(at(2_000));
         assert_eq!(beats.began(at(2_001)), at(2_001), "late, but no pause");
         // Seven seconds later, a request is read first, then the tick comes.
         assert_eq!(beats.began(at(9_000)), at(2_000));
-        beats.beat(at(9_001));
+        beats.tick(at(9_001));
         assert_eq!(beats.began(at(9_002)), at(2_000));
-        beats.beat(at(9_901));
+        beats.tick(at(9_901));
         assert!(beats.was_stopped(at(10_000)));
         assert!(!beats.was_stopped(at(10_002)), "all that waited is read");
     }

@@ -6,14 +6,14 @@ use parking_lot::Mutex;
 
 /// A log line that any client can cause at will. It is written at most once in an interval.
 #[derive(Debug, Default)]
-pub(super) struct Seldom(Mutex<(Option<Instant>, u64)>);
+pub(super) struct RateLimitedLog(Mutex<(Option<Instant>, u64)>);
 
-impl Seldom {
+impl RateLimitedLog {
     /// Time between two lines.
     const PERIOD: Duration = Duration::from_secs(60);
 
     /// The number of lines that were suppressed since the last one, if it is to be written now.
-    pub(super) fn tell(&self) -> Option<u64> {
+    pub(super) fn suppressed_since_last(&self) -> Option<u64> {
         self.tell_at(Instant::now())
     }
 
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn repeated_log_line_is_rate_limited() {
-        let (seldom, start) = (Seldom::default(), Instant::now());
+        let (seldom, start) = (RateLimitedLog::default(), Instant::now());
         let told = [0, 1, 59, 60, 61].map(|s| seldom.tell_at(start + Duration::from_secs(s)));
         assert_eq!(told, [Some(0), None, None, Some(2), None]);
     }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use opgate_admission::cluster::{Cluster, Kind, Reading, Source, Standing};
-use opgate_admission::policy::Set;
+use opgate_admission::cluster::{CacheStatus, ClusterState, ResolvedRead, ResourceCache, Source};
+use opgate_admission::policy::PolicySet;
 
 use super::state::needed_by;
 
@@ -23,7 +23,7 @@ use super::state::needed_by;
 /// `sync_timeout` is the time that the first set has to list the cluster; a set that replaced
 /// another has a complete list.
 pub(super) fn why_not(
-    set: &Set,
+    set: &PolicySet,
     draining: &AtomicBool,
     open: &AtomicBool,
     sync_timeout: Option<Duration>,
@@ -31,7 +31,7 @@ pub(super) fn why_not(
     if draining.load(Ordering::Relaxed) {
         return vec!["draining".to_owned()];
     }
-    let missed = set.broken().iter().filter(|b| b.is_missed());
+    let missed = set.broken().iter().filter(|b| b.fails_closed());
     let mut lines: Vec<_> = missed.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
     if !open.load(Ordering::Relaxed) {
         lines.push("the webhook port is not open yet".to_owned());
@@ -47,9 +47,9 @@ pub(super) fn why_not(
 /// The reason why no request can be decided: every policy without which requests fail needs
 /// resources, and the API server has denied all of them for longer than the maximum age of the
 /// cache. Without such a policy, no request depends on the server.
-fn locked_out(set: &Set) -> Option<String> {
+fn locked_out(set: &PolicySet) -> Option<String> {
     let cluster = set.cluster();
-    let mut refused: Option<&Arc<Kind>> = None;
+    let mut refused: Option<&Arc<ResourceCache>> = None;
     for policy in set.policies().iter().filter(|policy| policy.can_block_api_servers()) {
         // All users may read the version of the API server.
         let kinds = policy.readings.iter().filter_map(|reading| cluster.kind_of(reading));
@@ -73,12 +73,12 @@ fn locked_out(set: &Set) -> Option<String> {
 
 /// Whether no resource has been listed yet, or the first one only a moment ago and others not yet.
 /// A new server without permissions must not replace one that has them.
-fn is_blind(cluster: &Cluster, sync_timeout: Duration) -> bool {
+fn is_blind(cluster: &ClusterState, sync_timeout: Duration) -> bool {
     !cluster.is_seen() && cluster.longest_seen().is_none_or(|longest| longest < sync_timeout)
 }
 
 /// Resources that were never listed, by the policies that can block and need them.
-pub(super) fn unseen(set: &Set) -> Vec<String> {
+pub(super) fn unseen(set: &PolicySet) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();
     }
@@ -86,10 +86,10 @@ pub(super) fn unseen(set: &Set) -> Vec<String> {
     let needs = blocking.flat_map(|policy| {
         policy.readings.iter().map(move |reading| (policy.name.as_str(), reading))
     });
-    let why = |(policy, reading): (&str, &Reading)| {
+    let why = |(policy, reading): (&str, &ResolvedRead)| {
         let kind = set.cluster().kind_of(reading)?;
         let status = kind.status();
-        (!status.standing.was_seen()).then(|| {
+        (!status.standing.was_listed()).then(|| {
             format!("policy {policy}: {} {}", kind.name(), status.error.unwrap_or_default())
         })
     };
@@ -98,20 +98,22 @@ pub(super) fn unseen(set: &Set) -> Vec<String> {
 
 /// A line for each resource: `[+]` if its cache is ready, `[-]` if it is not, `[!]` if its watch
 /// fails, or its lists if it is polled.
-pub(super) fn resources(set: &Set) -> Vec<String> {
+pub(super) fn resources(set: &PolicySet) -> Vec<String> {
     if set.cluster().options().source != Source::Live {
         return Vec::new();
     }
     set.cluster().kinds().iter().map(|kind| resource(set, kind)).collect()
 }
 
-fn resource(set: &Set, kind: &Kind) -> String {
+fn resource(set: &PolicySet, kind: &ResourceCache) -> String {
     let status = kind.status();
     let (mark, text) = match (status.standing, status.interrupted) {
-        (Standing::Listing | Standing::Unseen | Standing::TooOld, _) => ("-", String::new()),
+        (CacheStatus::Listing | CacheStatus::Unseen | CacheStatus::TooOld, _) => {
+            ("-", String::new())
+        }
         (_, Some(since)) => ("!", format!("interrupted for {} s", since.as_secs())),
-        (Standing::NotInstalled, None) => ("+", "not installed".to_owned()),
-        (Standing::Current, None) => ("+", format!("current, {} objects", status.objects)),
+        (CacheStatus::NotInstalled, None) => ("+", "not installed".to_owned()),
+        (CacheStatus::Current, None) => ("+", format!("current, {} objects", status.objects)),
     };
     let polled = match status.age.filter(|_| status.polled && !text.is_empty()) {
         Some(age) => format!(", polled {} s ago", age.as_secs()),

@@ -1,7 +1,7 @@
 //! The webhook registration of this server: the names by which API servers call policies.
 //!
 //! ```text
-//! reader of the registration ─▶ saw ─▶ Registered ─▶ calls by names that the configuration does not have
+//! reader of the registration ─▶ saw ─▶ RegistrationNames ─▶ calls by names that the configuration does not have
 //!         ▲                                  │
 //!         └────────────── asked ◀────────────┘ a name that is not known yet
 //! ```
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use opgate_admission::policy::Set;
+use opgate_admission::policy::PolicySet;
 use opgate_text::one_line;
 
 /// Maximum number of names that are kept, old ones among them.
@@ -31,7 +31,7 @@ const LONGEST: usize = 1 << 10;
 
 /// The known state of the registration.
 #[derive(Debug)]
-pub struct Registered {
+pub struct RegistrationNames {
     names: Mutex<Names>,
     /// Wakes the reader of the registration.
     ask: Notify,
@@ -48,16 +48,16 @@ struct Names {
     line: String,
 }
 
-impl Default for Registered {
+impl Default for RegistrationNames {
     fn default() -> Self {
         Self { names: Mutex::default(), ask: Notify::new(), looks: watch::Sender::new(0) }
     }
 }
 
-impl Registered {
+impl RegistrationNames {
     /// Records a read of the registration: the policies in it, and all names by which API servers
     /// may call.
-    pub fn saw(&self, policies: BTreeSet<String>, known: &BTreeSet<String>) {
+    pub fn update(&self, policies: BTreeSet<String>, known: &BTreeSet<String>) {
         let mut names = self.names.lock();
         names.policies = Some(policies);
         for name in known {
@@ -71,17 +71,17 @@ impl Registered {
     }
 
     /// Records a read of the registration without a result.
-    pub fn saw_nothing(&self) {
+    pub fn mark_refreshed(&self) {
         self.looks.send_modify(|looks| *looks = looks.wrapping_add(1));
     }
 
     /// Records the state of the registration, for users: one line that begins with a mark.
-    pub fn shows(&self, line: &str) {
+    pub fn set_status_line(&self, line: &str) {
         self.names.lock().line = one_line(line, LONGEST);
     }
 
     /// Waits until a call needs a new read of the registration.
-    pub async fn asked(&self) {
+    pub async fn wait_refresh_request(&self) {
         self.ask.notified().await;
     }
 
@@ -96,9 +96,9 @@ impl Registered {
     ///
     /// # Errors
     /// The first unknown name.
-    pub(super) async fn meant<'s>(
+    pub(super) async fn resolve<'s>(
         &self,
-        set: &'s Set,
+        set: &'s PolicySet,
         names: &'s str,
         deadline: Instant,
     ) -> Result<Option<BTreeSet<&'s str>>, &'s str> {
@@ -130,7 +130,7 @@ impl Registered {
     }
 
     /// The first name that neither the set nor the registration has.
-    fn unknown<'n>(&self, set: &Set, names: &'n str) -> Option<&'n str> {
+    fn unknown<'n>(&self, set: &PolicySet, names: &'n str) -> Option<&'n str> {
         let known = self.names.lock();
         names.split('/').find(|name| !set.knows(name) && !known.known.contains(*name))
     }

@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 
-use super::connection_limiter::Places;
+use super::connection_limiter::ConnectionLimiter;
 use super::descriptors;
 
 /// The cheapest request, and the start of its response.
@@ -61,7 +61,7 @@ pub(super) struct SelfCheck {
     /// Whether clients need a certificate.
     pub(super) asks_clients: bool,
     /// The connections of which one ends if no descriptor is left for the check.
-    pub(super) places: Arc<Places>,
+    pub(super) places: Arc<ConnectionLimiter>,
     pub(super) checks: Arc<Checks>,
     pub(super) limit: Duration,
 }
@@ -237,7 +237,7 @@ pub(super) mod testing {
             address,
             certificate: Arc::new(certificate),
             asks_clients: false,
-            places: Places::new(Bounds::of(4, Duration::MAX), Counter::default()),
+            places: ConnectionLimiter::new(Bounds::of(4, Duration::MAX), Counter::default()),
             checks: Arc::default(),
             limit,
         }

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::app::plain;
-use super::connection_limiter::{self, Bounds, Places};
+use super::connection_limiter::{self, Bounds, ConnectionLimiter};
 use super::descriptors::Connections;
 use super::listener::Ops;
 use super::{OPS_LIFETIME, ServerError};
@@ -54,7 +54,7 @@ impl Starting {
             .route("/readyz", get(ready))
             .fallback(elsewhere);
         let bounds = Bounds::of(Connections::of(CONNECTIONS).ops, OPS_LIFETIME);
-        let places = Places::new(bounds, Counter::default());
+        let places = ConnectionLimiter::new(bounds, Counter::default());
         let ops = Arc::new(Ops::new(port, router, places.clone(), places.clone()));
         let mut tasks = JoinSet::new();
         tasks.spawn(ops.serve());

@@ -2,13 +2,15 @@
 //! server, and the doctor, which reads the first and the last.
 //!
 //! ```text
-//! Cluster ─▶ ClusterState ─┬▶ /policies: all of it
+//! Cluster ─▶ ClusterStatus ─┬▶ /policies: all of it
 //!                          ├▶ /readyz?verbose: tenants that have nearly used their reservations
 //!                          └▶ troubles ─▶ annotation of the Lease ─▶ doctor
 //! ```
 
-use opgate_admission::cluster::{Cluster, Kind, ReservationUsage, Source, Standing, Status};
-use opgate_admission::policy::Set;
+use opgate_admission::cluster::{
+    CacheStatus, ClusterState, ReservationUsage, ResourceCache, Source, Status,
+};
+use opgate_admission::policy::PolicySet;
 use opgate_text::one_line;
 use serde::{Deserialize, Serialize};
 
@@ -77,17 +79,17 @@ pub struct ReservationState {
 /// The cluster cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ClusterState {
+pub struct ClusterStatus {
     /// The state of each resource.
     pub resources: Vec<ResourceState>,
     /// The tenants with the most reservations.
     pub reservations: Vec<ReservationState>,
 }
 
-impl ClusterState {
+impl ClusterStatus {
     /// Returns the state of a set.
     #[must_use]
-    pub fn of(set: &Set) -> Self {
+    pub fn of(set: &PolicySet) -> Self {
         let cluster = set.cluster();
         if cluster.options().source != Source::Live {
             return Self::default();
@@ -114,12 +116,12 @@ impl ClusterState {
     /// Returns only problems, in few bytes. The result is equal as long as the problems are: an
     /// annotation changes with it.
     #[must_use]
-    pub fn troubles(set: &Set) -> Option<Self> {
+    pub fn troubles(set: &PolicySet) -> Option<Self> {
         let cluster = set.cluster();
         if cluster.options().source != Source::Live {
             return None;
         }
-        let wrong = |kind: &std::sync::Arc<Kind>| {
+        let wrong = |kind: &std::sync::Arc<ResourceCache>| {
             let status = kind.status();
             let state = standing(&status);
             (state.is_wrong() || status.unauthorized).then(|| ResourceState {
@@ -155,22 +157,22 @@ impl ResourceStanding {
 
 fn standing(status: &Status) -> ResourceStanding {
     match status.standing {
-        Standing::Listing | Standing::Unseen | Standing::TooOld if status.left_out => {
+        CacheStatus::Listing | CacheStatus::Unseen | CacheStatus::TooOld if status.left_out => {
             ResourceStanding::LeftOut
         }
-        Standing::Listing => ResourceStanding::Listing,
-        Standing::Unseen => ResourceStanding::Unseen,
-        Standing::TooOld => ResourceStanding::Stale,
-        Standing::Current | Standing::NotInstalled if status.interrupted.is_some() => {
+        CacheStatus::Listing => ResourceStanding::Listing,
+        CacheStatus::Unseen => ResourceStanding::Unseen,
+        CacheStatus::TooOld => ResourceStanding::Stale,
+        CacheStatus::Current | CacheStatus::NotInstalled if status.interrupted.is_some() => {
             ResourceStanding::Interrupted
         }
-        Standing::Current => ResourceStanding::Current,
-        Standing::NotInstalled => ResourceStanding::NotInstalled,
+        CacheStatus::Current => ResourceStanding::Current,
+        CacheStatus::NotInstalled => ResourceStanding::NotInstalled,
     }
 }
 
 /// The policies that read a resource.
-pub(super) fn needed_by(set: &Set, kind: &Kind) -> Vec<String> {
+pub(super) fn needed_by(set: &PolicySet, kind: &ResourceCache) -> Vec<String> {
     let reads =
         |reading| set.cluster().kind_of(reading).is_some_and(|of| std::ptr::eq(of.as_ref(), kind));
     let policies = set.policies().iter().filter(|policy| policy.readings.iter().any(reads));
@@ -178,7 +180,7 @@ pub(super) fn needed_by(set: &Set, kind: &Kind) -> Vec<String> {
 }
 
 /// The tenants with the most reservations, those closest to their limit first.
-pub(super) fn usages(cluster: &Cluster) -> Vec<ReservationUsage> {
+pub(super) fn usages(cluster: &ClusterState) -> Vec<ReservationUsage> {
     let mut usages = cluster.reservation_usage();
     usages.sort_by_key(|usage| std::cmp::Reverse(percent(usage)));
     usages
@@ -195,7 +197,7 @@ pub(super) fn percent(usage: &ReservationUsage) -> usize {
 }
 
 /// A line for each tenant that is close to its limit.
-pub(super) fn lines(cluster: &Cluster) -> Vec<String> {
+pub(super) fn lines(cluster: &ClusterState) -> Vec<String> {
     usages(cluster).iter().filter(|usage| percent(usage) >= NEARLY_FULL_PERCENT).map(line).collect()
 }
 
@@ -239,7 +241,7 @@ mod tests {
     #[test]
     fn state_of_another_version_is_read() {
         let text = r#"{"resources":[{"resource":"a","state":"new","more":1}],"more":{}}"#;
-        let state: ClusterState = serde_json::from_str(text).unwrap();
+        let state: ClusterStatus = serde_json::from_str(text).unwrap();
         assert_eq!(state.resources[0].state, ResourceStanding::Other);
         assert!(!ResourceStanding::Other.is_wrong());
     }

@@ -56,9 +56,9 @@ impl Drop for Active {
 
 /// Shared between the stream and the service: whether a request is being served.
 #[derive(Clone, Default)]
-pub(super) struct Serving(Arc<AtomicBool>);
+pub(super) struct RequestInProgress(Arc<AtomicBool>);
 
-impl Serving {
+impl RequestInProgress {
     /// Records that the head has been read.
     pub(super) fn begin(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -71,18 +71,18 @@ impl Serving {
 }
 
 /// The stream under HTTP.
-pub(super) struct Guarded<S> {
+pub(super) struct TimeoutStream<S> {
     stream: S,
     /// Under HTTP/1.1, the time limit for a head.
-    head: Option<(Serving, Duration)>,
+    head: Option<(RequestInProgress, Duration)>,
     /// Runs since the first byte of a head.
     timer: Option<Pin<Box<Sleep>>>,
     /// Runs while the client accepts nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Guarded<S> {
-    pub(super) fn new(stream: S, head: Option<(Serving, Duration)>) -> Self {
+impl<S> TimeoutStream<S> {
+    pub(super) fn new(stream: S, head: Option<(RequestInProgress, Duration)>) -> Self {
         Self { stream, head, timer: None, stalled: None }
     }
 
@@ -104,7 +104,7 @@ impl<S> Guarded<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -135,7 +135,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use opgate::builtin::BUILTINS;
 use opgate::cluster::{Options, Snapshot, Source};
-use opgate::policy::{Configuration, DefaultLevel, Profile, Set};
+use opgate::policy::{Configuration, DefaultLevel, PolicySet, Profile};
 use opgate::review::{self, Review};
 use opgate_document::Document;
 use serde_json::{Value, json};
@@ -79,8 +79,8 @@ fn rules() -> Vec<(String, String)> {
     rules.collect()
 }
 
-fn load(configuration: &Configuration) -> Set {
-    let set = Set::load(configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
+fn load(configuration: &Configuration) -> PolicySet {
+    let set = PolicySet::load(configuration, None, 64, Options::of(Source::Snapshot)).unwrap();
     assert!(set.broken().is_empty(), "{:?}", set.broken());
     set
 }
@@ -113,7 +113,7 @@ fn configuration(subjects: &[Subject], rules: &[(String, String)]) -> Configurat
 }
 
 /// Whether one request is denied, with what there is in the cluster.
-async fn denies(set: &Set, subject: &Subject, step: &Step) -> bool {
+async fn denies(set: &PolicySet, subject: &Subject, step: &Step) -> bool {
     let mut snapshot = Snapshot::default();
     for object in subject.cluster.iter().chain(&step.stored) {
         snapshot.add(Document::parse(&object.to_string()).unwrap()).unwrap();
@@ -135,7 +135,7 @@ async fn cases<'s>(
     named: &[String],
     candidates: &'s [Subject],
     rules: &[(String, String)],
-) -> Vec<(Set, &'s Subject)> {
+) -> Vec<(PolicySet, &'s Subject)> {
     let mut found = Vec::new();
     for subject in candidates.iter().filter(|subject| subject.rule == rule) {
         if named.contains(&subject.name) || named.is_empty() && found.is_empty() {
@@ -196,7 +196,12 @@ async fn every_rule_withstands_every_bypass() {
 }
 
 /// What comes of requests one after the other: the first denial ends them.
-async fn outcome(set: &Set, subject: &Subject, steps: &[Step], only_last: bool) -> &'static str {
+async fn outcome(
+    set: &PolicySet,
+    subject: &Subject,
+    steps: &[Step],
+    only_last: bool,
+) -> &'static str {
     let from = if only_last { steps.len().saturating_sub(1) } else { 0 };
     for step in &steps[from..] {
         let denied = denies(set, subject, step).await;

@@ -16,7 +16,7 @@ pub(super) fn folder(root: &Path) -> PathBuf {
 }
 
 /// Checks that the workspace equals a clone of it.
-pub(super) fn is_clean(root: &Path) -> Result<()> {
+pub(super) fn ensure_clean(root: &Path) -> Result<()> {
     let changes = said(Command::new("git").current_dir(root).args(["status", "--porcelain"]))?;
     ensure!(
         changes.trim().is_empty(),

@@ -20,11 +20,11 @@ pub(crate) fn judge(
 ) {
     let class = object.text_or_empty(pointer);
     if class.is_empty() {
-        is_required(pointer, report);
+        report_missing_class(pointer, report);
     } else if names::is_label(&class) {
-        is_known(&class, pointer, settings, report);
+        check_known_provisioner(&class, pointer, settings, report);
     } else {
-        is_no_class_name(&class, pointer, report);
+        report_invalid_class(&class, pointer, report);
     }
 }
 
@@ -79,7 +79,7 @@ rule! {
     }
 }
 
-fn is_required(pointer: &str, report: &mut Report<'_>) {
+fn report_missing_class(pointer: &str, report: &mut Report<'_>) {
     let field = field(pointer);
     let message = format!("{field}: Required value");
     report.add(&RPK_12, field, message);
@@ -88,7 +88,7 @@ fn is_required(pointer: &str, report: &mut Report<'_>) {
 /// Checks RPK-12 for a source that must be set together with a provisioner class.
 pub(crate) fn source_is_there(object: &Document, pointer: &str, report: &mut Report<'_>) {
     if !object.has(pointer) {
-        is_required(pointer, report);
+        report_missing_class(pointer, report);
     }
 }
 
@@ -134,7 +134,7 @@ rule! {
     }
 }
 
-fn is_no_class_name(class: &str, pointer: &str, report: &mut Report<'_>) {
+fn report_invalid_class(class: &str, pointer: &str, report: &mut Report<'_>) {
     let field = field(pointer);
     let message = format!(
         "{field}: Invalid value: {}: {field} in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'",
@@ -190,7 +190,12 @@ rule! {
     }
 }
 
-fn is_known(class: &str, pointer: &str, settings: &Document, report: &mut Report<'_>) {
+fn check_known_provisioner(
+    class: &str,
+    pointer: &str,
+    settings: &Document,
+    report: &mut Report<'_>,
+) {
     let is_known = if settings.has("/rukpak/provisioners") {
         settings.texts("/rukpak/provisioners").iter().any(|known| known == class)
     } else {

@@ -46,7 +46,7 @@ rule! {
 }
 
 pub(crate) fn of_bundle(review: &Review<'_>, object: &Document, report: &mut Report<'_>) {
-    is_at_most(52, &RPK_14, review, object, report);
+    check_name_length(52, &RPK_14, review, object, report);
 }
 
 rule! {
@@ -97,10 +97,10 @@ pub(crate) fn of_deployment(review: &Review<'_>, object: &Document, report: &mut
     let limit = review.settings.integer("/rukpak/bundleDeploymentNameMax");
     // The limit of v1alpha1. Later versions of RukPak accept 52.
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(45);
-    is_at_most(limit, &RPK_15, review, object, report);
+    check_name_length(limit, &RPK_15, review, object, report);
 }
 
-fn is_at_most(
+fn check_name_length(
     limit: usize,
     rule: &'static Rule,
     review: &Review<'_>,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use super::decode::Trouble;
+use super::decode::ApiError;
 
 /// Maximum bytes of a text that is read on a thread that serves requests: less than a millisecond.
 const SMALL: usize = 64 << 10;
@@ -70,8 +70,8 @@ impl Readers {
         &self,
         text: Vec<u8>,
         waiting: Waiting,
-        read: impl Fn(Vec<u8>) -> Result<T, Trouble> + Clone + Send + 'static,
-    ) -> Result<T, Trouble> {
+        read: impl Fn(Vec<u8>) -> Result<T, ApiError> + Clone + Send + 'static,
+    ) -> Result<T, ApiError> {
         if text.len() <= SMALL {
             let _one = self.one().await;
             return read(text);
@@ -85,7 +85,7 @@ impl Readers {
             return found;
         }
         let found = tokio::task::spawn_blocking(read).await;
-        found.unwrap_or_else(|error| Err(Trouble::Other(format!("it could not be read: {error}"))))
+        found.unwrap_or_else(|error| Err(ApiError::Other(format!("it could not be read: {error}"))))
     }
 
     /// The result of `read` on a thread of the lowest priority, if there is one in time.
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[allow(clippy::unnecessary_wraps, reason = "as readers do")]
-    fn length(text: Vec<u8>) -> Result<(usize, ThreadId), Trouble> {
+    fn length(text: Vec<u8>) -> Result<(usize, ThreadId), ApiError> {
         let read = (text.len(), current().id());
         drop(text);
         Ok(read)
@@ -172,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_panics_is_an_error() {
         let readers = Readers::default();
-        let read = |_: Vec<u8>| -> Result<(), Trouble> { panic!("a bug") };
+        let read = |_: Vec<u8>| -> Result<(), ApiError> { panic!("a bug") };
         let error = readers.read(vec![0; SMALL + 1], Waiting::View, read).await.unwrap_err();
         assert!(error.to_string().contains("could not be read"), "{error}");
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! discovery ─▶ Served ─▶ objects: page by page, one object after the other ─▶ evaluated
-//! fill: one list for each resource that policies read ─▶ Kind
+//! fill: one list for each resource that policies read ─▶ ResourceCache
 //! ```
 //!
 //! Nothing is watched, because an audit ends. The objects that policies read are listed first.
@@ -19,10 +19,10 @@ use opgate_cluster::Resource;
 use opgate_document::{Document, Value};
 
 use super::aside::Waiting;
-use super::decode::{PageText, Trouble, read_document};
+use super::decode::{ApiError, PageText, read_document};
 use super::paging::{FIRST, next_limit};
 use super::requests::{in_time, path};
-use super::{Cluster, Connection, Kind};
+use super::{ClusterState, Connection, ResourceCache};
 
 /// Maximum number of times that a list is restarted because it changes while it is read.
 const RESTARTS: u32 = 5;
@@ -80,7 +80,7 @@ impl Connection {
         };
         let document: Document = match self.0.document(&api).await {
             Ok(document) => document,
-            Err(Trouble::Absent) => return Ok(Vec::new()),
+            Err(ApiError::Absent) => return Ok(Vec::new()),
             Err(error) => return Err(format!("{api}: {error}")),
         };
         let list = document.get("/resources").into_iter().flat_map(|list| list.items());
@@ -104,7 +104,7 @@ impl Connection {
 
     /// Lists once the objects that policies read. Returns the resources that cannot be listed,
     /// each with the reason.
-    pub async fn fill(&self, cluster: &Cluster) -> Vec<(Resource, String)> {
+    pub async fn fill(&self, cluster: &ClusterState) -> Vec<(Resource, String)> {
         let mut failed = Vec::new();
         for kind in cluster.kinds() {
             if let Err(trouble) = self.fill_kind(kind).await {
@@ -114,14 +114,14 @@ impl Connection {
         failed
     }
 
-    async fn fill_kind(&self, kind: &Kind) -> Result<(), Trouble> {
+    async fn fill_kind(&self, kind: &ResourceCache) -> Result<(), ApiError> {
         let mut restarts = 0;
         loop {
             let began = tokio::time::Instant::now();
             match self.0.list(kind, kind.namespace(), None, Waiting::Request).await {
                 Ok(listing) => kind.replace(listing, began),
-                Err(Trouble::Absent) => kind.absent(),
-                Err(Trouble::Gone) if restarts < RESTARTS => {
+                Err(ApiError::Absent) => kind.absent(),
+                Err(ApiError::Gone) if restarts < RESTARTS => {
                     restarts += 1;
                     continue;
                 }
@@ -158,7 +158,7 @@ impl Connection {
         namespace: Option<&str>,
         mut params: ListParams,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ApiError> {
         let (mut limit, mut restarts) = (FIRST, 0);
         loop {
             params.limit = Some(limit);
@@ -170,8 +170,8 @@ impl Connection {
                     limit = next_limit(limit, bytes, count);
                     params.continue_token = Some(next);
                 }
-                Err(Trouble::Absent) => return Ok(()),
-                Err(Trouble::Gone) if restarts < RESTARTS => {
+                Err(ApiError::Absent) => return Ok(()),
+                Err(ApiError::Gone) if restarts < RESTARTS => {
                     restarts += 1;
                     params.continue_token = None;
                 }
@@ -188,13 +188,13 @@ impl Connection {
         namespace: Option<&str>,
         params: &ListParams,
         visit: &mut impl FnMut(Document) -> ControlFlow<()>,
-    ) -> Result<(String, usize, usize), Trouble> {
+    ) -> Result<(String, usize, usize), ApiError> {
         let request = Request::new(path(resource, namespace)).list(params);
-        let request = request.map_err(|error| Trouble::Other(error.to_string()))?;
+        let request = request.map_err(|error| ApiError::Other(error.to_string()))?;
         let mut stream = std::pin::pin!(self.0.ask(request).await?);
         let (mut text, mut bytes) = (PageText::default(), 0_usize);
         loop {
-            let part = in_time(async { stream.fill_buf().await.map_err(Trouble::from) }).await?;
+            let part = in_time(async { stream.fill_buf().await.map_err(ApiError::from) }).await?;
             let length = part.len();
             if length == 0 {
                 let page = text.end()?;
@@ -216,10 +216,10 @@ fn text(value: Value<'_>, pointer: &str) -> String {
     value.get(pointer).and_then(|value| value.text()).unwrap_or_default().to_owned()
 }
 
-pub(super) fn told(trouble: &Trouble) -> String {
+pub(super) fn told(trouble: &ApiError) -> String {
     match trouble {
-        Trouble::Forbidden(_) => format!("{trouble}; grant list on it to this user"),
-        Trouble::Unauthorized(_) => format!(
+        ApiError::Forbidden(_) => format!("{trouble}; grant list on it to this user"),
+        ApiError::Unauthorized(_) => format!(
             "{trouble}: the token or certificate has expired or was revoked; log in again, or name another kubeconfig or context"
         ),
         _ => trouble.to_string(),

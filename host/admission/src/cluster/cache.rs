@@ -22,28 +22,28 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::memory::Memory;
-use super::reservation_registry::Awaited;
+use super::reservation_registry::StandbyState;
 use super::reservations::Reservations;
 use super::view::Listing;
-use super::{Options, Reading, Source};
+use super::{Options, ResolvedRead, Source};
 
 pub(crate) use news::Change;
 pub(super) use reserve::Allowed;
 pub use reserve::Counters;
-pub(super) use status::Refused;
-use status::State;
-pub use status::{Standing, Status};
+use status::CacheState;
+pub(super) use status::ListFailure;
+pub use status::{CacheStatus, Status};
 
 /// The objects of one resource that any policy reads.
 #[derive(Debug)]
-pub struct Kind {
-    reading: Arc<Reading>,
+pub struct ResourceCache {
+    reading: Arc<ResolvedRead>,
     /// The display name: the resource, and the namespace if other kinds have the same resource.
     name: String,
     options: Options,
-    state: RwLock<State>,
+    state: RwLock<CacheState>,
     /// The outcome of changes that were allowed before its cluster state serves.
-    awaited: Awaited,
+    awaited: StandbyState,
     /// Notified of all news that can settle a reservation.
     settled: Notify,
     /// Notified of each reservation.
@@ -54,17 +54,18 @@ pub struct Kind {
     memory: Arc<Memory>,
 }
 
-impl Kind {
-    pub(super) fn new(reading: Reading, options: Options, memory: Arc<Memory>) -> Self {
+impl ResourceCache {
+    pub(super) fn new(reading: ResolvedRead, options: Options, memory: Arc<Memory>) -> Self {
         let objects = Store::new(reading.declaration.index_count());
-        let state = State {
+        let state = CacheState {
             listing: Listing { objects, ..Listing::default() },
             reserved: Reservations::default(),
-            synced: matches!(options.source, Source::Snapshot | Source::Excerpt).then(Instant::now),
+            synced: matches!(options.source, Source::Snapshot | Source::PartialSnapshot)
+                .then(Instant::now),
             absent: false,
             polled: reading.resource.is_server_version(),
             unavailable: false,
-            refused: Refused::No,
+            refused: ListFailure::No,
             locked_out: None,
             lists: 0,
             contact: Instant::now(),
@@ -73,7 +74,7 @@ impl Kind {
             error: None,
         };
         let name = reading.resource.to_string();
-        let (state, awaited) = (RwLock::new(state), Awaited::default());
+        let (state, awaited) = (RwLock::new(state), StandbyState::default());
         let (settled, reserved) = (Notify::new(), Notify::new());
         let (is_partial, reading) = (AtomicBool::new(false), Arc::new(reading));
         Self { reading, name, options, state, awaited, settled, reserved, is_partial, memory }
@@ -81,7 +82,7 @@ impl Kind {
 
     /// Converts it to a kind of cluster state that does not serve yet.
     pub(super) fn awaited(self) -> Self {
-        Self { awaited: Awaited::new(), ..self }
+        Self { awaited: StandbyState::new(), ..self }
     }
 
     /// Sets another display name.
@@ -96,12 +97,12 @@ impl Kind {
     }
 
     /// The read that it serves.
-    pub(crate) fn reading(&self) -> &Reading {
+    pub(crate) fn reading(&self) -> &ResolvedRead {
         &self.reading
     }
 
     /// A shared pointer to the read, for another thread.
-    pub(super) fn shared_reading(&self) -> Arc<Reading> {
+    pub(super) fn shared_reading(&self) -> Arc<ResolvedRead> {
         self.reading.clone()
     }
 
@@ -121,7 +122,7 @@ impl Kind {
     }
 
     /// Whether its cluster state serves, and whether it missed changes before.
-    pub(super) fn awaits(&self) -> &Awaited {
+    pub(super) fn awaits(&self) -> &StandbyState {
         &self.awaited
     }
 
@@ -174,18 +175,18 @@ impl Kind {
     pub(super) fn bookmark(&self, version: &str) {
         let mut state = self.state.write();
         state.listing.move_to(version);
-        state.heard(false, Instant::now());
+        state.record_contact(false, Instant::now());
         drop(state);
         self.settled.notify_waiters();
     }
 
     /// Whether the API server has ever reported the resource.
-    pub(super) fn was_seen(&self) -> bool {
+    pub(super) fn was_listed(&self) -> bool {
         self.state.read().synced.is_some()
     }
 
     /// The time since the last contact.
-    pub(super) fn silence(&self) -> Duration {
+    pub(super) fn time_since_contact(&self) -> Duration {
         self.state.read().contact.elapsed()
     }
 

@@ -19,13 +19,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::reservations::{Made, Question};
+use super::reservations::{Question, ReservedChange};
 
 /// Maximum number of claims.
-const MOST: usize = 64;
+const MAX_CLAIMS: usize = 64;
 
 /// The time after which a claim expires.
-const HOLDS: Duration = Duration::from_secs(1);
+const CLAIM_TTL: Duration = Duration::from_secs(1);
 
 /// All claims.
 #[derive(Debug, Default)]
@@ -58,22 +58,26 @@ impl Claims {
     /// Claims the objects of queries; none if there are too many claims.
     pub(super) fn claim(&self, asked: Vec<(usize, Question)>) -> Option<Claim<'_>> {
         let mut state = self.state.lock();
-        if state.held.len() >= MOST {
+        if state.held.len() >= MAX_CLAIMS {
             return None;
         }
         let number = state.next;
         state.next += 1;
-        state.held.push(Held { number, until: Instant::now() + HOLDS, asked });
+        state.held.push(Held { number, until: Instant::now() + CLAIM_TTL, asked });
         Some(Claim { claims: self, number })
     }
 
     /// Whether there are any claims.
-    pub(super) fn are_there(&self) -> bool {
+    pub(super) fn has_claims(&self) -> bool {
         !self.state.lock().held.is_empty()
     }
 
     /// Whether a change must wait for an older claim than that of its request.
-    pub(super) fn forbid(&self, made: &[(usize, Made)], own: Option<&Claim<'_>>) -> bool {
+    pub(super) fn must_wait(
+        &self,
+        made: &[(usize, ReservedChange)],
+        own: Option<&Claim<'_>>,
+    ) -> bool {
         let now = Instant::now();
         let state = self.state.lock();
         state.held.iter().any(|held| {
@@ -93,11 +97,11 @@ impl Claims {
 }
 
 /// Maximum wait for a claim before another check.
-pub(super) const LOOK_AGAIN: Duration = HOLDS;
+pub(super) const CLAIM_RECHECK_INTERVAL: Duration = CLAIM_TTL;
 
 impl Claim<'_> {
     /// Claims the objects of the queries of this round.
-    pub(super) fn asks(&self, asked: Vec<(usize, Question)>) {
+    pub(super) fn set_queries(&self, asked: Vec<(usize, Question)>) {
         let mut state = self.claims.state.lock();
         if let Some(held) = state.held.iter_mut().find(|held| held.number == self.number) {
             held.asked = asked;

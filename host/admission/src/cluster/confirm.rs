@@ -15,8 +15,8 @@ use opgate_cluster::{Key, Object};
 use tokio::time::Instant;
 
 use super::reservations::is_newer;
-use super::view::{Listing, Scope};
-use super::{Cluster, Direct};
+use super::view::{Listing, QueryScope};
+use super::{ClusterState, Direct};
 
 /// Maximum number of reads for one denial.
 const MAX_READS: usize = 8;
@@ -42,7 +42,7 @@ pub struct Ground {
     /// The position of its resource.
     pub(super) kind: usize,
     /// An object, or a namespace in which none was found.
-    pub(super) scope: Scope,
+    pub(super) scope: QueryScope,
     /// The version of the object that the evaluation was shown; none if there was none.
     pub(super) version: Option<Box<str>>,
 }
@@ -50,7 +50,7 @@ pub struct Ground {
 impl Ground {
     fn of(kind: usize, object: &Object) -> Self {
         let version = Some(object.resource_version().into());
-        Self { kind, scope: Scope::Object(object.key().clone()), version }
+        Self { kind, scope: QueryScope::Object(object.key().clone()), version }
     }
 
     /// Whether a read is newer than the evaluation.
@@ -70,15 +70,15 @@ pub struct Grounds {
     /// Objects that were returned.
     objects: Vec<(usize, Arc<Object>)>,
     /// Queries for one object or within a namespace that returned nothing.
-    missing: Vec<(usize, Scope)>,
+    missing: Vec<(usize, QueryScope)>,
 }
 
 impl Grounds {
     /// Records the result of a query.
-    pub(super) fn add(&mut self, kind: usize, scope: &Scope, objects: &[Arc<Object>]) {
+    pub(super) fn add(&mut self, kind: usize, scope: &QueryScope, objects: &[Arc<Object>]) {
         if objects.is_empty() {
             let missing = (kind, scope.clone());
-            if *scope != Scope::All
+            if *scope != QueryScope::All
                 && self.missing.len() < MAX_READS
                 && !self.missing.contains(&missing)
             {
@@ -125,12 +125,12 @@ pub(super) struct Confirmation {
     /// Whether an object differs from the one that the evaluation was shown. The cache is updated.
     pub(super) is_outdated: bool,
     /// Namespaces in which nothing was found, to be read directly.
-    pub(super) namespaces: Vec<(usize, Scope)>,
+    pub(super) namespaces: Vec<(usize, QueryScope)>,
 }
 
 /// Reads the grounds of a denial.
 pub(super) async fn confirm(
-    cluster: &Cluster,
+    cluster: &ClusterState,
     direct: &Direct,
     grounds: &[Ground],
     deadline: Instant,
@@ -138,7 +138,7 @@ pub(super) async fn confirm(
     // A polled resource has no versions that show which result is later.
     let kind_of = |ground: &Ground| cluster.kinds().get(ground.kind).filter(|k| !k.is_polled());
     let namespace = |ground: &Ground| match (&ground.scope, kind_of(ground)) {
-        (Scope::Namespace(namespace), Some(kind))
+        (QueryScope::Namespace(namespace), Some(kind))
             if !kind.has_more_than(MAX_IN_NAMESPACE, namespace) =>
         {
             Some((ground.kind, ground.scope.clone()))
@@ -147,7 +147,7 @@ pub(super) async fn confirm(
     };
     let namespaces: Vec<_> = grounds.iter().filter_map(namespace).collect();
     let read = async |ground: &Ground| match &ground.scope {
-        Scope::Object(key) if kind_of(ground).is_some() => {
+        QueryScope::Object(key) if kind_of(ground).is_some() => {
             let found = direct.learn(cluster, ground.kind, key).await;
             matches!(found, Ok(Some(found)) if ground.is_outdated_by(key, &found))
         }

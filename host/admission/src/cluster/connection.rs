@@ -1,7 +1,7 @@
 //! The connection to an API server: credentials, a task for each resource, and direct reads.
 //!
 //! ```text
-//! kubeconfig, pod ─▶ Connection ─┬▶ watch: a task for each resource (live) ─▶ Kind
+//! kubeconfig, pod ─▶ Connection ─┬▶ watch: a task for each resource (live) ─▶ ResourceCache
 //!                                └▶ Api: direct reads
 //! ```
 //!
@@ -18,15 +18,15 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::util::{MapRequestLayer, MapResponseLayer};
 
 use super::aside::Waiting;
-use super::decode::Trouble;
+use super::decode::ApiError;
 use super::direct::Api;
-use super::list_watch::{Waits, follow};
+use super::list_watch::{Backoff, follow};
 use super::requests::Server;
 use super::samples::{Ask, NoSample};
 use super::settling::settle;
 use super::token::Token;
-use super::view::{Listing, Scope};
-use super::{Cluster, Kind, Standing};
+use super::view::{Listing, QueryScope};
+use super::{CacheStatus, ClusterState, ResourceCache};
 use opgate_certs::error_text::causes;
 use opgate_engine::reader::Sample;
 use opgate_supervise::{Supervised, Supervisor};
@@ -132,7 +132,7 @@ impl Connection {
     /// Keeps cluster state current in tasks of the current runtime, one for each resource, until
     /// the result is dropped.
     #[must_use]
-    pub fn watch(&self, cluster: &Cluster, supervisor: &Supervisor) -> Watches {
+    pub fn watch(&self, cluster: &ClusterState, supervisor: &Supervisor) -> Watches {
         self.watch_beside(cluster, supervisor, &Watches::default())
     }
 
@@ -141,12 +141,12 @@ impl Connection {
     #[must_use]
     pub fn watch_beside(
         &self,
-        cluster: &Cluster,
+        cluster: &ClusterState,
         supervisor: &Supervisor,
         other: &Watches,
     ) -> Watches {
         let options = cluster.options();
-        let task = |kind: &Arc<Kind>| {
+        let task = |kind: &Arc<ResourceCache>| {
             if let Some((_, known)) = other.tasks.iter().find(|(of, _)| Arc::ptr_eq(of, kind)) {
                 return (kind.clone(), known.clone());
             }
@@ -154,7 +154,7 @@ impl Connection {
             let task = supervisor.spawn(format!("watch {}", kind.name()), move || {
                 let (server, kind) = (server.clone(), of.clone());
                 async move {
-                    let mut waits = Waits::new(&options);
+                    let mut waits = Backoff::new(&options);
                     loop {
                         let wait = follow(&server, &kind, &mut waits).await;
                         server.pause(&kind, wait).await;
@@ -186,18 +186,18 @@ impl Connection {
 
     /// The current objects of the API server. It is a list, so that the answer has the version up
     /// to which it holds.
-    async fn list_now(&self, kind: &Kind, scope: &Scope) -> Result<Listing, String> {
+    async fn list_now(&self, kind: &ResourceCache, scope: &QueryScope) -> Result<Listing, String> {
         let (namespace, name) = match scope {
-            Scope::All => (kind.namespace(), None),
-            Scope::Namespace(namespace) => (Some(namespace.as_str()), None),
-            Scope::Object(key) => {
+            QueryScope::All => (kind.namespace(), None),
+            QueryScope::Namespace(namespace) => (Some(namespace.as_str()), None),
+            QueryScope::Object(key) => {
                 (Some(&*key.namespace).filter(|namespace| !namespace.is_empty()), Some(&*key.name))
             }
         };
         match self.0.list(kind, namespace, name, Waiting::Request).await {
             Ok(listing) => Ok(listing),
             // The watch has found that, too.
-            Err(Trouble::Absent) if kind.status().standing == Standing::NotInstalled => {
+            Err(ApiError::Absent) if kind.status().standing == CacheStatus::NotInstalled => {
                 Ok(kind.empty())
             }
             Err(trouble) => Err(format!("{}: {}", kind.resource(), trouble.told(kind))),
@@ -208,8 +208,8 @@ impl Connection {
 impl Api for Connection {
     fn list<'a>(
         &'a self,
-        kind: &'a Kind,
-        scope: &'a Scope,
+        kind: &'a ResourceCache,
+        scope: &'a QueryScope,
     ) -> BoxFuture<'a, Result<Listing, String>> {
         Box::pin(self.list_now(kind, scope))
     }
@@ -224,6 +224,6 @@ impl Api for Connection {
 #[derive(Debug, Default)]
 pub struct Watches {
     /// For each kind, the watch and the reads that settle its reservations.
-    tasks: Vec<(Arc<Kind>, Arc<[Supervised; 2]>)>,
+    tasks: Vec<(Arc<ResourceCache>, Arc<[Supervised; 2]>)>,
     _expires: Option<Supervised>,
 }

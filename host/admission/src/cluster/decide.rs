@@ -4,7 +4,7 @@
 //! evaluate in Stored ─ wants a sample or an exact result? ─▶ list, direct read, again
 //!      │
 //!      ├─ no reservation touched ───────────────────────────────────────────▶ verdict
-//!      └─ touched ─▶ evaluate in Applied …, Together, Apart ─ all allow, all deny ─▶ verdict
+//!      └─ touched ─▶ evaluate in Pending …, UnionPrefer… ─ all allow, all deny ─▶ verdict
 //!                           │
 //!                           └─ they differ ─▶ wait for the watch, then one direct read of the touched
 //!                              objects ─▶ settled: again; time is over: deny
@@ -23,32 +23,35 @@ use opgate_cluster::{Key, Resource};
 use opgate_document::Account;
 use tokio::time::Instant;
 
-use super::claims::LOOK_AGAIN;
+use super::claims::CLAIM_RECHECK_INTERVAL;
 use super::confirm::{self, confirm};
 use super::reservations::MAX_WORLDS;
 use super::settling::settle_all;
-use super::view::{Lens, Needed, Scope, World};
-use super::{Cluster, Counters, Direct, Ground, Kind, NoRoom, Question, Reserved, Source, Write};
+use super::view::{DirectReadPlan, EvaluationView, PossibleState, QueryScope};
+use super::{
+    ClusterState, Counters, Direct, Ground, Question, ReservationLimitReached, Reserved,
+    ResourceCache, Source, Write,
+};
 
 /// Maximum wait for the watch before a direct read. The watch usually takes milliseconds.
-const WATCH_FIRST: Duration = Duration::from_millis(50);
+const MAX_WATCH_WAIT: Duration = Duration::from_millis(50);
 
 /// Maximum time of a direct read that replaces a watch that fails.
-const INSTEAD: Duration = Duration::from_secs(3);
+const FALLBACK_READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum time for settling ended reservations when the limit is reached.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Maximum number of objects of a request that are read directly. A verdict that depends on more
 /// requests in progress is a denial.
-const MOST_READ: usize = 32;
+const MAX_DIRECT_READS: usize = 32;
 
 /// Number of rounds with changes by others after which those must wait.
-const MOST_ROUNDS: u32 = 3;
+const MAX_ROUNDS_WITHOUT_CLAIM: u32 = 3;
 
 /// The handling of queries that need an exact result while the watch of their resource fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Interrupted {
+pub enum OnWatchFailure {
     /// opgate reads from the API server directly.
     Read,
     /// The call ends with a policy error.
@@ -56,11 +59,11 @@ pub enum Interrupted {
 }
 
 /// Evaluates a request with cluster state as a lens shows it.
-pub trait Judge {
+pub trait Evaluate {
     /// The combined verdict.
     type Verdict;
     /// The reason why the evaluation failed.
-    type Overload: From<Unsettled>;
+    type Overload: From<EvaluationError>;
 
     /// The account that samples are charged to.
     fn account(&self) -> Option<&Arc<Account>> {
@@ -73,14 +76,14 @@ pub trait Judge {
     /// If the server is overloaded.
     fn judge(
         &self,
-        lens: &Lens,
-    ) -> impl Future<Output = Result<Asked<Self::Verdict>, Self::Overload>>;
+        lens: &EvaluationView,
+    ) -> impl Future<Output = Result<Evaluation<Self::Verdict>, Self::Overload>>;
 
     /// Removes violations that depend on kinds without a result.
     fn without_answer(&self, verdict: Self::Verdict, why: &str) -> Self::Verdict;
 
     /// Notes in a denial that it depends on unsettled requests about these objects.
-    fn resting_on(&self, verdict: Self::Verdict, objects: &[String]) -> Self::Verdict;
+    fn with_pending_note(&self, verdict: Self::Verdict, objects: &[String]) -> Self::Verdict;
 
     /// The change that the request makes if it is allowed. After this, the verdict can be sent in
     /// any case.
@@ -93,16 +96,16 @@ pub trait Judge {
     ///
     /// # Errors
     /// If it must not be allowed.
-    fn without_room(
+    fn on_reservation_limit(
         &self,
         verdict: Self::Verdict,
-        no_room: NoRoom,
+        no_room: ReservationLimitReached,
     ) -> Result<Self::Verdict, Self::Overload>;
 }
 
 /// The result of an evaluation, and its queries.
 #[derive(Debug)]
-pub struct Asked<V> {
+pub struct Evaluation<V> {
     /// The verdict.
     pub verdict: V,
     /// Whether it allows the request.
@@ -110,7 +113,7 @@ pub struct Asked<V> {
     /// Whether it is a valid verdict, not a policy error.
     pub is_sound: bool,
     /// The queries, by kind.
-    pub asked: Vec<(usize, Scope)>,
+    pub asked: Vec<(usize, QueryScope)>,
     /// The queries, with their full precision.
     pub questions: Vec<(usize, Question)>,
     /// Objects that change the results in other possible states.
@@ -127,7 +130,7 @@ pub struct Asked<V> {
 
 /// The reason why the decision failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unsettled {
+pub enum EvaluationError {
     /// Other requests changed the same objects repeatedly until the deadline.
     Contention,
     /// The deadline of the request passed before the decision.
@@ -136,7 +139,7 @@ pub enum Unsettled {
 
 /// The queries that need an exact result.
 #[derive(Debug, Clone, Copy)]
-pub struct Exactness<'d> {
+pub struct ReadConsistency<'d> {
     /// The source of direct reads.
     pub direct: Option<&'d Direct>,
     /// Always, not only while a watch fails.
@@ -149,30 +152,30 @@ pub struct Exactness<'d> {
 ///
 /// # Errors
 /// If no decision was reached.
-pub async fn decide<J: Judge>(
-    cluster: &Cluster,
-    exactness: Exactness<'_>,
+pub async fn decide<J: Evaluate>(
+    cluster: &ClusterState,
+    exactness: ReadConsistency<'_>,
     deadline: Instant,
     judge: &J,
 ) -> Result<J::Verdict, J::Overload> {
-    let mut lens = Lens::default();
+    let mut lens = EvaluationView::default();
     if cluster.options().source != Source::Live {
         // No request is in progress, and no direct read is needed.
         return Ok(judge.judge(&lens).await?.verdict);
     }
-    let mut needed = Needed::default();
-    let mut patience = Patience::default();
+    let mut needed = DirectReadPlan::default();
+    let mut patience = SettleWait::default();
     let (mut rounds, mut claim) = (0, None);
     let (mut confirmed, mut has_settled) = (0, false);
     loop {
         // Before any query: all reservations from now on are detected.
         let seen = cluster.counters();
         let mut worlds = vec![judge.judge(&lens).await?];
-        if sampled(&mut lens, exactness.direct, judge.account(), &worlds, deadline).await {
+        if fetch_samples(&mut lens, exactness.direct, judge.account(), &worlds, deadline).await {
             continue;
         }
-        let mut closer = look_closer(cluster, exactness, &mut needed, &worlds);
-        if let (Closer::Enough, Some(stored)) = (&closer, worlds.first())
+        let mut closer = direct_read_need(cluster, exactness, &mut needed, &worlds);
+        if let (DirectReadNeed::Enough, Some(stored)) = (&closer, worlds.first())
             && stored.is_sound
             && !stored.touched.is_empty()
         {
@@ -180,31 +183,33 @@ pub async fn decide<J: Judge>(
             // not query in another.
             let mut applied = 0;
             while applied < deepest(cluster, &worlds) {
-                let lens = Lens { world: World::Applied(applied), ..lens.clone() };
+                let lens =
+                    EvaluationView { world: PossibleState::Pending(applied), ..lens.clone() };
                 worlds.push(judge.judge(&lens).await?);
                 applied += 1;
             }
-            for world in [World::Together, World::Apart] {
-                let lens = Lens { world, ..lens.clone() };
+            for world in [PossibleState::UnionPreferPending, PossibleState::UnionPreferStored] {
+                let lens = EvaluationView { world, ..lens.clone() };
                 worlds.push(judge.judge(&lens).await?);
             }
-            if sampled(&mut lens, exactness.direct, judge.account(), &worlds, deadline).await {
+            if fetch_samples(&mut lens, exactness.direct, judge.account(), &worlds, deadline).await
+            {
                 continue;
             }
             // In another possible state it can have more queries.
-            closer = look_closer(cluster, exactness, &mut needed, &worlds);
+            closer = direct_read_need(cluster, exactness, &mut needed, &worlds);
         }
         let read = match closer {
-            Closer::Enough => None,
-            Closer::Read(direct) => Some(direct.fresh(cluster, &needed, deadline).await),
-            Closer::Instead(direct, why) => {
+            DirectReadNeed::Enough => None,
+            DirectReadNeed::Read(direct) => Some(direct.fresh(cluster, &needed, deadline).await),
+            DirectReadNeed::Instead(direct, why) => {
                 // Direct reads instead of a failed watch must not use the whole time of the
                 // request.
-                let soon = deadline.min(Instant::now() + INSTEAD);
+                let soon = deadline.min(Instant::now() + FALLBACK_READ_TIMEOUT);
                 let read = direct.fresh(cluster, &needed, soon).await;
                 Some(read.map_err(|error| format!("{why}; read directly: {error}")))
             }
-            Closer::Fail(why) => Some(Err(why)),
+            DirectReadNeed::Fail(why) => Some(Err(why)),
         };
         match read {
             None => {}
@@ -243,23 +248,23 @@ pub async fn decide<J: Judge>(
                 || patience.wait(cluster, exactness.direct, &touched, deadline).await
             {
                 if Instant::now() >= deadline {
-                    return Err(Unsettled::Contention.into());
+                    return Err(EvaluationError::Contention.into());
                 }
                 continue;
             }
             let named = names(cluster, &touched);
             let denied = worlds.into_iter().find(|world| !world.allows);
             // No evaluation denies, but the requests in progress cannot be evaluated.
-            let denied = denied.ok_or(Unsettled::Contention)?;
-            return Ok(judge.resting_on(denied.verdict, &named));
+            let denied = denied.ok_or(EvaluationError::Contention)?;
+            return Ok(judge.with_pending_note(denied.verdict, &named));
         }
-        let allowed = worlds.first_mut().ok_or(Unsettled::Contention)?;
+        let allowed = worlds.first_mut().ok_or(EvaluationError::Contention)?;
         let Some(write) = judge.change(&mut allowed.verdict)? else {
             return Ok(first(worlds)?.verdict);
         };
         if Instant::now() >= deadline {
             // The client has given up: the request will not be stored.
-            return Err(Unsettled::Late.into());
+            return Err(EvaluationError::Late.into());
         }
         let asked: Vec<_> =
             worlds.iter_mut().flat_map(|world| std::mem::take(&mut world.questions)).collect();
@@ -269,10 +274,12 @@ pub async fn decide<J: Judge>(
             ended.as_mut().enable();
             match cluster.reserve(&write, &seen, &asked, claim.as_ref()) {
                 Ok(Reserved::Made) => return Ok(first(worlds)?.verdict),
-                Ok(_) if Instant::now() >= deadline => return Err(Unsettled::Contention.into()),
+                Ok(_) if Instant::now() >= deadline => {
+                    return Err(EvaluationError::Contention.into());
+                }
                 Ok(Reserved::Outdated) => break,
                 Ok(Reserved::Claimed) => {
-                    let until = deadline.min(Instant::now() + LOOK_AGAIN);
+                    let until = deadline.min(Instant::now() + CLAIM_RECHECK_INTERVAL);
                     let _ = tokio::time::timeout_at(until, ended).await;
                 }
                 Err(no_room) => match exactness.direct.filter(|_| !has_settled) {
@@ -282,14 +289,14 @@ pub async fn decide<J: Judge>(
                         let settled = settle_all(cluster, direct.api());
                         let _ = tokio::time::timeout_at(until, settled).await;
                     }
-                    None => return judge.without_room(first(worlds)?.verdict, no_room),
+                    None => return judge.on_reservation_limit(first(worlds)?.verdict, no_room),
                 },
             }
         }
         rounds += 1;
         match &claim {
-            Some(claim) => claim.asks(asked),
-            None if rounds >= MOST_ROUNDS => claim = cluster.claims.claim(asked),
+            Some(claim) => claim.set_queries(asked),
+            None if rounds >= MAX_ROUNDS_WITHOUT_CLAIM => claim = cluster.claims.claim(asked),
             None => {}
         }
     }
@@ -297,11 +304,11 @@ pub async fn decide<J: Judge>(
 
 /// Lists the samples that the evaluations want, if any. Each of them has a result afterwards, so
 /// this ends.
-async fn sampled<V>(
-    lens: &mut Lens,
+async fn fetch_samples<V>(
+    lens: &mut EvaluationView,
     direct: Option<&Direct>,
     payer: Option<&Arc<Account>>,
-    worlds: &[Asked<V>],
+    worlds: &[Evaluation<V>],
     deadline: Instant,
 ) -> bool {
     let mut wanted: Vec<(Resource, usize)> = Vec::new();
@@ -321,29 +328,29 @@ async fn sampled<V>(
 }
 
 /// Whether any request was settled since.
-fn was_settled(cluster: &Cluster, seen: &[Counters]) -> bool {
+fn was_settled(cluster: &ClusterState, seen: &[Counters]) -> bool {
     let now = cluster.counters();
     seen.iter().zip(&now).any(|(seen, now)| seen.settled != now.settled)
 }
 
 /// The evaluation of the stored objects.
-fn first<V>(worlds: Vec<Asked<V>>) -> Result<Asked<V>, Unsettled> {
-    worlds.into_iter().next().ok_or(Unsettled::Contention)
+fn first<V>(worlds: Vec<Evaluation<V>>) -> Result<Evaluation<V>, EvaluationError> {
+    worlds.into_iter().next().ok_or(EvaluationError::Contention)
 }
 
 /// Maximum number of possible states for requests about one object in any of the evaluations.
-fn deepest<V>(cluster: &Cluster, worlds: &[Asked<V>]) -> usize {
+fn deepest<V>(cluster: &ClusterState, worlds: &[Evaluation<V>]) -> usize {
     let touched = worlds.iter().flat_map(|world| &world.touched);
     let deepest = touched.map(|(kind, key)| depth(cluster, *kind, key)).max().unwrap_or_default();
     // If there are more requests, the last possible state shows none of them.
     deepest.min(MAX_WORLDS + 1)
 }
 
-fn depth(cluster: &Cluster, kind: usize, key: &Key) -> usize {
+fn depth(cluster: &ClusterState, kind: usize, key: &Key) -> usize {
     cluster.kinds().get(kind).map_or(0, |kind| kind.pending(key).0)
 }
 
-fn names(cluster: &Cluster, touched: &[(usize, Key)]) -> Vec<String> {
+fn names(cluster: &ClusterState, touched: &[(usize, Key)]) -> Vec<String> {
     let pending = touched.iter().filter(|(kind, key)| depth(cluster, *kind, key) > 0);
     let name = |(kind, key): &(usize, Key)| {
         let resource = cluster.kinds().get(*kind).map(|kind| &kind.resource().resource);
@@ -358,7 +365,7 @@ fn names(cluster: &Cluster, touched: &[(usize, Key)]) -> Vec<String> {
 }
 
 /// Whether the queries need a direct read.
-enum Closer<'d> {
+enum DirectReadNeed<'d> {
     Enough,
     Read(&'d Direct),
     /// The handling of a watch that fails.
@@ -366,13 +373,13 @@ enum Closer<'d> {
     Fail(String),
 }
 
-fn look_closer<'d, V>(
-    cluster: &Cluster,
-    exactness: Exactness<'d>,
-    needed: &mut Needed,
-    worlds: &[Asked<V>],
-) -> Closer<'d> {
-    let mut closer = Closer::Enough;
+fn direct_read_need<'d, V>(
+    cluster: &ClusterState,
+    exactness: ReadConsistency<'d>,
+    needed: &mut DirectReadPlan,
+    worlds: &[Evaluation<V>],
+) -> DirectReadNeed<'d> {
+    let mut closer = DirectReadNeed::Enough;
     for (kind, scope) in worlds.iter().flat_map(|world| &world.asked) {
         if !exactness.contested.contains(kind) {
             continue;
@@ -380,16 +387,16 @@ fn look_closer<'d, V>(
         let failing = cluster.kinds().get(*kind).filter(|kind| kind.is_interrupted());
         match (failing, exactness.direct) {
             (None, _) if !exactness.always => {}
-            (Some(kind), None) => return Closer::Fail(interruption(kind)),
-            (Some(kind), _) if cluster.options().interrupted == Interrupted::Fail => {
-                return Closer::Fail(interruption(kind));
+            (Some(kind), None) => return DirectReadNeed::Fail(interruption(kind)),
+            (Some(kind), _) if cluster.options().interrupted == OnWatchFailure::Fail => {
+                return DirectReadNeed::Fail(interruption(kind));
             }
             (Some(failing), Some(direct)) if needed.add(*kind, scope) => {
-                closer = Closer::Instead(direct, interruption(failing));
+                closer = DirectReadNeed::Instead(direct, interruption(failing));
             }
             (None, Some(direct)) if needed.add(*kind, scope) => {
-                if let Closer::Enough = closer {
-                    closer = Closer::Read(direct);
+                if let DirectReadNeed::Enough = closer {
+                    closer = DirectReadNeed::Read(direct);
                 }
             }
             _ => {}
@@ -398,30 +405,30 @@ fn look_closer<'d, V>(
     closer
 }
 
-fn interruption(kind: &Kind) -> String {
+fn interruption(kind: &ResourceCache) -> String {
     let status = kind.status();
     let error = status.error.map(|error| format!(": {error}")).unwrap_or_default();
-    let seconds = kind.silence().as_secs();
+    let seconds = kind.time_since_contact().as_secs();
     format!("the watch of {} fails, it was last heard of {seconds} s ago{error}", kind.resource())
 }
 
 /// Waits until the outcome of requests in progress is known.
 #[derive(Debug, Default)]
-struct Patience {
+struct SettleWait {
     /// The times when the wait for each object started, and when it was last read.
     of: HashMap<(usize, Key), (Instant, Option<Instant>)>,
 }
 
-impl Patience {
+impl SettleWait {
     /// Waits until a request about `touched` is settled; `false` if that is not possible in time.
     async fn wait(
         &mut self,
-        cluster: &Cluster,
+        cluster: &ClusterState,
         direct: Option<&Direct>,
         touched: &[(usize, Key)],
         deadline: Instant,
     ) -> bool {
-        if touched.len() > MOST_READ {
+        if touched.len() > MAX_DIRECT_READS {
             return false;
         }
         let before = pending(cluster, touched);
@@ -444,9 +451,9 @@ impl Patience {
                 .map(|(object, (_, ends))| {
                     let (first, read) = *self.of.entry(object.clone()).or_insert((now, None));
                     let at = match (read, ends) {
-                        (None, _) => first + WATCH_FIRST,
+                        (None, _) => first + MAX_WATCH_WAIT,
                         (Some(read), Some(ends)) if read < *ends => *ends,
-                        _ => now + WATCH_FIRST,
+                        _ => now + MAX_WATCH_WAIT,
                     };
                     (object, at)
                 })
@@ -481,7 +488,7 @@ impl Patience {
 type Unknown = Vec<((usize, Key), (usize, Option<Instant>))>;
 
 /// The number of requests in progress about these objects, and the time when the last one ends.
-fn pending(cluster: &Cluster, touched: &[(usize, Key)]) -> Unknown {
+fn pending(cluster: &ClusterState, touched: &[(usize, Key)]) -> Unknown {
     let pending = |object: &(usize, Key)| {
         let (count, ends) = cluster.kinds().get(object.0)?.pending(&object.1);
         (count > 0).then(|| (object.clone(), (count, ends)))

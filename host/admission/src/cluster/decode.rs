@@ -1,9 +1,9 @@
 //! Decodes messages of an API server: a line of a watch, a page of a list, and errors.
 //!
 //! ```text
-//! line ─▶ Event ────▶ Kind: an object applied or deleted, a bookmark; the version advances
+//! line ─▶ Event ────▶ ResourceCache: an object applied or deleted, a bookmark; the version advances
 //! page ─▶ PageText ─▶ item ─▶ Listing: its objects, one after the other; the token of the next page
-//!           └──────▶ Trouble
+//!           └──────▶ ApiError
 //! ```
 //!
 //! Tenants write the content, which can have any nesting and repetition.
@@ -17,7 +17,7 @@ use super::cache::{Change, key_of};
 use super::list_splitter::Split;
 use super::paging::LARGEST_OBJECT;
 use super::reservations::is_newer;
-use super::{Kind, Reading};
+use super::{ResolvedRead, ResourceCache};
 use opgate_text::one_line;
 
 /// A line of a watch.
@@ -35,7 +35,7 @@ enum News {
     /// An object was deleted.
     Deleted(Option<Key>, String),
     Bookmark,
-    Error(Trouble),
+    Error(ApiError),
 }
 
 impl Event {
@@ -43,7 +43,7 @@ impl Event {
     ///
     /// # Errors
     /// If it is no event.
-    pub(crate) fn read(reading: &Reading, line: Vec<u8>) -> Result<Self, Trouble> {
+    pub(crate) fn read(reading: &ResolvedRead, line: Vec<u8>) -> Result<Self, ApiError> {
         let document = read_document(line)?;
         let text = |pointer: &str| document.get(pointer).and_then(|v| v.text()).unwrap_or_default();
         let news = match (text("/type"), document.get("/object")) {
@@ -57,11 +57,11 @@ impl Event {
             ("ERROR", _) => {
                 let code = document.get("/object/code").and_then(|c| c.integer());
                 let code = u16::try_from(code.unwrap_or_default()).unwrap_or_default();
-                News::Error(Trouble::of(code, text("/object/message")))
+                News::Error(ApiError::of(code, text("/object/message")))
             }
             (other, _) => {
                 let other = one_line(other, 32);
-                News::Error(Trouble::Other(format!("an event of type {other:?}")))
+                News::Error(ApiError::Other(format!("an event of type {other:?}")))
             }
         };
         Ok(Self { version: text("/object/metadata/resourceVersion").to_owned(), news })
@@ -71,10 +71,14 @@ impl Event {
     ///
     /// # Errors
     /// If it is an error, or the server was reset to an earlier state.
-    pub(crate) fn take_over(self, kind: &Kind, version: &mut String) -> Result<(), Trouble> {
+    pub(crate) fn take_over(
+        self,
+        kind: &ResourceCache,
+        version: &mut String,
+    ) -> Result<(), ApiError> {
         let Self { version: now, news } = self;
         if is_newer(version, &now) && !matches!(news, News::Error(_)) {
-            return Err(Trouble::Gone);
+            return Err(ApiError::Gone);
         }
         match news {
             News::Changed(Some(change)) => kind.take_over(*change),
@@ -116,15 +120,15 @@ impl PageText {
     ///
     /// # Errors
     /// If it is too large.
-    pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, ApiError> {
         let item = self.split.next(bytes);
         let held = item.as_ref().map_or(self.split.item_bytes(), Vec::len);
         if u64::try_from(held).is_ok_and(|held| held >= LARGEST_OBJECT) {
-            return Err(Trouble::Other(format!("an object of more than {LARGEST_OBJECT} bytes")));
+            return Err(ApiError::Other(format!("an object of more than {LARGEST_OBJECT} bytes")));
         }
         if self.split.frame_bytes() > LARGEST_FRAME {
             let text = format!("a response of more than {LARGEST_FRAME} bytes without its objects");
-            return Err(Trouble::Other(text));
+            return Err(ApiError::Other(text));
         }
         self.count = self.count.saturating_add(usize::from(item.is_some()));
         Ok(item)
@@ -144,9 +148,9 @@ impl PageText {
     ///
     /// # Errors
     /// If it was no page, or a part of one.
-    pub(crate) fn end(self) -> Result<Page, Trouble> {
+    pub(crate) fn end(self) -> Result<Page, ApiError> {
         let Self { split, count } = self;
-        let none = || Trouble::Other("the API server's answer is no list".to_owned());
+        let none = || ApiError::Other("the API server's answer is no list".to_owned());
         let page = read_document(split.end().ok_or_else(none)?)?;
         // Go writes an empty list as null.
         let items = page.get("/items").ok_or_else(none)?;
@@ -164,24 +168,24 @@ impl PageText {
 
 /// Reads an object of a list. One without a namespace gets `namespace`.
 pub(crate) fn item(
-    reading: &Reading,
+    reading: &ResolvedRead,
     item: Vec<u8>,
     namespace: &str,
-) -> Result<Option<Change>, Trouble> {
+) -> Result<Option<Change>, ApiError> {
     Ok(reading.change(read_document(item)?.root(), namespace))
 }
 
 /// Bytes that are not UTF-8 become U+FFFD: a client that writes protobuf can store anything in
 /// `managedFields`.
-pub(super) fn read_document(json: Vec<u8>) -> Result<Document, Trouble> {
+pub(super) fn read_document(json: Vec<u8>) -> Result<Document, ApiError> {
     let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
     Document::deep(String::from_utf8(json).unwrap_or_else(lossy))
-        .map_err(|e| Trouble::Other(format!("the API server's answer is not JSON: {e}")))
+        .map_err(|e| ApiError::Other(format!("the API server's answer is not JSON: {e}")))
 }
 
 /// The error of one request.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum ApiError {
     /// The API server does not know the resource.
     #[error("the API server does not know the resource")]
     Absent,
@@ -209,9 +213,9 @@ pub(crate) enum Trouble {
     Other(String),
 }
 
-impl Trouble {
+impl ApiError {
     /// The text for users, with the missing permission, or how to fix the token.
-    pub(super) fn told(&self, kind: &Kind) -> String {
+    pub(super) fn told(&self, kind: &ResourceCache) -> String {
         let on = match self {
             Self::Forbidden(_) if kind.resource().is_server_version() => "get on /version",
             // Only lists are needed.

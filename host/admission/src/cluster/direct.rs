@@ -20,8 +20,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::samples::{Ask, NoSample, Places};
-use super::view::{Fresh, Listing, Needed, Scope};
-use super::{Cluster, Kind};
+use super::view::{DirectReadPlan, DirectReads, Listing, QueryScope};
+use super::{ClusterState, ResourceCache};
 
 /// Maximum number of concurrent reads: a list of thousands of objects is load for the API server,
 /// too.
@@ -32,8 +32,8 @@ pub trait Api: Send + Sync {
     /// Returns the current objects, and the version up to which the list is complete.
     fn list<'a>(
         &'a self,
-        kind: &'a Kind,
-        scope: &'a Scope,
+        kind: &'a ResourceCache,
+        scope: &'a QueryScope,
     ) -> BoxFuture<'a, Result<Listing, String>>;
 
     /// Returns some objects of any kind.
@@ -44,7 +44,7 @@ pub trait Api: Send + Sync {
 }
 
 /// A query of a kind.
-type Question = (usize, Scope);
+type Question = (usize, QueryScope);
 
 /// The number of requests that wait for it.
 type Askers = usize;
@@ -129,10 +129,10 @@ impl Direct {
     /// If the API server does not respond. The text states the reason.
     pub async fn fresh(
         &self,
-        cluster: &Cluster,
-        needed: &Needed,
+        cluster: &ClusterState,
+        needed: &DirectReadPlan,
         deadline: Instant,
-    ) -> Result<Fresh, String> {
+    ) -> Result<DirectReads, String> {
         let mut questions = Vec::new();
         for (kind, scopes) in &needed.0 {
             // A query that is part of another one uses its result.
@@ -147,7 +147,7 @@ impl Direct {
         });
         let all = tokio::time::timeout_at(deadline, join_all(asked)).await;
         let all = all.map_err(|_| "the API server did not answer in time".to_owned())?;
-        let mut fresh = Fresh::default();
+        let mut fresh = DirectReads::default();
         for (kind, scope, found) in all.into_iter().flatten() {
             fresh.0.entry(kind).or_default().push((scope, found?));
         }
@@ -161,11 +161,11 @@ impl Direct {
     /// If the API server does not respond. The text states the reason.
     pub async fn learn(
         &self,
-        cluster: &Cluster,
+        cluster: &ClusterState,
         kind: usize,
         key: &Key,
     ) -> Result<Option<Arc<Listing>>, String> {
-        let scope = Scope::Object(key.clone());
+        let scope = QueryScope::Object(key.clone());
         let read = self.read(cluster, kind, &scope).await;
         let Some((Read { began, found }, kind)) = read.zip(cluster.kinds().get(kind)) else {
             return Ok(None);
@@ -181,7 +181,7 @@ impl Direct {
     }
 
     /// Makes a read that starts after this call.
-    async fn read(&self, cluster: &Cluster, kind: usize, scope: &Scope) -> Option<Read> {
+    async fn read(&self, cluster: &ClusterState, kind: usize, scope: &QueryScope) -> Option<Read> {
         let of = cluster.kinds().get(kind)?;
         let asking = Asking::new(self, (kind, scope.clone()));
         let slot = &asking.slot;

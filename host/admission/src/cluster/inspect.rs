@@ -13,7 +13,7 @@ use opgate_document::Document;
 
 use super::Connection;
 use super::audit::told;
-use super::decode::Trouble;
+use super::decode::ApiError;
 use super::paging::LARGEST_OBJECT;
 use super::requests::path;
 
@@ -41,9 +41,9 @@ pub struct Refused {
     pub why: String,
 }
 
-impl From<Trouble> for Refused {
-    fn from(trouble: Trouble) -> Self {
-        let is_forbidden = matches!(trouble, Trouble::Forbidden(_));
+impl From<ApiError> for Refused {
+    fn from(trouble: ApiError) -> Self {
+        let is_forbidden = matches!(trouble, ApiError::Forbidden(_));
         Self { is_forbidden, why: told(&trouble) }
     }
 }
@@ -96,8 +96,8 @@ impl Connection {
         let at = format!("{}/{name}", path(resource, namespace));
         match self.0.dated(&at, LARGEST_OBJECT).await {
             Ok((document, _)) => Ok(Some(document)),
-            Err(Trouble::Absent) => Ok(None),
-            Err(Trouble::Forbidden(why)) => {
+            Err(ApiError::Absent) => Ok(None),
+            Err(ApiError::Forbidden(why)) => {
                 let why = format!("forbidden: {why}; grant get on it to this user");
                 Err(Refused { is_forbidden: true, why })
             }
@@ -123,8 +123,8 @@ impl Connection {
         }
         let at = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{path}");
         let answer = self.0.dated(&at, MOST_OF_POD).await.map_err(|trouble| match trouble {
-            Trouble::Absent => Refused { is_forbidden: false, why: format!("it has no {path}") },
-            Trouble::Forbidden(why) => {
+            ApiError::Absent => Refused { is_forbidden: false, why: format!("it has no {path}") },
+            ApiError::Forbidden(why) => {
                 let why = format!("forbidden: {why}; grant get on pods/proxy to this user");
                 Refused { is_forbidden: true, why }
             }

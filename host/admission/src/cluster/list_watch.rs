@@ -1,7 +1,7 @@
 //! A resource behind an API server: one list and watch, or one list after the other.
 //!
 //! ```text
-//! list (pages) ─▶ watch ─▶ ADDED MODIFIED DELETED BOOKMARK ─▶ Kind
+//! list (pages) ─▶ watch ─▶ ADDED MODIFIED DELETED BOOKMARK ─▶ ResourceCache
 //!   ▲              │ ended or cut: watch on from the last version
 //!   ├── 410 Gone ──┤ 403, 404, 5xx: wait, list again
 //!   └── interval ──┘ 405, or no such verb: the resource is polled
@@ -20,11 +20,11 @@ use kube::core::params::WatchParams;
 use tokio::time::Instant;
 
 use super::aside::Waiting;
-use super::cache::{Refused, poll_time, watch_time};
-use super::decode::{Event, Trouble};
+use super::cache::{ListFailure, poll_time, watch_time};
+use super::decode::{ApiError, Event};
 use super::paging::LARGEST_OBJECT;
 use super::requests::{Server, label_selector, no_answer, path};
-use super::{Kind, Options, Standing};
+use super::{CacheStatus, Options, ResourceCache};
 
 /// Waits after errors, doubled from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -32,17 +32,17 @@ const LAST_WAIT: Duration = Duration::from_secs(10);
 
 /// Number of lists in a row without such a resource after which its objects count as gone, and
 /// number of lists that cannot be served after which nothing waits for the resource.
-const ABSENCES: u32 = 3;
+const ABSENT_LISTS_REQUIRED: u32 = 3;
 
 /// The interval at which to check a resource that the API server does not know.
 const ABSENT_WAIT: Duration = Duration::from_secs(5);
 
 /// A watch that does not end by itself is stopped after this additional time.
-const GRACE: Duration = Duration::from_secs(15);
+const WATCH_END_GRACE: Duration = Duration::from_secs(15);
 
 /// A watch that ends sooner has failed. Otherwise a server that accepts and closes would get
 /// hundreds of requests a second.
-const SHORT: Duration = Duration::from_secs(5);
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(5);
 
 /// A watch that was open for this time has not failed.
 const STEADY: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ const MOST_AT_ONE_VERSION: u32 = 3;
 
 /// Growing waits with a random part, so that replicas do not return all at once.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub(super) struct Backoff {
     /// The interval at which a watch is renewed.
     watch: Duration,
     /// The interval at which a resource is polled.
@@ -66,7 +66,7 @@ pub(super) struct Waits {
     told: Option<String>,
 }
 
-impl Waits {
+impl Backoff {
     pub(super) fn new(options: &Options) -> Self {
         let (watch, poll) = (watch_time(options.max_age), poll_time(options));
         Self { watch, poll, failures: 0, absences: 0, outages: 0, told: None }
@@ -79,20 +79,20 @@ impl Waits {
     }
 
     /// Records that the cache is ready, which shows nothing about the next watch.
-    fn current(&mut self, server: &Server, kind: &Kind) {
+    fn current(&mut self, server: &Server, kind: &ResourceCache) {
         if self.told.take().is_some() {
             tracing::info!(resource = %kind.resource(), "cluster cache synced again");
-            server.has_recovered();
+            server.notify_recovered();
         }
     }
 
     /// Records that the watch works, or that only the list was needed.
-    fn well(&mut self, server: &Server, kind: &Kind) {
+    fn reset(&mut self, server: &Server, kind: &ResourceCache) {
         self.current(server, kind);
         self.failures = 0;
     }
 
-    fn tell(&mut self, kind: &Kind, why: &str) {
+    fn log_failure(&mut self, kind: &ResourceCache, why: &str) {
         if self.told.as_deref() != Some(why) {
             tracing::warn!(resource = %kind.resource(), why, "cluster cache sync failed; retrying");
             self.told = Some(why.to_owned());
@@ -110,7 +110,7 @@ fn shortened(wait: Duration) -> Duration {
 
 /// Lists, then watches until a new list is needed, if the resource can be watched. Returns the wait
 /// before the next list.
-pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> Duration {
+pub(super) async fn follow(server: &Server, kind: &ResourceCache, waits: &mut Backoff) -> Duration {
     let began = Instant::now();
     let trouble = match server.list(kind, kind.namespace(), None, Waiting::View).await {
         Ok(listing) => {
@@ -125,23 +125,23 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
                 } else {
                     tracing::debug!(%resource, objects, "polled");
                 }
-                waits.well(server, kind);
+                waits.reset(server, kind);
                 return shortened(waits.poll);
             }
             tracing::info!(resource = %kind.resource(), objects, "listed");
             match watch_on(server, kind, waits, &mut version).await {
                 // A list determines whether it is gone.
-                Trouble::Absent => Trouble::Gone,
+                ApiError::Absent => ApiError::Gone,
                 trouble if is_unwatchable(server, kind, &trouble).await => {
                     poll(kind, waits);
-                    waits.well(server, kind);
+                    waits.reset(server, kind);
                     return shortened(waits.poll);
                 }
                 trouble => trouble,
             }
         }
         Err(trouble) => {
-            if let Trouble::Forbidden(_) = trouble
+            if let ApiError::Forbidden(_) = trouble
                 && is_unwatchable(server, kind, &trouble).await
             {
                 // No permission must be requested that is not needed.
@@ -149,40 +149,40 @@ pub(super) async fn follow(server: &Server, kind: &Kind, waits: &mut Waits) -> D
             }
             // A role for objects in a namespace can be granted only where the namespace exists.
             match (&trouble, kind.namespace()) {
-                (Trouble::Forbidden(_), Some(namespace))
+                (ApiError::Forbidden(_), Some(namespace))
                     if server.lacks_namespace(namespace).await =>
                 {
-                    Trouble::Absent
+                    ApiError::Absent
                 }
                 _ => trouble,
             }
         }
     };
-    let is_unavailable = matches!(trouble, Trouble::Unavailable(_));
+    let is_unavailable = matches!(trouble, ApiError::Unavailable(_));
     let is_down = is_unavailable
-        && waits.outages.saturating_add(1) >= ABSENCES
+        && waits.outages.saturating_add(1) >= ABSENT_LISTS_REQUIRED
         && server.is_down_behind(kind.resource()).await;
     let wait = failed(kind, waits, &trouble);
     kind.refused(match trouble {
-        Trouble::Forbidden(_) => Refused::Forbidden,
-        Trouble::Unauthorized(_) => Refused::Unauthorized,
-        _ if is_down => Refused::Down,
-        _ => Refused::No,
+        ApiError::Forbidden(_) => ListFailure::Forbidden,
+        ApiError::Unauthorized(_) => ListFailure::Unauthorized,
+        _ if is_down => ListFailure::Down,
+        _ => ListFailure::No,
     });
     wait
 }
 
 /// Whether an API server that denies a request cannot watch the resource at all. Without the
 /// permission to watch, only discovery shows that.
-async fn is_unwatchable(server: &Server, kind: &Kind, trouble: &Trouble) -> bool {
+async fn is_unwatchable(server: &Server, kind: &ResourceCache, trouble: &ApiError) -> bool {
     match trouble {
-        Trouble::NotAllowed(_) => true,
-        Trouble::Forbidden(_) => server.watches(kind.resource()).await == Some(false),
+        ApiError::NotAllowed(_) => true,
+        ApiError::Forbidden(_) => server.watches(kind.resource()).await == Some(false),
         _ => false,
     }
 }
 
-fn poll(kind: &Kind, waits: &Waits) {
+fn poll(kind: &ResourceCache, waits: &Backoff) {
     if kind.set_polled(true) {
         let seconds = waits.poll.as_secs();
         tracing::info!(
@@ -193,79 +193,79 @@ fn poll(kind: &Kind, waits: &Waits) {
 }
 
 /// Records an error. Returns the wait before the next list.
-fn failed(kind: &Kind, waits: &mut Waits, trouble: &Trouble) -> Duration {
+fn failed(kind: &ResourceCache, waits: &mut Backoff, trouble: &ApiError) -> Duration {
     match trouble {
-        Trouble::Absent if kind.status().objects > 0 && waits.absences < ABSENCES => {
+        ApiError::Absent if kind.status().objects > 0 && waits.absences < ABSENT_LISTS_REQUIRED => {
             // A proxy or a starting server responds with 404 as well, which does not mean that
             // objects are gone.
             waits.absences += 1;
         }
-        Trouble::Absent => {
-            if kind.status().standing != Standing::NotInstalled {
+        ApiError::Absent => {
+            if kind.status().standing != CacheStatus::NotInstalled {
                 tracing::info!(resource = %kind.resource(), "not installed; looking for it again");
             }
             kind.absent();
             return ABSENT_WAIT;
         }
-        Trouble::Gone | Trouble::Silence | Trouble::Memory => {
+        ApiError::Gone | ApiError::Silence | ApiError::Memory => {
             tracing::debug!(resource = %kind.resource(), why = %trouble, "listing again");
             return waits.next();
         }
-        Trouble::Unavailable(_) => waits.outages = waits.outages.saturating_add(1),
-        Trouble::Unauthorized(_)
-        | Trouble::Forbidden(_)
-        | Trouble::NotAllowed(_)
-        | Trouble::Other(_) => {}
+        ApiError::Unavailable(_) => waits.outages = waits.outages.saturating_add(1),
+        ApiError::Unauthorized(_)
+        | ApiError::Forbidden(_)
+        | ApiError::NotAllowed(_)
+        | ApiError::Other(_) => {}
     }
     let why = trouble.told(kind);
     kind.failed(why.clone());
-    if waits.outages >= ABSENCES {
+    if waits.outages >= ABSENT_LISTS_REQUIRED {
         kind.unavailable();
     }
-    waits.tell(kind, &why);
+    waits.log_failure(kind, &why);
     waits.next()
 }
 
 /// One watch after another from a version on. Returns the reason why the list must be read again.
 async fn watch_on(
     server: &Server,
-    kind: &Kind,
-    waits: &mut Waits,
+    kind: &ResourceCache,
+    waits: &mut Backoff,
     version: &mut String,
-) -> Trouble {
+) -> ApiError {
     let watch = waits.watch;
-    let short = SHORT.min(watch / 2);
+    let short = MIN_WATCH_DURATION.min(watch / 2);
     let mut failed_here = 0;
     loop {
         let (started, before) = (Instant::now(), version.clone());
         let ended = watch_once(server, kind, watch, waits.poll, version).await;
         if *version != before {
             failed_here = 0;
-            waits.well(server, kind);
+            waits.reset(server, kind);
         }
         let (why, is_error) = match ended {
             Ok(()) if started.elapsed() >= short => {
-                waits.well(server, kind);
-                if kind.silence() > watch.saturating_add(watch / 2) {
+                waits.reset(server, kind);
+                if kind.time_since_contact() > watch.saturating_add(watch / 2) {
                     // It sends no bookmarks; a list has the same effect.
-                    return Trouble::Silence;
+                    return ApiError::Silence;
                 }
                 if kind.has_memory_again() {
-                    return Trouble::Memory;
+                    return ApiError::Memory;
                 }
                 continue;
             }
             Ok(()) => (format!("the API server ends watches within {short:?}"), false),
-            Err(Trouble::Other(why) | Trouble::Unavailable(why)) => (why, true),
+            Err(ApiError::Other(why) | ApiError::Unavailable(why)) => (why, true),
             Err(trouble) => return trouble,
         };
         failed_here += 1;
         if is_error || failed_here > 1 {
             kind.failed(why.clone());
-            waits.tell(kind, &why);
+            waits.log_failure(kind, &why);
         }
         if failed_here >= MOST_AT_ONE_VERSION {
-            return Trouble::Other(why);
+            return ApiError::Other(why);
         }
         tokio::time::sleep(waits.next()).await;
     }
@@ -275,11 +275,11 @@ async fn watch_on(
 /// messages are. It ends after `look` or a multiple of it if a list would show more.
 async fn watch_once(
     server: &Server,
-    kind: &Kind,
+    kind: &ResourceCache,
     watch: Duration,
     look: Duration,
     version: &mut String,
-) -> Result<(), Trouble> {
+) -> Result<(), ApiError> {
     let params = WatchParams {
         label_selector: label_selector(kind),
         field_selector: None,
@@ -288,13 +288,13 @@ async fn watch_once(
         send_initial_events: false,
     };
     let request = Request::new(path(kind.resource(), kind.namespace()));
-    let request = request.watch(&params, version).map_err(|e| Trouble::Other(e.to_string()))?;
+    let request = request.watch(&params, version).map_err(|e| ApiError::Other(e.to_string()))?;
     let stream = server.ask(request).await?;
     if kind.set_polled(false) {
         tracing::info!(resource = %kind.resource(), "resource supports watch; no longer polling");
     }
     let mut stream = std::pin::pin!(stream);
-    let silence = watch.saturating_add(GRACE);
+    let silence = watch.saturating_add(WATCH_END_GRACE);
     let (mut line, mut steady) = (Vec::new(), std::pin::pin!(tokio::time::sleep(STEADY)));
     let look = look.max(FIRST_WAIT);
     let mut looks = tokio::time::interval_at(Instant::now() + look, look);
@@ -309,18 +309,18 @@ async fn watch_once(
                 () = &mut steady, if !steady.is_elapsed() => kind.steady(),
                 _ = looks.tick() => {
                     if kind.has_memory_again() {
-                        return Err(Trouble::Memory);
+                        return Err(ApiError::Memory);
                     }
                 }
             }
         };
-        let read = read.map_err(|_| Trouble::Other(no_answer(silence)))?;
+        let read = read.map_err(|_| ApiError::Other(no_answer(silence)))?;
         let read = read?;
         if read == 0 {
             return Ok(());
         }
         if u64::try_from(read) == Ok(LARGEST_OBJECT) {
-            return Err(Trouble::Other(format!("an event of more than {LARGEST_OBJECT} bytes")));
+            return Err(ApiError::Other(format!("an event of more than {LARGEST_OBJECT} bytes")));
         }
         if line.trim_ascii().is_empty() {
             continue;

@@ -2,13 +2,13 @@
 //! descriptors declare.
 //!
 //! ```text
-//! descriptor.reads ─▶ Reading (per policy) ─▶ Kind (one per resource, for all policies that read it)
+//! descriptor.reads ─▶ ResolvedRead (per policy) ─▶ ResourceCache (one per resource, for all policies that read it)
 //!
 //!   live: list and watch, ─┐
 //!         or poll          │
-//!   snapshot: files        ┴▶ Kind: objects, and reservations of allowed changes
+//!   snapshot: files        ┴▶ ResourceCache: objects, and reservations of allowed changes
 //!                                │
-//!   direct: the API server ──▶ Lens (a World, direct reads) ─▶ Reader (per call) ─▶ policy
+//!   direct: the API server ──▶ EvaluationView (a World, direct reads) ─▶ Reader (per call) ─▶ policy
 //!   samples: the same ───────────▶ (of any kind, for one review)
 //! ```
 //!
@@ -17,7 +17,7 @@
 //! applies.
 //!
 //! At least one of two concurrent requests must be evaluated with the change of the other. An
-//! allowed change is *reserved* ([`Cluster::reserve`]). Until it is known whether the API server
+//! allowed change is *reserved* ([`ClusterState::reserve`]). Until it is known whether the API server
 //! stored it, a verdict must hold both with it and without it ([`decide()`]).
 
 mod aside;
@@ -57,30 +57,33 @@ use opgate_document::Document;
 
 pub use audit::{Group, Served};
 use cache::Allowed;
-pub use cache::{Counters, Kind, Standing, Status};
+pub use cache::{CacheStatus, Counters, ResourceCache, Status};
 pub use claims::{Claim, Claims};
 pub use confirm::{Ground, Grounds};
 pub use connection::{Connection, ConnectionError, Watches};
-pub use decide::{Asked, Exactness, Interrupted, Judge, Unsettled, decide};
+pub use decide::{Evaluate, Evaluation, EvaluationError, OnWatchFailure, ReadConsistency, decide};
 pub use direct::{Api, Direct};
 pub use inspect::{Refused, Release, Selected};
 pub use opgate_engine::reader::NotCurrent;
 pub use query_stats::Tally;
-pub use reader::{NotRead, Reader, Sampling, Unread, View};
+pub use reader::{PolicyView, Reader, SampleAccess, UnavailableRead, UnavailableReason};
 pub use reservations::{Bounds, Question};
 use reservations::{Tenant, Usage};
 pub use samples::{Ask, Grants, NoSample, Samples};
 pub use snapshot::{Listings, Snapshot};
 pub use unreadable::{NotKept, UnreadableObjects};
 pub use usage::ReservationUsage;
-pub use view::{Fresh, Lens, Listing, Needed, Own, Scope, Sight, World};
+pub use view::{
+    DirectReadPlan, DirectReads, EvaluationView, Listing, PossibleState, QueryScope,
+    ReviewedObject, Sight,
+};
 
 use crate::review::{Operation, Review};
 use memory::Memory;
 
 /// The reads of one policy from one resource, with its settings applied.
 #[derive(Debug, Clone)]
-pub struct Reading {
+pub struct ResolvedRead {
     /// The resource.
     pub resource: Resource,
     /// Fields and indexes.
@@ -93,7 +96,7 @@ pub struct Reading {
     pub optional: bool,
 }
 
-impl Reading {
+impl ResolvedRead {
     /// Names and labels of all namespaces.
     pub(crate) fn of_namespaces() -> Option<Self> {
         let (group, version) = (String::new(), "v1".to_owned());
@@ -117,7 +120,7 @@ pub enum Source {
     Snapshot,
     /// From files that may be incomplete, for requests that are files themselves. Rules are
     /// skipped if they need a resource without any object, or a namespace that no object names.
-    Excerpt,
+    PartialSnapshot,
     /// From an API server, each resource listed once. Rules are skipped if they need a resource
     /// that could not be listed.
     Listed,
@@ -139,7 +142,7 @@ pub struct Options {
     /// The limit of reservations.
     pub bounds: Bounds,
     /// The handling of queries about a resource whose watch fails.
-    pub interrupted: Interrupted,
+    pub interrupted: OnWatchFailure,
     /// Maximum bytes of the objects that are kept.
     pub memory: usize,
 }
@@ -156,7 +159,7 @@ impl Options {
             poll: Duration::from_secs(60),
             reservation: Duration::from_secs(2),
             bounds: Bounds::AUTHENTICATED,
-            interrupted: Interrupted::Read,
+            interrupted: OnWatchFailure::Read,
             memory: usize::MAX,
         }
     }
@@ -164,12 +167,12 @@ impl Options {
 
 /// All objects of the cluster that policies read.
 #[derive(Debug)]
-pub struct Cluster {
-    kinds: Vec<Arc<Kind>>,
+pub struct ClusterState {
+    kinds: Vec<Arc<ResourceCache>>,
     options: Options,
     /// The registry in which reservations are compared and made, one at a time with other cluster
     /// states of the same server.
-    seat: reservation_registry::Seat,
+    seat: reservation_registry::RegistryHandle,
     claims: Claims,
     /// Objects of files for samples.
     files: samples::Files,
@@ -194,7 +197,7 @@ pub struct Write {
 
 /// A change cannot be reserved for now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoRoom {
+pub struct ReservationLimitReached {
     /// The share or limit that is reached, in one line.
     pub why: String,
 }
@@ -211,33 +214,33 @@ pub enum Reserved {
     Claimed,
 }
 
-impl Cluster {
+impl ClusterState {
     /// Creates cluster state for all reads: one kind for each resource and namespace, with
     /// everything that any of them needs. A read of one namespace is never merged into a read of
     /// all namespaces, which would need another permission. If all reads have a label selector,
     /// there is one kind for each selector: a common kind would hold all objects, most of them
     /// unused.
     #[must_use]
-    pub fn new(readings: &[Reading], options: Options) -> Self {
-        Self::made(readings, options, None)
+    pub fn new(readings: &[ResolvedRead], options: Options) -> Self {
+        Self::assemble(readings, options, None)
     }
 
     /// Creates cluster state that is to replace `other`. Kinds that both read in the same way are
     /// shared with their content. From now on, changes that are allowed with one of them are
     /// reserved for both.
     #[must_use]
-    pub fn beside(readings: &[Reading], other: &Self) -> Self {
-        Self::made(readings, other.options, Some(other))
+    pub fn replacing(readings: &[ResolvedRead], other: &Self) -> Self {
+        Self::assemble(readings, other.options, Some(other))
     }
 
-    fn made(readings: &[Reading], options: Options, beside: Option<&Self>) -> Self {
-        let mut merged: Vec<Reading> = Vec::new();
+    fn assemble(readings: &[ResolvedRead], options: Options, beside: Option<&Self>) -> Self {
+        let mut merged: Vec<ResolvedRead> = Vec::new();
         for reading in readings {
-            let is_place = |known: &Reading| {
+            let is_place = |known: &ResolvedRead| {
                 known.resource == reading.resource && known.namespace == reading.namespace
             };
             let needs_all = readings.iter().any(|other| is_place(other) && other.labels.is_empty());
-            let is_same = |known: &&mut Reading| {
+            let is_same = |known: &&mut ResolvedRead| {
                 is_place(known) && (needs_all || known.labels == reading.labels)
             };
             match merged.iter_mut().find(is_same) {
@@ -252,7 +255,7 @@ impl Cluster {
             }
         }
         // If a resource has several kinds, their limits distinguish them.
-        let name = |reading: &Reading| {
+        let name = |reading: &ResolvedRead| {
             let of = merged.iter().filter(|other| other.resource == reading.resource).count();
             let namespace = reading.namespace.iter().map(|namespace| format!(" in {namespace}"));
             let labels = Some(&reading.labels).filter(|labels| !labels.is_empty());
@@ -262,31 +265,31 @@ impl Cluster {
         };
         let memory =
             beside.map_or_else(|| Memory::new(options.memory), |other| other.memory.clone());
-        let kind = |reading: &Reading| {
+        let kind = |reading: &ResolvedRead| {
             let name = name(reading);
-            let is_it = |kind: &&Arc<Kind>| {
+            let is_it = |kind: &&Arc<ResourceCache>| {
                 kind.name() == name && reservation_registry::is_same(kind.reading(), reading)
             };
             let known = beside.and_then(|other| other.kinds.iter().find(is_it));
             let new = || {
-                let kind = Kind::new(reading.clone(), options, memory.clone());
+                let kind = ResourceCache::new(reading.clone(), options, memory.clone());
                 let kind = kind.named(name.clone());
                 Arc::new(if beside.is_some() { kind.awaited() } else { kind })
             };
             known.cloned().unwrap_or_else(new)
         };
         let kinds: Vec<_> = merged.iter().map(kind).collect();
-        let seat = reservation_registry::Seat::at(
+        let seat = reservation_registry::RegistryHandle::at(
             beside.map(|other| other.seat.desk()).unwrap_or_default(),
         );
-        seat.turn().add(&kinds);
+        seat.acquire().add(&kinds);
         let (claims, files) = (Claims::default(), samples::Files::default());
         Self { kinds, options, seat, claims, files, memory }
     }
 
     /// The resources that policies read.
     #[must_use]
-    pub fn kinds(&self) -> &[Arc<Kind>] {
+    pub fn kinds(&self) -> &[Arc<ResourceCache>] {
         &self.kinds
     }
 
@@ -312,17 +315,17 @@ impl Cluster {
     /// was created: then it must be created again.
     #[must_use]
     pub fn serves(&self) -> bool {
-        let turn = self.seat.turn();
+        let turn = self.seat.acquire();
         let has_missed = self.kinds.iter().any(|kind| kind.awaits().has_missed(&turn));
         if !has_missed {
-            self.kinds.iter().for_each(|kind| kind.awaits().serves(&turn));
+            self.kinds.iter().for_each(|kind| kind.awaits().activate(&turn));
         }
         !has_missed
     }
 
     /// Whether another cluster state has this kind as well.
     #[must_use]
-    pub fn shares(&self, kind: &Arc<Kind>) -> bool {
+    pub fn shares(&self, kind: &Arc<ResourceCache>) -> bool {
         self.kinds.iter().any(|known| Arc::ptr_eq(known, kind))
     }
 
@@ -330,12 +333,12 @@ impl Cluster {
     /// of a review.
     pub(crate) fn is_kept_elsewhere(&self, review: &Review<'_>) -> bool {
         let (group, resource) = (&review.resource.group, &review.resource.name);
-        let is_it = |kind: Arc<Kind>| !self.shares(&kind) && kind.is_of(group, resource);
-        !self.seat.is_alone() && self.seat.turn().kinds().any(is_it)
+        let is_it = |kind: Arc<ResourceCache>| !self.shares(&kind) && kind.is_of(group, resource);
+        !self.seat.is_alone() && self.seat.acquire().kinds().any(is_it)
     }
 
-    fn position(&self, reading: &Reading) -> Option<usize> {
-        let is_it = |kind: &Arc<Kind>| {
+    fn position(&self, reading: &ResolvedRead) -> Option<usize> {
+        let is_it = |kind: &Arc<ResourceCache>| {
             *kind.resource() == reading.resource
                 && kind.namespace() == reading.namespace.as_deref()
                 && (kind.labels().is_empty() || *kind.labels() == reading.labels)
@@ -345,27 +348,27 @@ impl Cluster {
 
     /// Returns the kind of a read.
     #[must_use]
-    pub fn kind_of(&self, reading: &Reading) -> Option<&Arc<Kind>> {
+    pub fn kind_of(&self, reading: &ResolvedRead) -> Option<&Arc<ResourceCache>> {
         self.kinds.get(self.position(reading)?)
     }
 
     /// The object under review, if it must not conflict with itself: an audit evaluates each
     /// object as if it were new, and a file that is checked may contain an object that exists
     /// already.
-    pub(crate) fn own(&self, review: &Review<'_>) -> Option<Arc<Own>> {
-        if !matches!(self.options.source, Source::Excerpt | Source::Listed)
+    pub(crate) fn own(&self, review: &Review<'_>) -> Option<Arc<ReviewedObject>> {
+        if !matches!(self.options.source, Source::PartialSnapshot | Source::Listed)
             || review.operation != Operation::Create
             || review.name.is_empty()
         {
             return None;
         }
         let kinds: Vec<_> = self.kinds_of(review).collect();
-        (!kinds.is_empty()).then(|| Arc::new(Own { kinds, key: key_of(review) }))
+        (!kinds.is_empty()).then(|| Arc::new(ReviewedObject { kinds, key: key_of(review) }))
     }
 
     /// The object under review, for which other requests in progress do not matter: if one of them
     /// is stored, this one is not.
-    pub(crate) fn reviewed(&self, review: &Review<'_>) -> Option<Arc<Own>> {
+    pub(crate) fn reviewed(&self, review: &Review<'_>) -> Option<Arc<ReviewedObject>> {
         let is_write = matches!(review.operation, Operation::Create | Operation::Update);
         if self.options.source != Source::Live
             || !is_write
@@ -375,12 +378,12 @@ impl Cluster {
             return None;
         }
         let kinds: Vec<_> = self.kinds_of(review).collect();
-        (!kinds.is_empty()).then(|| Arc::new(Own { kinds, key: key_of(review) }))
+        (!kinds.is_empty()).then(|| Arc::new(ReviewedObject { kinds, key: key_of(review) }))
     }
 
     /// Kinds of the object under review, in any version.
     fn kinds_of(&self, review: &Review<'_>) -> impl Iterator<Item = usize> {
-        let of = |kind: &Kind| kind.is_of(&review.resource.group, &review.resource.name);
+        let of = |kind: &ResourceCache| kind.is_of(&review.resource.group, &review.resource.name);
         (0..).zip(&self.kinds).filter(move |(_, kind)| of(kind)).map(|(position, _)| position)
     }
 
@@ -401,8 +404,9 @@ impl Cluster {
         let (object, key) = (object?, key_of(review));
         let differ = |position: &usize| {
             let kind = self.kinds.get(*position);
-            let new =
-                |kind: &Arc<Kind>| kind.differ(old?.root(), object.root(), &key.namespace).into();
+            let new = |kind: &Arc<ResourceCache>| {
+                kind.differ(old?.root(), object.root(), &key.namespace).into()
+            };
             kind.and_then(new).unwrap_or(true)
         };
         let kinds: Vec<_> = self.kinds_of(review).filter(differ).collect();
@@ -431,13 +435,13 @@ impl Cluster {
         seen: &[Counters],
         asked: &[(usize, Question)],
         claim: Option<&Claim<'_>>,
-    ) -> Result<Reserved, NoRoom> {
+    ) -> Result<Reserved, ReservationLimitReached> {
         let Some(object) = &write.object else { return Ok(Reserved::Made) };
-        let turn = self.seat.turn();
+        let turn = self.seat.acquire();
         let of = |kind: usize| {
             asked.iter().filter(move |(of, _)| *of == kind).map(|(_, question)| question)
         };
-        let is_old = |(position, kind): (usize, &Arc<Kind>)| {
+        let is_old = |(position, kind): (usize, &Arc<ResourceCache>)| {
             of(position).next().is_some() && kind.is_touched(seen.get(position), &of(position))
         };
         if (0..).zip(&self.kinds).any(is_old) {
@@ -459,11 +463,11 @@ impl Cluster {
             let kind = |position: &usize| Some((*position, self.kinds.get(*position)?));
             write.kinds.iter().filter_map(kind)
         };
-        if self.claims.are_there() {
+        if self.claims.has_claims() {
             let made = kinds()
                 .filter_map(|(position, kind)| Some((position, kind.made(allowed)?)))
                 .collect::<Vec<_>>();
-            if self.claims.forbid(&made, claim) {
+            if self.claims.must_wait(&made, claim) {
                 return Ok(Reserved::Claimed);
             }
         }
@@ -477,12 +481,12 @@ impl Cluster {
         // A change is reserved in all kinds or in none.
         self.check_share(&tenant, write.kinds.len())?;
         for kind in kinds().map(|(_, kind)| kind).chain(&others) {
-            if kind.check_room(allowed).is_err() && !kind.awaits().miss(&turn) {
+            if kind.check_room(allowed).is_err() && !kind.awaits().record_missed_change(&turn) {
                 return Err(self.no_room(kind));
             }
         }
         for kind in kinds().map(|(_, kind)| kind).chain(&others) {
-            if kind.reserve(allowed).is_err() && !kind.awaits().miss(&turn) {
+            if kind.reserve(allowed).is_err() && !kind.awaits().record_missed_change(&turn) {
                 return Err(self.no_room(kind));
             }
         }
@@ -491,7 +495,7 @@ impl Cluster {
 
     /// Checks whether `count` more reservations of a tenant fit into its share of the limit for
     /// all resources together.
-    fn check_share(&self, tenant: &Tenant, count: usize) -> Result<(), NoRoom> {
+    fn check_share(&self, tenant: &Tenant, count: usize) -> Result<(), ReservationLimitReached> {
         let (bounds, none) = (self.options.bounds.together(), Usage::default());
         // Their size is known when they are made.
         let more = Usage { count, bytes: 1 };
@@ -506,11 +510,11 @@ impl Cluster {
             return Ok(());
         }
         let most = self.kinds.iter().max_by_key(|kind| kind.reserved().bytes);
-        Err(most.map_or(NoRoom { why: String::new() }, |kind| self.no_room(kind)))
+        Err(most.map_or(ReservationLimitReached { why: String::new() }, |kind| self.no_room(kind)))
     }
 
     /// Applies an allowed review to a snapshot, as the API server would store it.
-    pub fn evolve(&self, review: &Review<'_>) {
+    pub fn apply_allowed(&self, review: &Review<'_>) {
         if review.dry_run || review.operation == Operation::Connect {
             return;
         }
@@ -542,9 +546,11 @@ impl Cluster {
     /// Whether no resource that policies read has been listed. The version of the API server does
     /// not count, because all users may read it, and neither do optional resources.
     fn sees_nothing(&self) -> bool {
-        let own = |kind: &&Arc<Kind>| !kind.resource().is_server_version() && !kind.is_optional();
+        let own = |kind: &&Arc<ResourceCache>| {
+            !kind.resource().is_server_version() && !kind.is_optional()
+        };
         let mut kinds = self.kinds.iter().filter(own).peekable();
-        kinds.peek().is_some() && !kinds.any(|kind| kind.was_seen())
+        kinds.peek().is_some() && !kinds.any(|kind| kind.was_listed())
     }
 
     /// The time since the first list of any resource; none before it. The version of the API
@@ -552,15 +558,15 @@ impl Cluster {
     #[must_use]
     pub fn longest_seen(&self) -> Option<Duration> {
         let is_all = self.kinds.iter().all(|kind| kind.resource().is_server_version());
-        let counts = |kind: &&Arc<Kind>| is_all || !kind.resource().is_server_version();
+        let counts = |kind: &&Arc<ResourceCache>| is_all || !kind.resource().is_server_version();
         self.kinds.iter().filter(counts).filter_map(|kind| kind.status().seen).max()
     }
 
     /// Waits until everything that only this cluster state reads has been listed, except for
     /// resources that the other one has not listed either.
-    pub async fn seen_beside(&self, other: &Self) {
-        let is_missed = |kind: &&Arc<Kind>| {
-            let is_place = |known: &&Arc<Kind>| {
+    pub async fn wait_synced_except(&self, other: &Self) {
+        let is_missed = |kind: &&Arc<ResourceCache>| {
+            let is_place = |known: &&Arc<ResourceCache>| {
                 known.resource() == kind.resource() && known.namespace() == kind.namespace()
             };
             let was_missed = || other.kinds.iter().find(is_place).is_some_and(|k| !k.is_known());
@@ -578,7 +584,7 @@ impl Cluster {
     }
 
     /// Waits until everything that policies read has been listed, or cannot be.
-    pub async fn seen(&self) {
+    pub async fn wait_synced(&self) {
         if self.kinds.is_empty() {
             return;
         }

@@ -19,9 +19,9 @@ use futures_util::AsyncBufReadExt as _;
 use kube::core::Request;
 use kube::core::params::ListParams;
 
-use super::Kind;
+use super::ResourceCache;
 use super::aside::Waiting;
-use super::decode::{self, Page, PageText, Trouble};
+use super::decode::{self, ApiError, Page, PageText};
 use super::requests::{Server, in_time, label_selector, path};
 use super::view::Listing;
 
@@ -51,10 +51,10 @@ const UNREADABLE: usize = 1 << 10;
 /// The reason why there is no page.
 enum NoPage {
     TooLarge,
-    Trouble(Trouble),
+    Trouble(ApiError),
 }
 
-impl<E: Into<Trouble>> From<E> for NoPage {
+impl<E: Into<ApiError>> From<E> for NoPage {
     fn from(trouble: E) -> Self {
         Self::Trouble(trouble.into())
     }
@@ -64,11 +64,11 @@ impl Server {
     /// All objects of a kind, or the one with this name.
     pub(super) async fn list(
         &self,
-        kind: &Kind,
+        kind: &ResourceCache,
         namespace: Option<&str>,
         name: Option<&str>,
         waiting: Waiting,
-    ) -> Result<Listing, Trouble> {
+    ) -> Result<Listing, ApiError> {
         if kind.resource().is_server_version() {
             return self.version(kind).await;
         }
@@ -84,7 +84,7 @@ impl Server {
         loop {
             params.limit = Some(limit);
             let request = Request::new(path(kind.resource(), namespace));
-            let request = request.list(&params).map_err(|e| Trouble::Other(e.to_string()))?;
+            let request = request.list(&params).map_err(|e| ApiError::Other(e.to_string()))?;
             let page = self.page(request, limit, kind, &within, waiting, &mut listing).await;
             let (page, bytes) = match page {
                 Ok(page) => page,
@@ -106,7 +106,7 @@ impl Server {
                     // A cache records the missing object. In a direct read, a missing object would
                     // count as absent.
                     Some(why) if waiting == Waiting::Request => {
-                        Err(Trouble::Other(why.to_string()))
+                        Err(ApiError::Other(why.to_string()))
                     }
                     _ => Ok(listing),
                 };
@@ -121,7 +121,7 @@ impl Server {
         &self,
         request: http::Request<Vec<u8>>,
         limit: u32,
-        kind: &Kind,
+        kind: &ResourceCache,
         namespace: &Arc<str>,
         waiting: Waiting,
         listing: &mut Listing,
@@ -149,7 +149,7 @@ impl Server {
                         kind.add(listing, change);
                     }
                     if kind.is_polled() || text.count() > most {
-                        is_bounded(listing)?;
+                        ensure_bounded(listing)?;
                     }
                 }
                 if bytes > LARGEST_PAGE && most > 1 && text.count() <= most {
@@ -169,12 +169,12 @@ impl Server {
 }
 
 /// Fails if a listing holds more than the limit.
-pub(super) fn is_bounded(listing: &Listing) -> Result<(), Trouble> {
+pub(super) fn ensure_bounded(listing: &Listing) -> Result<(), ApiError> {
     let unreadable = listing.unreadable.len().saturating_mul(UNREADABLE);
     if listing.objects.bytes().saturating_add(unreadable) <= MOST_KEPT {
         return Ok(());
     }
-    Err(Trouble::Other(format!("objects of which more than {MOST_KEPT} bytes would be kept")))
+    Err(ApiError::Other(format!("objects of which more than {MOST_KEPT} bytes would be kept")))
 }
 
 /// Number of objects of the next page, for the desired bytes. It grows slowly, because large

@@ -9,8 +9,10 @@ use opgate_document::{Charge, Document, Meter};
 
 use super::query_stats::{Tallies, Tally};
 use super::samples::{MOST_OBJECTS, is_custom};
-use super::view::{Lens, Scope};
-use super::{Cluster, Grants, Grounds, Kind, NoSample, Question, Reading, Source};
+use super::view::{EvaluationView, QueryScope};
+use super::{
+    ClusterState, Grants, Grounds, NoSample, Question, ResolvedRead, ResourceCache, Source,
+};
 use opgate_engine::reader::{
     Answer, ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample,
     Scope as ReadScope,
@@ -31,27 +33,27 @@ const NONE_SHOWN: &str = "the files do not show any";
 
 /// The part of the cluster that one policy may read.
 #[derive(Debug, Default)]
-pub struct View {
-    cluster: Option<Arc<Cluster>>,
+pub struct PolicyView {
+    cluster: Option<Arc<ClusterState>>,
     /// Only a few: comparing them is faster than creating a key for a map.
-    windows: Vec<(Resource, Arc<Window>)>,
+    windows: Vec<(Resource, Arc<ReadWindow>)>,
     /// Declared, but not read.
-    off: Vec<Unread>,
-    sampling: Sampling,
+    off: Vec<UnavailableRead>,
+    sampling: SampleAccess,
 }
 
 /// A declared resource that is not read, and why.
 #[derive(Debug, Clone)]
-pub struct Unread {
+pub struct UnavailableRead {
     /// The resource.
     pub resource: Resource,
     /// The reason.
-    pub why: NotRead,
+    pub why: UnavailableReason,
 }
 
 /// The reason why a declared resource is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotRead {
+pub enum UnavailableReason {
     /// The rules that need it are off.
     Off,
     /// None of these settings is set.
@@ -62,7 +64,7 @@ pub enum NotRead {
 
 /// The access of a policy to samples.
 #[derive(Debug, Clone, Default)]
-pub enum Sampling {
+pub enum SampleAccess {
     /// It declares no sampling rule.
     #[default]
     Undeclared,
@@ -73,7 +75,7 @@ pub enum Sampling {
 }
 
 #[derive(Debug)]
-struct Window {
+struct ReadWindow {
     kind: usize,
     /// The declaration of the policy.
     scope: Arc<ReadScope>,
@@ -84,15 +86,19 @@ struct Window {
     namespace: Option<String>,
 }
 
-impl View {
+impl PolicyView {
     /// Creates the view of a policy with these reads. `off` are those that it declares and that
     /// are not read.
     #[must_use]
-    pub fn new(cluster: &Arc<Cluster>, readings: &[Reading], off: Vec<Unread>) -> Self {
-        let window = |reading: &Reading| {
+    pub fn new(
+        cluster: &Arc<ClusterState>,
+        readings: &[ResolvedRead],
+        off: Vec<UnavailableRead>,
+    ) -> Self {
+        let window = |reading: &ResolvedRead| {
             let kind = cluster.position(reading)?;
             let shared = cluster.kinds.get(kind)?;
-            let window = Window {
+            let window = ReadWindow {
                 kind,
                 scope: Arc::new(ReadScope {
                     resource: reading.resource.clone(),
@@ -108,19 +114,19 @@ impl View {
             Some((reading.resource.clone(), Arc::new(window)))
         };
         let windows = readings.iter().filter_map(window).collect();
-        let sampling = Sampling::default();
+        let sampling = SampleAccess::default();
         Self { cluster: Some(cluster.clone()), windows, off, sampling }
     }
 
     /// Sets the access to samples.
     #[must_use]
-    pub fn sampling(self, sampling: Sampling) -> Self {
+    pub fn sampling(self, sampling: SampleAccess) -> Self {
         Self { sampling, ..self }
     }
 
     /// A reader for one call.
     #[must_use]
-    pub fn reader(self: &Arc<Self>, lens: Lens) -> Reader {
+    pub fn reader(self: &Arc<Self>, lens: EvaluationView) -> Reader {
         Reader {
             view: self.clone(),
             lens,
@@ -140,9 +146,9 @@ impl View {
 /// The reads of one call.
 #[derive(Debug)]
 pub struct Reader {
-    view: Arc<View>,
-    lens: Lens,
-    asked: Vec<(usize, Scope)>,
+    view: Arc<PolicyView>,
+    lens: EvaluationView,
+    asked: Vec<(usize, QueryScope)>,
     questions: Vec<(usize, Question)>,
     /// Values in the queries among them.
     values: usize,
@@ -165,7 +171,7 @@ impl Reader {
 
     /// The queries.
     #[must_use]
-    pub fn asked(&self) -> &[(usize, Scope)] {
+    pub fn asked(&self) -> &[(usize, QueryScope)] {
         &self.asked
     }
 
@@ -275,7 +281,7 @@ impl Reader {
             set.extend(values.into_iter().take_while(|_| meter.spend(32)));
             query.matches.push(Match { index, values: Arc::new(set), absent });
         }
-        let scope = query.namespace.clone().map_or(Scope::All, Scope::Namespace);
+        let scope = query.namespace.clone().map_or(QueryScope::All, QueryScope::Namespace);
         let lens = self.lens.clone();
         let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope.clone(), meter);
@@ -312,7 +318,7 @@ impl Reader {
             let values = query.matches.iter().map(|of| of.values.len()).sum::<usize>();
             let values = values.saturating_add(bytes / VALUE).saturating_add(1);
             // If there was no result, the call has ended and depends on nothing.
-            self.note(window.kind, values, || Question::Query(Box::new(query)));
+            self.record_query(window.kind, values, || Question::Query(Box::new(query)));
         }
         Ok(Ok(window.found(objects)))
     }
@@ -330,7 +336,7 @@ impl Reader {
     }
 
     /// Records a query, within the limits.
-    fn note(&mut self, kind: usize, values: usize, question: impl FnOnce() -> Question) {
+    fn record_query(&mut self, kind: usize, values: usize, question: impl FnOnce() -> Question) {
         self.values = self.values.saturating_add(values);
         if self.values <= MOST_VALUES {
             self.questions.push((kind, question()));
@@ -343,7 +349,7 @@ impl Reader {
         }
     }
 
-    fn ask(&mut self, kind: usize, scope: Scope, meter: &Meter) {
+    fn ask(&mut self, kind: usize, scope: QueryScope, meter: &Meter) {
         if !meter.spend(self.asked.len()) {
             return;
         }
@@ -378,11 +384,11 @@ impl Reader {
         if !is_possible(kind, Some(namespace), Some(name)) || !self.lens.shows(window.kind, &key) {
             return Ok(Ok(Found::default()));
         }
-        let scope = Scope::Object(key.clone());
+        let scope = QueryScope::Object(key.clone());
         let lens = self.lens.clone();
         let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(window.kind, &scope));
         self.ask(window.kind, scope.clone(), payer.meter);
-        self.note(window.kind, 1, || Question::Object(key.clone()));
+        self.record_query(window.kind, 1, || Question::Object(key.clone()));
         let got = kind.get(&key, fresh, lens.sight(window.kind))?;
         if got.touches {
             self.touch(window.kind, [key], payer.meter);
@@ -432,7 +438,7 @@ impl ClusterReader for Reader {
         resource: &wit::GroupVersionResource,
         limit: usize,
     ) -> Result<Result<Sample, ReadError>, NotCurrent> {
-        let sample = self.some(resource, limit);
+        let sample = self.sample_objects(resource, limit);
         if let Ok(found) = &sample {
             self.tallies.count(resource, found.as_ref().ok().map(|found| found.objects.len()));
         }
@@ -442,7 +448,7 @@ impl ClusterReader for Reader {
 
 impl Reader {
     /// Returns a sample of custom resources.
-    fn some(
+    fn sample_objects(
         &mut self,
         resource: &wit::GroupVersionResource,
         limit: usize,
@@ -458,7 +464,9 @@ impl Reader {
         let Some(cluster) = &self.view.cluster else { return Ok(Ok(Sample::default())) };
         if source != Source::Live {
             let none = || match source {
-                Source::Excerpt => Err(ReadError::NoCluster(format!("{resource}: {NONE_SHOWN}"))),
+                Source::PartialSnapshot => {
+                    Err(ReadError::NoCluster(format!("{resource}: {NONE_SHOWN}")))
+                }
                 _ => Ok(Sample { objects: Vec::new(), complete: true }),
             };
             return Ok(cluster.files.sample(&resource, limit).map_or_else(none, Ok));
@@ -480,7 +488,7 @@ impl Reader {
 
 /// Whether such an object is possible. An API server is not queried for an invalid name, or for
 /// another namespace than the one that is read. Policies take names from texts of tenants.
-fn is_possible(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool {
+fn is_possible(kind: &ResourceCache, namespace: Option<&str>, name: Option<&str>) -> bool {
     let label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_namespace = |text: &str| text.len() <= 63 && text.bytes().all(label);
     // The name is a path segment, as API servers require.
@@ -491,13 +499,13 @@ fn is_possible(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool
     namespace.is_none_or(|text| is_namespace(text) && is_read(text)) && name.is_none_or(is_name)
 }
 
-impl View {
+impl PolicyView {
     /// The window on a resource, for a query within a namespace, or within all of them.
     fn window(
         &self,
         resource: &wit::GroupVersionResource,
         within: Option<&str>,
-    ) -> Result<&Arc<Window>, ReadError> {
+    ) -> Result<&Arc<ReadWindow>, ReadError> {
         let wit::GroupVersionResource { group, version, resource } = resource;
         let is_it = |known: &Resource| {
             known.resource == *resource && known.group == *group && known.version == *version
@@ -522,16 +530,16 @@ impl View {
             },
             None => match self.off.iter().find(|unread| is_it(&unread.resource)) {
                 Some(unread) => match &unread.why {
-                    NotRead::Off => Err(ReadError::NoCluster(format!(
+                    UnavailableReason::Off => Err(ReadError::NoCluster(format!(
                         "{} is not read: the rules that need it are off",
                         asked()
                     ))),
-                    NotRead::NotSet(settings) => Err(ReadError::Unavailable(format!(
+                    UnavailableReason::NotSet(settings) => Err(ReadError::Unavailable(format!(
                         "{} is read only with the setting {}",
                         asked(),
                         settings.join(" or ")
                     ))),
-                    NotRead::OnlyInFiles => Err(ReadError::Unavailable(format!(
+                    UnavailableReason::OnlyInFiles => Err(ReadError::Unavailable(format!(
                         "{} is made of files, no API server has it",
                         asked()
                     ))),
@@ -550,8 +558,8 @@ impl View {
         &self,
         resource: &wit::GroupVersionResource,
         key: &Key,
-        lens: &Lens,
-    ) -> Option<&Arc<Window>> {
+        lens: &EvaluationView,
+    ) -> Option<&Arc<ReadWindow>> {
         let is_it = |known: &Resource| {
             known.resource == resource.resource
                 && known.group == resource.group
@@ -569,10 +577,10 @@ impl View {
         let named = || format!("{}.{}", line(&resource.resource), line(&resource.group));
         let source = self.cluster.as_ref().map_or(Source::Absent, |cluster| cluster.options.source);
         match (&self.sampling, source) {
-            (Sampling::Undeclared, _) => {
+            (SampleAccess::Undeclared, _) => {
                 Err(ReadError::NotDeclared("no rule is declared in `samples`".to_owned()))
             }
-            (Sampling::Off, _) => Err(ReadError::NoCluster(format!(
+            (SampleAccess::Off, _) => Err(ReadError::NoCluster(format!(
                 "{} is not listed: the rules that need it are off",
                 named()
             ))),
@@ -583,38 +591,39 @@ impl View {
                 "{}: an audit lists no custom resources for another object",
                 named()
             ))),
-            (_, source @ (Source::Snapshot | Source::Excerpt)) => Ok(source),
-            (Sampling::On(_), Source::Live) if !is_custom(resource) => {
+            (_, source @ (Source::Snapshot | Source::PartialSnapshot)) => Ok(source),
+            (SampleAccess::On(_), Source::Live) if !is_custom(resource) => {
                 Err(ReadError::Unavailable(format!("{} is not a custom resource", named())))
             }
-            (Sampling::On(grants), Source::Live) if !grants.include(resource) => {
+            (SampleAccess::On(grants), Source::Live) if !grants.include(resource) => {
                 Err(ReadError::NotGranted(format!(
                     "{} may not be listed: add it to `allowedSamples` of the policy in the configuration",
                     named()
                 )))
             }
-            (Sampling::On(_), Source::Live) => Ok(source),
+            (SampleAccess::On(_), Source::Live) => Ok(source),
         }
     }
 
-    fn kind(&self, window: &Window) -> Option<&Arc<Kind>> {
+    fn kind(&self, window: &ReadWindow) -> Option<&Arc<ResourceCache>> {
         self.cluster.as_ref()?.kinds.get(window.kind)
     }
 
     /// Whether a partial snapshot has no information on it.
-    fn is_left_open(&self, window: &Window, within: Option<&str>) -> bool {
-        let excerpt = |cluster: &&Arc<Cluster>| cluster.options.source == Source::Excerpt;
+    fn is_left_open(&self, window: &ReadWindow, within: Option<&str>) -> bool {
+        let excerpt =
+            |cluster: &&Arc<ClusterState>| cluster.options.source == Source::PartialSnapshot;
         self.cluster.as_ref().filter(excerpt).is_some_and(|cluster| {
-            let is_open = |kind: &Arc<Kind>| kind.shows_nothing() || kind.is_partial();
+            let is_open = |kind: &Arc<ResourceCache>| kind.shows_nothing() || kind.is_partial();
             within == Some("") || cluster.kinds.get(window.kind).is_none_or(is_open)
         })
     }
 
     /// Whether a resource could not be listed.
-    fn is_unlisted(&self, window: &Window) -> bool {
-        let listed = |cluster: &&Arc<Cluster>| cluster.options.source == Source::Listed;
+    fn is_unlisted(&self, window: &ReadWindow) -> bool {
+        let listed = |cluster: &&Arc<ClusterState>| cluster.options.source == Source::Listed;
         self.cluster.as_ref().filter(listed).is_some_and(|cluster| {
-            cluster.kinds.get(window.kind).is_none_or(|kind| !kind.was_seen())
+            cluster.kinds.get(window.kind).is_none_or(|kind| !kind.was_listed())
         })
     }
 
@@ -623,7 +632,7 @@ impl View {
     }
 }
 
-impl Window {
+impl ReadWindow {
     fn found(&self, objects: Vec<Arc<Object>>) -> Found {
         Found::new(objects, self.scope.clone(), self.has_more)
     }

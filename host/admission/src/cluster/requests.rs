@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request ─▶ ask ─┬▶ the text of the response, as it arrives ─▶ pages, live
-//!                 └▶ Trouble: an error of any size, of which the beginning is read
+//!                 └▶ ApiError: an error of any size, of which the beginning is read
 //! ```
 //!
 //! A response may come from another server behind the aggregation layer. Only the administrator
@@ -20,9 +20,9 @@ use opgate_cluster::{Resource, server_version};
 use opgate_document::Document;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use super::Kind;
+use super::ResourceCache;
 use super::aside::Readers;
-use super::decode::{Trouble, read_document};
+use super::decode::{ApiError, read_document};
 use super::token::Token;
 use super::view::Listing;
 use opgate_certs::error_text::causes;
@@ -79,7 +79,7 @@ impl Server {
     pub(super) async fn ask(
         &self,
         request: http::Request<Vec<u8>>,
-    ) -> Result<impl AsyncBufRead + use<>, Trouble> {
+    ) -> Result<impl AsyncBufRead + use<>, ApiError> {
         self.ask_dated(request).await.map(|(stream, _)| stream)
     }
 
@@ -88,11 +88,11 @@ impl Server {
     pub(super) async fn ask_dated(
         &self,
         request: http::Request<Vec<u8>>,
-    ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), Trouble> {
+    ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), ApiError> {
         let number = || self.token.as_ref().map(Token::number);
         let before = number();
         match self.ask_once(request.clone()).await {
-            Err(Trouble::Unauthorized(_)) if number() != before => self.ask_once(request).await,
+            Err(ApiError::Unauthorized(_)) if number() != before => self.ask_once(request).await,
             answer => answer,
         }
     }
@@ -100,7 +100,7 @@ impl Server {
     async fn ask_once(
         &self,
         request: http::Request<Vec<u8>>,
-    ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), Trouble> {
+    ) -> Result<(impl AsyncBufRead + use<>, Option<SystemTime>), ApiError> {
         let asking = async {
             let answer = self.client.send(request.map(Body::from)).await?;
             let status = answer.status();
@@ -114,13 +114,13 @@ impl Server {
             let mut text = Vec::new();
             // Without a text, the code remains.
             let _ = std::pin::pin!(stream.take(MOST_OF_ERROR)).read_to_end(&mut text).await;
-            Err(Trouble::of(status.as_u16(), &message(text)))
+            Err(ApiError::of(status.as_u16(), &message(text)))
         };
         in_time(asking).await
     }
 
     /// Reads the document at a path.
-    pub(super) async fn document(&self, path: &str) -> Result<Document, Trouble> {
+    pub(super) async fn document(&self, path: &str) -> Result<Document, ApiError> {
         self.dated(path, MOST_OF_WHOLE).await.map(|(document, _)| document)
     }
 
@@ -130,15 +130,15 @@ impl Server {
         &self,
         path: &str,
         most: u64,
-    ) -> Result<(Document, Option<SystemTime>), Trouble> {
+    ) -> Result<(Document, Option<SystemTime>), ApiError> {
         let request = http::Request::get(path).body(Vec::new());
-        let request = request.map_err(|e| Trouble::Other(e.to_string()))?;
+        let request = request.map_err(|e| ApiError::Other(e.to_string()))?;
         let (stream, date) = self.ask_dated(request).await?;
         let mut text = Vec::new();
         let mut rest = std::pin::pin!(stream.take(most));
-        in_time(async { rest.read_to_end(&mut text).await.map_err(Trouble::from) }).await?;
+        in_time(async { rest.read_to_end(&mut text).await.map_err(ApiError::from) }).await?;
         if u64::try_from(text.len()) == Ok(most) {
-            return Err(Trouble::Other(format!("{path} has more than {most} bytes")));
+            return Err(ApiError::Other(format!("{path} has more than {most} bytes")));
         }
         let _one = self.one().await;
         Ok((read_document(text)?, date))
@@ -164,7 +164,7 @@ impl Server {
     /// custom resources as well.
     pub(super) async fn is_down_behind(&self, resource: &Resource) -> bool {
         let discovery = self.document(&api(resource)).await;
-        if !matches!(discovery, Err(Trouble::Unavailable(_))) {
+        if !matches!(discovery, Err(ApiError::Unavailable(_))) {
             return false;
         }
         let ready = http::Request::get("/readyz").body(Vec::new());
@@ -185,9 +185,9 @@ impl Server {
     }
 
     /// Returns the version of the API server as the only object of its resource.
-    pub(super) async fn version(&self, kind: &Kind) -> Result<Listing, Trouble> {
+    pub(super) async fn version(&self, kind: &ResourceCache) -> Result<Listing, ApiError> {
         let answer = self.document("/version").await?;
-        let none = || Trouble::Other("/version has no gitVersion".to_owned());
+        let none = || ApiError::Other("/version has no gitVersion".to_owned());
         let object = server_version(answer.root()).ok_or_else(none)?;
         let mut listing = kind.empty();
         kind.take(&mut listing, object.root(), "");
@@ -196,7 +196,7 @@ impl Server {
 
     /// Waits before the next request about a resource. After an interruption the API server may be
     /// another one, of another version.
-    pub(super) async fn pause(&self, kind: &Kind, wait: Duration) {
+    pub(super) async fn pause(&self, kind: &ResourceCache, wait: Duration) {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = self.recovered.notified(), if kind.resource().is_server_version() => {}
@@ -204,17 +204,17 @@ impl Server {
     }
 
     /// Records that a resource is ready again.
-    pub(super) fn has_recovered(&self) {
+    pub(super) fn notify_recovered(&self) {
         self.recovered.notify_waiters();
     }
 }
 
 /// Limits the wait for a response, whose absence is an error.
-pub(super) async fn in_time<T, E: From<Trouble>>(
+pub(super) async fn in_time<T, E: From<ApiError>>(
     answer: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     let answer = tokio::time::timeout(ANSWER, answer).await;
-    answer.unwrap_or_else(|_| Err(Trouble::Other(no_answer(ANSWER)).into()))
+    answer.unwrap_or_else(|_| Err(ApiError::Other(no_answer(ANSWER)).into()))
 }
 
 /// The text of an error: that of a `Status`, or the text that a proxy sends instead.
@@ -226,13 +226,13 @@ fn message(text: Vec<u8>) -> String {
     message.unwrap_or_else(|| text.trim()).to_owned()
 }
 
-impl From<kube::Error> for Trouble {
+impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         Self::Other(one_line(&causes(&error), 512))
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for ApiError {
     fn from(error: io::Error) -> Self {
         Self::Other(one_line(&causes(&error), 512))
     }
@@ -256,6 +256,6 @@ pub(super) fn path(resource: &Resource, namespace: Option<&str>) -> String {
     }
 }
 
-pub(super) fn label_selector(kind: &Kind) -> Option<String> {
+pub(super) fn label_selector(kind: &ResourceCache) -> Option<String> {
     Some(kind.labels()).filter(|labels| !labels.is_empty()).map(ToString::to_string)
 }

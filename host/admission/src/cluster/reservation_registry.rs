@@ -2,7 +2,7 @@
 //!
 //! While one configuration replaces another, two cluster states serve: the new one, and the old
 //! one until its last call has ended. If both read a resource in the same way, they share the
-//! [`Kind`] with its reservations. If they read it in different ways, or only one of them reads
+//! [`ResourceCache`] with its reservations. If they read it in different ways, or only one of them reads
 //! it, each has a separate one:
 //!
 //! ```text
@@ -22,33 +22,33 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Kind, Reading};
+use super::{ResolvedRead, ResourceCache};
 
 /// Kinds of all cluster states that serve or will serve soon.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
-    kinds: Mutex<Vec<Weak<Kind>>>,
+pub(super) struct ReservationRegistry {
+    kinds: Mutex<Vec<Weak<ResourceCache>>>,
     views: AtomicUsize,
 }
 
 /// The registration of one cluster state in a registry, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Seat(Arc<Desk>);
+pub(super) struct RegistryHandle(Arc<ReservationRegistry>);
 
-impl Drop for Seat {
+impl Drop for RegistryHandle {
     fn drop(&mut self) {
         self.0.views.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Seat {
-    pub(super) fn at(desk: Arc<Desk>) -> Self {
+impl RegistryHandle {
+    pub(super) fn at(desk: Arc<ReservationRegistry>) -> Self {
         desk.views.fetch_add(1, Ordering::AcqRel);
         Self(desk)
     }
 
     /// The registry, for another cluster state.
-    pub(super) fn desk(&self) -> Arc<Desk> {
+    pub(super) fn desk(&self) -> Arc<ReservationRegistry> {
         self.0.clone()
     }
 
@@ -59,23 +59,23 @@ impl Seat {
 
     /// Acquires the lock of the registry. Until the result is dropped, no other caller reserves,
     /// and no cluster state is added.
-    pub(super) fn turn(&self) -> Turn<'_> {
-        Turn(self.0.kinds.lock())
+    pub(super) fn acquire(&self) -> ReservationLock<'_> {
+        ReservationLock(self.0.kinds.lock())
     }
 }
 
 /// The right to compare reservations and to make one.
 #[derive(Debug)]
-pub(super) struct Turn<'d>(MutexGuard<'d, Vec<Weak<Kind>>>);
+pub(super) struct ReservationLock<'d>(MutexGuard<'d, Vec<Weak<ResourceCache>>>);
 
-impl Turn<'_> {
+impl ReservationLock<'_> {
     /// Kinds of all cluster states.
-    pub(super) fn kinds(&self) -> impl Iterator<Item = Arc<Kind>> {
+    pub(super) fn kinds(&self) -> impl Iterator<Item = Arc<ResourceCache>> {
         self.0.iter().filter_map(Weak::upgrade)
     }
 
     /// Adds kinds in which changes are reserved from now on.
-    pub(super) fn add(&mut self, kinds: &[Arc<Kind>]) {
+    pub(super) fn add(&mut self, kinds: &[Arc<ResourceCache>]) {
         self.0.retain(|known| known.strong_count() > 0);
         for kind in kinds {
             if !self.0.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(kind))) {
@@ -88,19 +88,19 @@ impl Turn<'_> {
 /// Whether the cluster state of a kind serves. Before that, a change that exceeds its reservation
 /// limits does not fail a request. It is recorded as missed, and the cluster state must not serve.
 #[derive(Debug, Default)]
-pub(super) struct Awaited {
+pub(super) struct StandbyState {
     is_awaited: AtomicBool,
     has_missed: AtomicBool,
 }
 
-impl Awaited {
+impl StandbyState {
     /// The state of a kind whose cluster state does not serve yet.
     pub(super) fn new() -> Self {
         Self { is_awaited: AtomicBool::new(true), has_missed: AtomicBool::new(false) }
     }
 
     /// Records that a change exceeded the limits. Returns whether its request is unaffected.
-    pub(super) fn miss(&self, _: &Turn<'_>) -> bool {
+    pub(super) fn record_missed_change(&self, _: &ReservationLock<'_>) -> bool {
         let is_awaited = self.is_awaited.load(Ordering::Relaxed);
         if is_awaited {
             self.has_missed.store(true, Ordering::Relaxed);
@@ -108,17 +108,17 @@ impl Awaited {
         is_awaited
     }
 
-    pub(super) fn has_missed(&self, _: &Turn<'_>) -> bool {
+    pub(super) fn has_missed(&self, _: &ReservationLock<'_>) -> bool {
         self.has_missed.load(Ordering::Relaxed)
     }
 
-    pub(super) fn serves(&self, _: &Turn<'_>) {
+    pub(super) fn activate(&self, _: &ReservationLock<'_>) {
         self.is_awaited.store(false, Ordering::Relaxed);
     }
 }
 
 /// Whether one kind serves both reads: it stores the same data under the same permission.
-pub(super) fn is_same(left: &Reading, right: &Reading) -> bool {
+pub(super) fn is_same(left: &ResolvedRead, right: &ResolvedRead) -> bool {
     let (a, b) = (&left.declaration, &right.declaration);
     let indexes = a.union(b).index_count();
     left.resource == right.resource

@@ -1,7 +1,7 @@
 //! Settles reservations whose time is over: reads from the API server whether the object exists.
 //!
 //! ```text
-//! reservation ends ─▶ read of the object, or of its namespace ─▶ Kind::learn ─▶ stored, or gone
+//! reservation ends ─▶ read of the object, or of its namespace ─▶ ResourceCache::learn ─▶ stored, or gone
 //!                        └─ fails: again after a while; meanwhile the watch may settle it
 //! ```
 //!
@@ -19,8 +19,8 @@ use opgate_cluster::Key;
 use tokio::time::Instant;
 
 use super::direct::Api;
-use super::view::Scope;
-use super::{Cluster, Kind};
+use super::view::QueryScope;
+use super::{ClusterState, ResourceCache};
 
 /// Maximum number of concurrent reads.
 const AT_ONCE: usize = 8;
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// Settles reservations of a resource as soon as their time is over. It never ends.
-pub(super) async fn settle(kind: &Kind, api: &dyn Api) {
+pub(super) async fn settle(kind: &ResourceCache, api: &dyn Api) {
     let mut tried: HashMap<Key, Instant> = HashMap::new();
     loop {
         let reserved = kind.has_reserved().notified();
@@ -65,28 +65,28 @@ pub(super) async fn settle(kind: &Kind, api: &dyn Api) {
 }
 
 /// Settles reservations of all resources whose time is over, if the API server responds.
-pub(super) async fn settle_all(cluster: &Cluster, api: &dyn Api) {
+pub(super) async fn settle_all(cluster: &ClusterState, api: &dyn Api) {
     let kinds = cluster.kinds().iter();
     let now = Instant::now();
     join_all(kinds.map(|kind| read_all(kind, api, kind.ended(now, MAX_OBJECTS)))).await;
 }
 
 /// Reads objects whose reservations have ended.
-async fn read_all(kind: &Kind, api: &dyn Api, ended: Vec<Key>) {
+async fn read_all(kind: &ResourceCache, api: &dyn Api, ended: Vec<Key>) {
     let mut by_namespace: BTreeMap<Box<str>, Vec<Key>> = BTreeMap::new();
     for key in ended {
         by_namespace.entry(key.namespace.clone()).or_default().push(key);
     }
-    let mut reads: Vec<(Scope, Vec<Key>)> = Vec::new();
+    let mut reads: Vec<(QueryScope, Vec<Key>)> = Vec::new();
     for (namespace, keys) in by_namespace {
         let is_list_smaller = keys.len() >= MANY && !kind.has_more_than(keys.len(), &namespace);
         if is_list_smaller && !namespace.is_empty() {
-            reads.push((Scope::Namespace(namespace.into()), keys));
+            reads.push((QueryScope::Namespace(namespace.into()), keys));
         } else {
-            reads.extend(keys.into_iter().map(|key| (Scope::Object(key.clone()), vec![key])));
+            reads.extend(keys.into_iter().map(|key| (QueryScope::Object(key.clone()), vec![key])));
         }
     }
-    let read = |(scope, keys): (Scope, Vec<Key>)| async move {
+    let read = |(scope, keys): (QueryScope, Vec<Key>)| async move {
         let asked = Instant::now();
         if let Ok(found) = api.list(kind, &scope).await {
             for key in keys {

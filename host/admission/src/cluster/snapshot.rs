@@ -7,7 +7,7 @@ use opgate_input::objects;
 use opgate_upstream::kinds::plural;
 use tokio::time::Instant;
 
-use super::Cluster;
+use super::ClusterState;
 use super::view::Listing;
 
 /// Objects from files.
@@ -47,7 +47,7 @@ impl Snapshot {
 
     /// Makes these the only objects of cluster state. Objects that no policy reads are left out,
     /// except for some custom resources of each kind, for samples.
-    pub fn fill(&self, cluster: &Cluster) {
+    pub fn fill(&self, cluster: &ClusterState) {
         cluster.clear();
         for document in &self.documents {
             if let Some(version) = server_version(document.root()) {
@@ -67,7 +67,7 @@ impl Snapshot {
     }
 }
 
-impl Cluster {
+impl ClusterState {
     /// Resets all knowledge: the cluster has no objects.
     pub fn clear(&self) {
         for kind in self.kinds() {
@@ -80,14 +80,14 @@ impl Cluster {
 /// Objects that arrive one after another, as in the lists of an API server.
 #[derive(Debug)]
 pub struct Listings<'c> {
-    cluster: &'c Cluster,
+    cluster: &'c ClusterState,
     listings: Vec<Listing>,
 }
 
 impl<'c> Listings<'c> {
     /// Without objects.
     #[must_use]
-    pub fn of(cluster: &'c Cluster) -> Self {
+    pub fn of(cluster: &'c ClusterState) -> Self {
         let listings = cluster.kinds().iter().map(|kind| kind.empty()).collect();
         Self { cluster, listings }
     }

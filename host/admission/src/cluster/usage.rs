@@ -1,7 +1,7 @@
 //! The usage of reservations by tenant: for messages, `/readyz?verbose`, metrics and
 //! `opgate doctor`.
 
-use super::{Cluster, Kind, NoRoom};
+use super::{ClusterState, ReservationLimitReached, ResourceCache};
 
 /// Maximum number of tenants of one resource that are named.
 const MAX_TENANTS: usize = 5;
@@ -26,14 +26,14 @@ pub struct ReservationUsage {
     pub limit_bytes: usize,
 }
 
-impl Cluster {
+impl ClusterState {
     /// The tenants with the most reservations, the largest first, a few of each resource.
     #[must_use]
     pub fn reservation_usage(&self) -> Vec<ReservationUsage> {
         self.kinds.iter().flat_map(|kind| self.usage_of(kind)).collect()
     }
 
-    fn usage_of(&self, kind: &Kind) -> Vec<ReservationUsage> {
+    fn usage_of(&self, kind: &ResourceCache) -> Vec<ReservationUsage> {
         let (bounds, all) = (self.options.bounds, kind.reserved());
         let largest = kind.largest_tenants(MAX_TENANTS).into_iter();
         let usage = largest.map(|(tenant, usage)| {
@@ -51,7 +51,7 @@ impl Cluster {
     }
 
     /// Reports the tenants that use the reservations of a resource.
-    pub(super) fn no_room(&self, kind: &Kind) -> NoRoom {
+    pub(super) fn no_room(&self, kind: &ResourceCache) -> ReservationLimitReached {
         let (bounds, all) = (self.options.bounds, kind.reserved());
         let largest: Vec<_> = self.usage_of(kind).into_iter().take(2).collect();
         let largest = largest.iter().map(|usage| format!("{} of {}", usage.count, usage.tenant));
@@ -65,6 +65,6 @@ impl Cluster {
             kind.name(),
             largest.collect::<Vec<_>>().join(", "),
         );
-        NoRoom { why }
+        ReservationLimitReached { why }
     }
 }

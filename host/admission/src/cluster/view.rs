@@ -3,7 +3,7 @@
 //! ```text
 //! objects of the watch ─┐ whichever is newer
 //! read directly ────────┴▶ base ─┐
-//! reservations ──────────────────┴▶ World: Stored, Applied, Together, Apart ─▶ visible to a policy
+//! reservations ──────────────────┴▶ PossibleState: Stored, Pending, UnionPreferPending, UnionPreferStored ─▶ visible to a policy
 //! ```
 
 use std::collections::HashMap;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use opgate_cluster::{Key, Object, Outline, Store};
 
-use super::reservations::{Form, MAX_WORLDS, Shown, stored};
+use super::reservations::{Form, MAX_WORLDS, OverlayEntry, stored};
 use super::samples::Samples;
 use super::unreadable::UnreadableObjects;
 
 /// A combination of stored and unsettled changes that an evaluation assumes. Unsettled changes may
 /// be stored or not. A verdict holds only if it holds in each of these possible states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum World {
+pub enum PossibleState {
     /// Without unsettled changes: only the stored objects. A reservation never hides a stored
     /// object.
     #[default]
@@ -26,47 +26,47 @@ pub enum World {
     /// With all of them, instead of the objects that they change. If there are several requests in
     /// progress about one object, the one with this number counts, or the last. The last possible
     /// state shows all further ones side by side, and the one after it none of them.
-    Applied(usize),
+    Pending(usize),
     /// Lists show stored and changed objects side by side; single objects show the changed state.
-    Together,
-    /// Lists are as in `Together`; single objects show the stored state. A conflicting change may
+    UnionPreferPending,
+    /// Lists are as in `UnionPreferPending`; single objects show the stored state. A conflicting change may
     /// be stored, and a change that would resolve it may not.
-    Apart,
+    UnionPreferStored,
 }
 
 /// The view of cluster state for one evaluation.
 #[derive(Debug, Clone, Default)]
-pub struct Lens {
+pub struct EvaluationView {
     /// The possible state.
-    pub world: World,
+    pub world: PossibleState,
     /// The direct reads.
-    pub fresh: Option<Arc<Fresh>>,
+    pub fresh: Option<Arc<DirectReads>>,
     /// Samples of custom resources.
     pub samples: Option<Arc<Samples>>,
     /// An object that is not shown.
-    pub own: Option<Arc<Own>>,
+    pub own: Option<Arc<ReviewedObject>>,
     /// An object of which only the stored state is shown: the one under review. Of several
     /// requests about one object only one can be stored on top of the reviewed state, so the
     /// results of the others never coexist with it.
-    pub reviewed: Option<Arc<Own>>,
+    pub reviewed: Option<Arc<ReviewedObject>>,
 }
 
 /// The view of one kind: a possible state, and one object of which only the stored state is shown.
 #[derive(Debug, Clone, Copy)]
 pub struct Sight<'s> {
-    pub(super) world: World,
+    pub(super) world: PossibleState,
     reviewed: Option<&'s Key>,
 }
 
-impl From<World> for Sight<'_> {
-    fn from(world: World) -> Self {
+impl From<PossibleState> for Sight<'_> {
+    fn from(world: PossibleState) -> Self {
         Self { world, reviewed: None }
     }
 }
 
 impl Sight<'_> {
     /// The visible part of the knowledge about an object.
-    pub(super) fn of<'r>(&self, shown: Shown<'r>) -> Shown<'r> {
+    pub(super) fn of<'r>(&self, shown: OverlayEntry<'r>) -> OverlayEntry<'r> {
         let is_reviewed = self.reviewed.is_some_and(|key| key.is_named_like(shown.key));
         if is_reviewed { shown.into_stored() } else { shown }
     }
@@ -74,13 +74,13 @@ impl Sight<'_> {
 
 /// The object under review.
 #[derive(Debug)]
-pub struct Own {
+pub struct ReviewedObject {
     /// Kinds that keep it.
     pub(super) kinds: Vec<usize>,
     pub(super) key: Key,
 }
 
-impl Lens {
+impl EvaluationView {
     /// Returns the view of a kind.
     pub(super) fn sight(&self, kind: usize) -> Sight<'_> {
         let reviewed = self.reviewed.as_ref().filter(|own| own.kinds.contains(&kind));
@@ -89,7 +89,8 @@ impl Lens {
 
     /// Whether an object of a kind is shown.
     pub(super) fn shows(&self, kind: usize, key: &Key) -> bool {
-        let is_own = |own: &Arc<Own>| own.key.is_named_like(key) && own.kinds.contains(&kind);
+        let is_own =
+            |own: &Arc<ReviewedObject>| own.key.is_named_like(key) && own.kinds.contains(&kind);
         !self.own.as_ref().is_some_and(is_own)
     }
 }
@@ -107,7 +108,7 @@ pub struct Listing {
 
 /// A query of an evaluation about a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum QueryScope {
     /// One object.
     Object(Key),
     /// A namespace.
@@ -116,7 +117,7 @@ pub enum Scope {
     All,
 }
 
-impl Scope {
+impl QueryScope {
     /// Whether the other query includes this one.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
@@ -133,25 +134,25 @@ const MOST_OBJECTS: usize = 16;
 
 /// The necessary direct reads, by kind.
 #[derive(Debug, Clone, Default)]
-pub struct Needed(pub(super) HashMap<usize, Vec<Scope>>);
+pub struct DirectReadPlan(pub(super) HashMap<usize, Vec<QueryScope>>);
 
-impl Needed {
+impl DirectReadPlan {
     /// Adds a scope; returns whether it is new.
-    pub fn add(&mut self, kind: usize, scope: &Scope) -> bool {
+    pub fn add(&mut self, kind: usize, scope: &QueryScope) -> bool {
         let scopes = self.0.entry(kind).or_default();
         let known = scopes.iter().any(|known| known.covers(scope));
         if known {
             return false;
         }
         scopes.push(scope.clone());
-        if let Scope::Object(key) = scope {
-            let is_beside = |scope: &Scope| matches!(scope, Scope::Object(other) if other.namespace == key.namespace);
+        if let QueryScope::Object(key) = scope {
+            let is_beside = |scope: &QueryScope| matches!(scope, QueryScope::Object(other) if other.namespace == key.namespace);
             if scopes.iter().filter(|scope| is_beside(scope)).count() > MOST_OBJECTS {
                 // One list is less work than many.
                 let namespace = key.namespace.to_string();
                 scopes.retain(|scope| !is_beside(scope));
                 let all = namespace.is_empty();
-                scopes.push(if all { Scope::All } else { Scope::Namespace(namespace) });
+                scopes.push(if all { QueryScope::All } else { QueryScope::Namespace(namespace) });
             }
         }
         true
@@ -160,11 +161,11 @@ impl Needed {
 
 /// The results of direct reads.
 #[derive(Debug, Default)]
-pub struct Fresh(pub(super) HashMap<usize, Vec<(Scope, Arc<Listing>)>>);
+pub struct DirectReads(pub(super) HashMap<usize, Vec<(QueryScope, Arc<Listing>)>>);
 
-impl Fresh {
+impl DirectReads {
     /// The objects of a kind, if all objects of a query are there.
-    pub(super) fn listing(&self, kind: usize, scope: &Scope) -> Option<&Listing> {
+    pub(super) fn listing(&self, kind: usize, scope: &QueryScope) -> Option<&Listing> {
         let (_, listing) = self.0.get(&kind)?.iter().find(|(known, _)| known.covers(scope))?;
         Some(listing)
     }
@@ -186,30 +187,36 @@ pub(super) struct Copies<'r> {
 impl<'r> Copies<'r> {
     /// Returns the copies of an object in a possible state. `base` is the object that the watch or
     /// a list shows.
-    pub(super) fn of(world: World, base: Option<&'r Arc<Object>>, shown: &Shown<'r>) -> Self {
+    pub(super) fn of(
+        world: PossibleState,
+        base: Option<&'r Arc<Object>>,
+        shown: &OverlayEntry<'r>,
+    ) -> Self {
         let stored = stored(base, shown.known);
         let forms = || shown.pending(stored);
         let count = forms().count();
         let states: Vec<&Form> = match world {
-            World::Stored => Vec::new(),
-            World::Together | World::Apart => forms().collect(),
+            PossibleState::Stored => Vec::new(),
+            PossibleState::UnionPreferPending | PossibleState::UnionPreferStored => {
+                forms().collect()
+            }
             // If there are many requests, one possible state shows all that have no separate one,
             // because they may conflict, and the next one shows none, because they may be
             // required.
-            World::Applied(number) if count > MAX_WORLDS => match MAX_WORLDS - 1 {
+            PossibleState::Pending(number) if count > MAX_WORLDS => match MAX_WORLDS - 1 {
                 joined if number < joined => forms().skip(number).take(1).collect(),
                 joined if number == joined => forms().skip(joined).collect(),
                 _ => Vec::new(),
             },
-            World::Applied(number) => {
+            PossibleState::Pending(number) => {
                 forms().skip(number.min(count.saturating_sub(1))).take(1).collect()
             }
         };
-        let is_beside = !matches!(world, World::Applied(_)) || count == 0;
+        let is_beside = !matches!(world, PossibleState::Pending(_)) || count == 0;
         let objects = stored.into_iter().filter(|_| is_beside);
         let objects = objects.chain(states.iter().filter_map(|form| form.object()));
         let outlines = states.iter().filter_map(|form| form.outline());
-        let is_joined = matches!(world, World::Applied(number) if number >= MAX_WORLDS - 1)
+        let is_joined = matches!(world, PossibleState::Pending(number) if number >= MAX_WORLDS - 1)
             && count > MAX_WORLDS;
         Self { objects: objects.collect(), outlines: outlines.collect(), is_joined }
     }
@@ -222,10 +229,12 @@ mod tests {
     #[test]
     fn many_objects_of_a_namespace_are_one_question() {
         let object = |namespace: &str, name: usize| {
-            Scope::Object(Key::new(namespace, &format!("object-{name}")))
+            QueryScope::Object(Key::new(namespace, &format!("object-{name}")))
         };
-        for (namespace, whole) in [("ns", Scope::Namespace("ns".to_owned())), ("", Scope::All)] {
-            let mut needed = Needed::default();
+        for (namespace, whole) in
+            [("ns", QueryScope::Namespace("ns".to_owned())), ("", QueryScope::All)]
+        {
+            let mut needed = DirectReadPlan::default();
             assert!((0..MOST_OBJECTS).all(|name| needed.add(0, &object(namespace, name))));
             assert!(!needed.add(0, &object(namespace, 0)), "it is asked already");
             assert_eq!(needed.0[&0].len(), MOST_OBJECTS);

@@ -4,25 +4,28 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::decision::{Builder, Finding};
-use super::dispatch::Asked as Called;
+use super::decision::{AcceptedVerdict, DecisionBuilder};
+use super::dispatch::CallOutcome as Called;
 use super::permits::Tenant;
 use super::review_time::ReviewTime;
 use super::set::Observer;
-use super::{Decision, OnError, Overload, Policy, PolicyFault, dispatch, response};
-use crate::cluster::{self, Asked, Cluster, Grounds, Judge, Lens, NoRoom, Write};
+use super::{Decision, OnError, Overload, Policy, PolicyError, dispatch, response};
+use crate::cluster::{
+    self, ClusterState, Evaluate, Evaluation, EvaluationView, Grounds, ReservationLimitReached,
+    Write,
+};
 use crate::review::Review;
 use opgate_document::Account;
-use opgate_engine::{Fault, Inputs, SharedTime};
+use opgate_engine::{CallError, Inputs, SharedTime};
 
 /// The policies that evaluate one review.
-pub(super) struct Bench<'b, O> {
-    pub(super) cluster: &'b Cluster,
+pub(super) struct ReviewEvaluator<'b, O> {
+    pub(super) cluster: &'b ClusterState,
     /// Kinds (positions) that reviews change and policies read.
     pub(super) contested: &'b [usize],
     pub(super) review: &'b Review<'b>,
     /// The part of the decision that does not depend on the verdicts.
-    pub(super) builder: Builder,
+    pub(super) builder: DecisionBuilder,
     pub(super) matching: Vec<&'b Arc<Policy>>,
     pub(super) inputs: Arc<Inputs>,
     /// The tenant whose permits and time the calls use.
@@ -33,20 +36,21 @@ pub(super) struct Bench<'b, O> {
     pub(super) observer: &'b O,
 }
 
-impl<O: Observer> Judge for Bench<'_, O> {
-    type Verdict = Judged;
+impl<O: Observer> Evaluate for ReviewEvaluator<'_, O> {
+    type Verdict = CombinedVerdict;
     type Overload = Overload;
 
     fn account(&self) -> Option<&Arc<Account>> {
         self.review.account()
     }
 
-    async fn judge(&self, lens: &Lens) -> Result<Asked<Judged>, Overload> {
+    async fn judge(&self, lens: &EvaluationView) -> Result<Evaluation<CombinedVerdict>, Overload> {
         let own = self.cluster.own(self.review);
         let reviewed = self.cluster.reviewed(self.review);
-        let lens = &Lens { own, reviewed, ..lens.clone() };
+        let lens = &EvaluationView { own, reviewed, ..lens.clone() };
         let time = self.time.begin()?;
-        let calls = self.matching.iter().map(|policy| ask(policy, self, lens, time.as_ref()));
+        let calls =
+            self.matching.iter().map(|policy| call_policy(policy, self, lens, time.as_ref()));
         let mut answers: Vec<_> = futures_util::future::join_all(calls).await;
         let asked = answers.iter().flat_map(|answer| answer.asked.clone()).collect();
         let questions =
@@ -55,7 +59,7 @@ impl<O: Observer> Judge for Bench<'_, O> {
         let wanted = answers.iter().flat_map(|answer| answer.wanted.clone()).collect();
         let (overload, decision) = self.time.charged(time.as_ref(), || {
             let mut builder = self.builder.clone();
-            let overload = take(&mut builder, &self.matching, &answers);
+            let overload = combine(&mut builder, &self.matching, &answers);
             (overload, builder.build())
         });
         let ended = self.time.end(time.as_ref());
@@ -74,8 +78,8 @@ impl<O: Observer> Judge for Bench<'_, O> {
             let grounds = denying.map(|answer| std::mem::take(&mut answer.grounds));
             grounds.flat_map(|grounds| grounds.of_denial(&denial.message)).collect()
         });
-        let verdict = Judged { decision, answers };
-        Ok(Asked {
+        let verdict = CombinedVerdict { decision, answers };
+        Ok(Evaluation {
             verdict,
             allows,
             is_sound,
@@ -88,21 +92,25 @@ impl<O: Observer> Judge for Bench<'_, O> {
         })
     }
 
-    fn without_answer(&self, mut judged: Judged, why: &str) -> Judged {
+    fn without_answer(&self, mut judged: CombinedVerdict, why: &str) -> CombinedVerdict {
         for (policy, answer) in self.matching.iter().zip(&mut judged.answers) {
             if answer.asked.iter().any(|(kind, _)| self.contested.contains(kind)) {
-                let fault = Fault::NotCurrent(why.to_owned());
+                let fault = CallError::NotCurrent(why.to_owned());
                 policy.note_error(fault.to_string());
                 answer.finding = Ok(Err(fault));
             }
         }
         let mut builder = self.builder.clone();
         // An overload would have been reported earlier.
-        let _ = take(&mut builder, &self.matching, &judged.answers);
-        Judged { decision: builder.build(), ..judged }
+        let _ = combine(&mut builder, &self.matching, &judged.answers);
+        CombinedVerdict { decision: builder.build(), ..judged }
     }
 
-    fn resting_on(&self, mut judged: Judged, objects: &[String]) -> Judged {
+    fn with_pending_note(
+        &self,
+        mut judged: CombinedVerdict,
+        objects: &[String],
+    ) -> CombinedVerdict {
         if let Some(denial) = &mut judged.decision.denial {
             let objects = objects.join(", ");
             let why = format!(
@@ -113,18 +121,22 @@ impl<O: Observer> Judge for Bench<'_, O> {
         judged
     }
 
-    fn change(&self, judged: &mut Judged) -> Result<Option<Write>, Overload> {
+    fn change(&self, judged: &mut CombinedVerdict) -> Result<Option<Write>, Overload> {
         let Inputs { object, old_object, .. } = self.inputs.as_ref();
         let change = || self.cluster.change(self.review, object.as_ref(), old_object.as_ref());
         let write = self.time.charged(None, change);
         if write.is_some() {
             // A request without a response is not stored, and so must not be reserved.
-            make_room(self.review, &mut judged.decision)?;
+            reserve_response_memory(self.review, &mut judged.decision)?;
         }
         Ok(write)
     }
 
-    fn without_room(&self, judged: Judged, no_room: NoRoom) -> Result<Judged, Overload> {
+    fn on_reservation_limit(
+        &self,
+        judged: CombinedVerdict,
+        no_room: ReservationLimitReached,
+    ) -> Result<CombinedVerdict, Overload> {
         // Policies that cannot block must not block because of the reservations of others.
         if self.matching.iter().any(|policy| policy.is_enforced()) {
             return Err(Overload::NoRoom { why: no_room.why });
@@ -134,15 +146,15 @@ impl<O: Observer> Judge for Bench<'_, O> {
 }
 
 /// The results of all policies with one cluster state.
-pub(super) struct Judged {
+pub(super) struct CombinedVerdict {
     pub(super) decision: Decision,
-    answers: Vec<Answer>,
+    answers: Vec<PolicyResult>,
 }
 
 /// The result of one policy.
-struct Answer {
-    finding: Result<Result<Finding, Fault>, Overload>,
-    asked: Vec<(usize, cluster::Scope)>,
+struct PolicyResult {
+    finding: Result<Result<AcceptedVerdict, CallError>, Overload>,
+    asked: Vec<(usize, cluster::QueryScope)>,
     questions: Vec<(usize, cluster::Question)>,
     touched: Vec<(usize, opgate_cluster::Key)>,
     is_unsure: bool,
@@ -150,7 +162,7 @@ struct Answer {
     wanted: Vec<(opgate_cluster::Resource, usize)>,
 }
 
-impl Answer {
+impl PolicyResult {
     /// Whether its policy denies the request.
     fn denies(&self) -> bool {
         matches!(&self.finding, Ok(Ok(finding)) if finding.denies())
@@ -164,36 +176,36 @@ impl Answer {
 }
 
 /// Calls one policy, writes its log lines, and accepts its verdict.
-async fn ask<O: Observer>(
+async fn call_policy<O: Observer>(
     policy: &Arc<Policy>,
-    bench: &Bench<'_, O>,
-    lens: &Lens,
+    bench: &ReviewEvaluator<'_, O>,
+    lens: &EvaluationView,
     time: Option<&Arc<SharedTime>>,
-) -> Answer {
-    let Bench { inputs, tenant, deadline, observer, .. } = bench;
+) -> PolicyResult {
+    let ReviewEvaluator { inputs, tenant, deadline, observer, .. } = bench;
     let started = Instant::now();
     let by = (bench.review, *tenant);
     let asked = dispatch::validate(policy, inputs, lens, by, (time, *deadline)).await;
     let Called { call, dropped } = match asked {
         Ok(asked) => asked,
-        Err(overload) => return Answer::failed(overload),
+        Err(overload) => return PolicyResult::failed(overload),
     };
     super::load::log(&policy.name, &call.log);
     let mut finding = bench.time.charged(time, || {
-        call.result.and_then(|verdict| Finding::of(policy, verdict, bench.review.account()))
+        call.result.and_then(|verdict| AcceptedVerdict::of(policy, verdict, bench.review.account()))
     });
     if let (Ok(finding), Some(fault)) = (&mut finding, dropped) {
-        let rules = policy.advice_on(bench.review);
+        let rules = policy.advisory_rules_for(bench.review);
         tracing::warn!(
             policy = policy.name, rules = ?rules, cause = %fault,
             "advisory rules dropped after a policy error"
         );
-        finding.without(policy, rules, &fault);
+        finding.set_dropped(policy, rules, &fault);
     }
     observer.called(policy, started.elapsed());
     // A call that wants a sample is repeated with it.
     if let Err(fault) = &finding
-        && !matches!(fault, Fault::Wanted(_))
+        && !matches!(fault, CallError::SampleNeeded(_))
     {
         policy.note_error(fault.to_string());
         let uid = opgate_text::one_line(inputs.request.uid(), 128);
@@ -209,16 +221,20 @@ async fn ask<O: Observer>(
     let is_unsure = reader.as_ref().is_some_and(cluster::Reader::is_unsure);
     let grounds = reader.as_mut().map(cluster::Reader::take_grounds).unwrap_or_default();
     let questions = reader.map(cluster::Reader::questions).unwrap_or_default();
-    Answer { finding: Ok(finding), asked, questions, touched, is_unsure, grounds, wanted }
+    PolicyResult { finding: Ok(finding), asked, questions, touched, is_unsure, grounds, wanted }
 }
 
 /// Combines the results into a decision. Returns the overload that keeps a policy from blocking.
-fn take(builder: &mut Builder, matching: &[&Arc<Policy>], answers: &[Answer]) -> Option<Overload> {
+fn combine(
+    builder: &mut DecisionBuilder,
+    matching: &[&Arc<Policy>],
+    answers: &[PolicyResult],
+) -> Option<Overload> {
     let mut overload = None;
     for (policy, answer) in matching.iter().zip(answers) {
         match &answer.finding {
             Ok(Ok(finding)) => builder.finding(policy, finding.clone()),
-            Ok(Err(Fault::Listing(resource))) if policy.is_enforced() => {
+            Ok(Err(CallError::Listing(resource))) if policy.is_enforced() => {
                 let (policy, resource) = (policy.name.clone(), resource.clone());
                 overload = overload.or(Some(Overload::Listing { policy, resource }));
             }
@@ -234,7 +250,7 @@ fn take(builder: &mut Builder, matching: &[&Arc<Policy>], answers: &[Answer]) ->
             Ok(Err(fault)) => {
                 // The users whose requests a policy evaluates can determine its load.
                 let on_error = match policy.on_error {
-                    OnError::Allow if !fault.is_its_own() => OnError::FailurePolicy,
+                    OnError::Allow if !fault.can_be_allowed() => OnError::FailurePolicy,
                     on_error => on_error,
                 };
                 let fault = fault_of(policy, fault.to_string(), fault.class());
@@ -245,12 +261,15 @@ fn take(builder: &mut Builder, matching: &[&Arc<Policy>], answers: &[Answer]) ->
     overload
 }
 
-fn fault_of(policy: &Policy, cause: String, class: &'static str) -> PolicyFault {
-    PolicyFault { policy: policy.name.clone(), cause, class }
+fn fault_of(policy: &Policy, cause: String, class: &'static str) -> PolicyError {
+    PolicyError { policy: policy.name.clone(), cause, class }
 }
 
 /// Reserves memory for the response, so that a decision can be sent.
-pub(super) fn make_room(review: &Review<'_>, decision: &mut Decision) -> Result<(), Overload> {
+pub(super) fn reserve_response_memory(
+    review: &Review<'_>,
+    decision: &mut Decision,
+) -> Result<(), Overload> {
     let Some(account) = review.account() else { return Ok(()) };
     // After memory was denied, look-ups may have seemed empty. A response is measured once.
     let is_whole = !account.is_exhausted();

@@ -21,23 +21,23 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::permits::{Pace, Tenant};
+use super::permits::{CallClass, Tenant};
 
 /// Maximum number of tenants with a vote on a route.
-const VOTES: usize = 16;
+const MAX_VOTES: usize = 16;
 
 /// Minimum number of tenants whose calls must have been long.
-const LEAST: usize = 2;
+const MIN_LONG_VOTES: usize = 2;
 
 /// Number of calls that have patience after one that had waited.
 const PATIENT: u32 = 256;
 
 /// The usual duration of the calls of one policy.
 #[derive(Debug, Default)]
-pub(super) struct Usual {
+pub(super) struct CallHistory {
     /// The routes with votes, as bits.
     voted: AtomicU64,
-    votes: Mutex<BTreeMap<u32, VecDeque<(Tenant, Pace)>>>,
+    votes: Mutex<BTreeMap<u32, VecDeque<(Tenant, CallClass)>>>,
     /// The remaining calls that have patience.
     patient: AtomicU32,
     /// Calls that ran twice.
@@ -49,36 +49,36 @@ fn first(routes: u64) -> u32 {
     routes.trailing_zeros().min(u64::BITS - 1)
 }
 
-fn is_long(votes: &VecDeque<(Tenant, Pace)>) -> bool {
-    let long = votes.iter().filter(|(_, pace)| *pace == Pace::Long).count();
-    long >= LEAST && long.saturating_mul(2) > votes.len()
+fn is_long(votes: &VecDeque<(Tenant, CallClass)>) -> bool {
+    let long = votes.iter().filter(|(_, pace)| *pace == CallClass::Long).count();
+    long >= MIN_LONG_VOTES && long.saturating_mul(2) > votes.len()
 }
 
-impl Usual {
+impl CallHistory {
     /// The expected duration of a call of any tenant.
-    pub(super) fn pace(&self, routes: u64) -> Pace {
+    pub(super) fn pace(&self, routes: u64) -> CallClass {
         let route = first(routes);
         if self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
-            return Pace::Short;
+            return CallClass::Short;
         }
         let is_long = self.votes.lock().get(&route).is_some_and(is_long);
-        if is_long { Pace::Long } else { Pace::Short }
+        if is_long { CallClass::Long } else { CallClass::Short }
     }
 
     /// Records whether a call of a tenant was long or short.
-    pub(super) fn note(&self, routes: u64, tenant: Tenant, pace: Pace) {
+    pub(super) fn note(&self, routes: u64, tenant: Tenant, pace: CallClass) {
         let route = first(routes);
-        if pace == Pace::Short && self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
+        if pace == CallClass::Short && self.voted.load(Ordering::Relaxed) & (1 << route) == 0 {
             return;
         }
         let mut all = self.votes.lock();
         let votes = all.entry(route).or_default();
         votes.retain(|(other, _)| *other != tenant);
         votes.push_back((tenant, pace));
-        if votes.len() > VOTES {
+        if votes.len() > MAX_VOTES {
             votes.pop_front();
         }
-        if votes.iter().any(|(_, pace)| *pace == Pace::Long) {
+        if votes.iter().any(|(_, pace)| *pace == CallClass::Long) {
             self.voted.fetch_or(1 << route, Ordering::Relaxed);
         } else {
             all.remove(&route);
@@ -87,12 +87,12 @@ impl Usual {
     }
 
     /// Records that a stopped call was short when it ran again.
-    pub(super) fn had_waited(&self) {
+    pub(super) fn record_cpu_wait(&self) {
         self.patient.store(PATIENT, Ordering::Relaxed);
     }
 
     /// Whether the next call on the fast path is stopped by its CPU time.
-    pub(super) fn takes_patience(&self) -> bool {
+    pub(super) fn take_patient_call(&self) -> bool {
         if self.patient.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -121,44 +121,44 @@ mod tests {
     fn route_long_for_most_tenants_is_long_for_all() {
         let tenants = Tenants::default();
         let of = |n: usize| tenants.of(&format!("ns-{n}"), "");
-        let usual = Usual::default();
+        let usual = CallHistory::default();
         let (one, other) = (1 << 3, 1 << 4);
         // A single tenant only affects its own calls, however often it votes.
         for _ in 0..100 {
-            usual.note(one, of(0), Pace::Long);
-            assert_eq!(usual.pace(one), Pace::Short);
+            usual.note(one, of(0), CallClass::Long);
+            assert_eq!(usual.pace(one), CallClass::Short);
         }
-        usual.note(one, of(1), Pace::Long);
-        assert_eq!(usual.pace(one), Pace::Long);
+        usual.note(one, of(1), CallClass::Long);
+        assert_eq!(usual.pace(one), CallClass::Long);
         // A call has several routes: the first counts.
-        assert_eq!(usual.pace(one | other), Pace::Long);
-        assert_eq!((usual.pace(other), usual.pace(0)), (Pace::Short, Pace::Short));
+        assert_eq!(usual.pace(one | other), CallClass::Long);
+        assert_eq!((usual.pace(other), usual.pace(0)), (CallClass::Short, CallClass::Short));
         // Two of four are no majority; the old votes are dropped.
-        usual.note(one, of(2), Pace::Short);
-        assert_eq!(usual.pace(one), Pace::Long);
-        usual.note(one, of(3), Pace::Short);
-        assert_eq!(usual.pace(one), Pace::Short);
+        usual.note(one, of(2), CallClass::Short);
+        assert_eq!(usual.pace(one), CallClass::Long);
+        usual.note(one, of(3), CallClass::Short);
+        assert_eq!(usual.pace(one), CallClass::Short);
         for n in 4..100 {
-            usual.note(one, of(n), Pace::Long);
+            usual.note(one, of(n), CallClass::Long);
         }
-        assert_eq!(usual.pace(one), Pace::Long);
-        assert_eq!(usual.votes.lock()[&3].len(), VOTES);
-        for n in 0..VOTES {
+        assert_eq!(usual.pace(one), CallClass::Long);
+        assert_eq!(usual.votes.lock()[&3].len(), MAX_VOTES);
+        for n in 0..MAX_VOTES {
             assert!(usual.votes.lock().contains_key(&3), "{n}");
-            usual.note(one, of(n), Pace::Short);
+            usual.note(one, of(n), CallClass::Short);
         }
-        assert_eq!(usual.pace(one), Pace::Short);
+        assert_eq!(usual.pace(one), CallClass::Short);
         assert!(usual.votes.lock().is_empty(), "nothing is counted any more");
-        usual.note(one, of(1), Pace::Short);
+        usual.note(one, of(1), CallClass::Short);
         assert!(usual.votes.lock().is_empty());
     }
 
     #[test]
     fn calls_after_a_delayed_call_are_limited_by_cpu_time() {
-        let usual = Usual::default();
-        assert!(!usual.takes_patience());
-        usual.had_waited();
-        let patient = (0..1_000).filter(|_| usual.takes_patience()).count();
+        let usual = CallHistory::default();
+        assert!(!usual.take_patient_call());
+        usual.record_cpu_wait();
+        let patient = (0..1_000).filter(|_| usual.take_patient_call()).count();
         assert_eq!(patient, 256);
     }
 }

@@ -10,7 +10,7 @@ use opgate_document::{Account, Charge};
 
 use super::descriptor::DefaultLevel;
 use super::{Mode, OnError, Policy, RuleLevel, warnings};
-use opgate_engine::{Fault, wit};
+use opgate_engine::{CallError, wit};
 use opgate_text::one_line;
 
 const MAX_VIOLATIONS: usize = 256;
@@ -76,7 +76,7 @@ pub struct Violation {
 
 /// A rule that was not evaluated, or only in part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedRule {
     /// The policy.
     pub policy: String,
     /// The rule.
@@ -87,7 +87,7 @@ pub struct Skipped {
 
 /// A policy that returned no valid verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PolicyFault {
+pub struct PolicyError {
     /// The policy.
     pub policy: String,
     /// One line.
@@ -122,7 +122,7 @@ pub struct Denial {
 
 /// Rules of a policy that only warn and could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedRules {
     /// The policy.
     pub policy: String,
     /// The rules.
@@ -143,14 +143,14 @@ pub struct Decision {
     /// All violations.
     pub violations: Vec<Violation>,
     /// Rules that were not evaluated.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedRule>,
     /// Advisory rules that were dropped because they caused a policy error.
-    pub dropped: Vec<Dropped>,
+    pub dropped: Vec<DroppedRules>,
     /// Policies that returned no valid verdict, whatever the effect.
-    pub faults: Vec<PolicyFault>,
+    pub faults: Vec<PolicyError>,
     /// A policy error after which the webhook must not respond, so that its `failurePolicy`
     /// applies.
-    pub failure: Option<PolicyFault>,
+    pub failure: Option<PolicyError>,
     /// The memory of the request that the violations use.
     found: Vec<Arc<Charge>>,
     /// Memory for the response, so that the decision can be sent.
@@ -171,19 +171,19 @@ impl Decision {
     }
 
     /// The memory for the response, which the caller keeps until the response was sent.
-    pub fn take_room(&mut self) -> Option<Arc<Charge>> {
+    pub fn take_response_charge(&mut self) -> Option<Arc<Charge>> {
         self.answer.take()
     }
 }
 
 /// The accepted verdict of one policy.
 #[derive(Clone)]
-pub(super) struct Finding {
+pub(super) struct AcceptedVerdict {
     violations: Vec<Violation>,
     reason: Option<String>,
     annotations: Vec<(String, String)>,
-    skipped: Vec<Skipped>,
-    dropped: Option<Dropped>,
+    skipped: Vec<SkippedRule>,
+    dropped: Option<DroppedRules>,
     /// The memory of the request that the verdict uses.
     charge: Option<Arc<Charge>>,
 }
@@ -191,15 +191,20 @@ pub(super) struct Finding {
 /// Copies of a violation: in the decision, in the message of a denial and in its causes.
 const COPIES: usize = 4;
 
-impl Finding {
+impl AcceptedVerdict {
     /// Whether it denies the request.
     pub(super) fn denies(&self) -> bool {
         self.violations.iter().any(|violation| violation.effect == Effect::Deny)
     }
 
     /// Records that these rules were dropped.
-    pub(super) fn without(&mut self, policy: &Policy, rules: BTreeSet<&str>, fault: &Fault) {
-        self.dropped = Some(Dropped {
+    pub(super) fn set_dropped(
+        &mut self,
+        policy: &Policy,
+        rules: BTreeSet<&str>,
+        fault: &CallError,
+    ) {
+        self.dropped = Some(DroppedRules {
             policy: policy.name.clone(),
             rules: rules.into_iter().map(str::to_owned).collect(),
             cause: one_line(&fault.to_string(), MAX_MESSAGE),
@@ -214,25 +219,27 @@ impl Finding {
         policy: &Policy,
         verdict: wit::Verdict,
         account: Option<&Arc<Account>>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, CallError> {
         let (count, notes) = (verdict.violations.len(), verdict.audit_annotations.len());
         if count > MAX_VIOLATIONS {
-            return Err(Fault::Flood(format!("{count} violations are more than {MAX_VIOLATIONS}")));
+            return Err(CallError::TooManyItems(format!(
+                "{count} violations are more than {MAX_VIOLATIONS}"
+            )));
         }
         if notes > MAX_ANNOTATIONS {
-            return Err(Fault::Flood(format!(
+            return Err(CallError::TooManyItems(format!(
                 "{notes} audit annotations are more than {MAX_ANNOTATIONS}"
             )));
         }
         let left_out = verdict.skipped.len();
         if left_out > MAX_SKIPPED {
-            return Err(Fault::Flood(format!(
+            return Err(CallError::TooManyItems(format!(
                 "{left_out} skipped rules are more than {MAX_SKIPPED}"
             )));
         }
         let rule_of = |id: &str| {
             let unknown =
-                || Fault::Answer(format!("{:?} is not a rule of the policy", one_line(id, 64)));
+                || CallError::Answer(format!("{:?} is not a rule of the policy", one_line(id, 64)));
             policy.descriptor.rule(id).ok_or_else(unknown)
         };
         let mut violations = Vec::with_capacity(count);
@@ -253,7 +260,7 @@ impl Finding {
         let mut skipped = Vec::with_capacity(left_out);
         for missing in verdict.skipped {
             rule_of(&missing.rule)?;
-            skipped.push(Skipped {
+            skipped.push(SkippedRule {
                 policy: policy.name.clone(),
                 rule: missing.rule,
                 reason: one_line(&missing.reason, MAX_REASON),
@@ -266,7 +273,7 @@ impl Finding {
             let ends = key.bytes().next_back().is_some_and(|b| b.is_ascii_alphanumeric());
             if !ends || key.len() > MAX_KEY || !key.bytes().all(allowed) {
                 let key = one_line(&key, 64);
-                return Err(Fault::Answer(format!(
+                return Err(CallError::Answer(format!(
                     "{key:?} cannot be the key of an audit annotation"
                 )));
             }
@@ -278,7 +285,7 @@ impl Finding {
         if let (Some(account), bytes @ 1..) = (account, finding.weight()) {
             let charge = Charge::on(account);
             if !charge.grow(bytes.saturating_mul(COPIES)) {
-                return Err(Fault::Exhausted);
+                return Err(CallError::ServerMemory);
             }
             finding.charge = Some(Arc::new(charge));
         }
@@ -295,8 +302,8 @@ impl Finding {
                 size_of::<Violation>() + texts + about
             },
         );
-        let skipped = self.skipped.iter().map(|Skipped { policy, rule, reason }| {
-            size_of::<Skipped>() + policy.len() + rule.len() + reason.len()
+        let skipped = self.skipped.iter().map(|SkippedRule { policy, rule, reason }| {
+            size_of::<SkippedRule>() + policy.len() + rule.len() + reason.len()
         });
         let annotations = self.annotations.iter().map(|(key, value)| key.len() + value.len());
         violations.chain(skipped).chain(annotations).sum()
@@ -334,21 +341,21 @@ fn effect(level: RuleLevel, mode: Mode) -> Option<Effect> {
 
 /// Builds a decision, policy by policy.
 #[derive(Clone, Default)]
-pub(super) struct Builder {
+pub(super) struct DecisionBuilder {
     decision: Decision,
     reasons: Vec<Option<String>>,
     denied_by_fault: Vec<String>,
     warned_by_fault: Vec<String>,
 }
 
-impl Builder {
-    pub(super) fn finding(&mut self, policy: &Policy, finding: Finding) {
-        let Finding { violations, reason, annotations, skipped, dropped, charge } = finding;
+impl DecisionBuilder {
+    pub(super) fn finding(&mut self, policy: &Policy, finding: AcceptedVerdict) {
+        let AcceptedVerdict { violations, reason, annotations, skipped, dropped, charge } = finding;
         self.decision.found.extend(charge);
         if violations.iter().any(|v| v.effect == Effect::Deny) {
             self.reasons.push(reason);
         }
-        let without = |d: &Dropped| format!("dropped {}: {}", d.rules.join(" "), d.cause);
+        let without = |d: &DroppedRules| format!("dropped {}: {}", d.rules.join(" "), d.cause);
         let note = |v: &Violation| format!("{} {}: {}", v.effect.as_str(), v.rule, v.message);
         let notes: Vec<_> =
             dropped.iter().map(without).chain(violations.iter().map(note)).collect();
@@ -368,7 +375,7 @@ impl Builder {
     }
 
     /// Records a policy error. The administrator has configured its effect.
-    pub(super) fn fault(&mut self, found: PolicyFault, mode: Mode, on_error: OnError) {
+    pub(super) fn fault(&mut self, found: PolicyError, mode: Mode, on_error: OnError) {
         let text = format!("policy {} failed: {}", found.policy, found.cause);
         self.annotate(&found.policy, &text);
         match (mode, on_error) {
@@ -480,7 +487,8 @@ mod tests {
             .collect();
         let decision = Decision { violations, ..Decision::default() };
         let warned_by_fault = vec!["policy q failed: panicked".to_owned()];
-        let built = Builder { decision, warned_by_fault, ..Builder::default() }.build();
+        let built =
+            DecisionBuilder { decision, warned_by_fault, ..DecisionBuilder::default() }.build();
         let firsts: Vec<_> =
             built.warnings.iter().map(|line| line.split(':').next().unwrap()).collect();
         // The id of a rule that begins a text (`messages.prefixRuleId`) is in the rest of it.

@@ -29,32 +29,32 @@ use opgate_document::Document;
 use tokio::sync::oneshot;
 
 use super::Policy;
-use super::call_history::Usual;
-use super::permits::{DEAR, Fair, Pace, Permit, Refused, Tenant};
-use crate::cluster::{Lens, Unsettled};
+use super::call_history::CallHistory;
+use super::permits::{CallClass, EXPENSIVE_CPU_TIME, FairPermits, Permit, PermitError, Tenant};
+use crate::cluster::{EvaluationError, EvaluationView};
 use crate::review::Review;
 use opgate_engine::{
-    Apart, Budget, Call, Engine, Fault, Inputs, Limits, Seats, SharedTime, Time, Work,
-    processor_time, wit,
+    Budget, Call, CallError, Engine, Inputs, InstanceQuota, Limits, SharedTime, Time, Work,
+    WorkerControl, processor_time, wit,
 };
 
 /// Deadline of a call on the thread that serves the request.
-pub(super) const FAST: Duration = Duration::from_millis(2);
+pub(super) const FAST_PATH_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// Wall-clock time limit of a call there that is stopped by its CPU time. Its thread may wait for
 /// a CPU.
-const FAST_WALL: Duration = Duration::from_millis(20);
+const FAST_PATH_WALL_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A call on the slow path that needs less CPU time could have run on the fast path, with a
 /// quarter to spare. This is CPU time, not wall-clock time, because worker threads wait for a CPU.
-/// If it were much less than [`FAST`], one exception would move calls in between to the slow path,
+/// If it were much less than [`FAST_PATH_TIMEOUT`], one exception would move calls in between to the slow path,
 /// and they would never return.
-const SHORT: Duration = Duration::from_micros(1_500);
+const SHORT_CALL_CPU_TIME: Duration = Duration::from_micros(1_500);
 
 /// CPU time of a call on the slow path before it only gets the CPU time that the serving threads
 /// leave. Not at once: on a machine without CPU time to spare, an ordinary call that was unlucky
 /// on the fast path would starve. Calls of a tenant that recently used this much yield at once.
-const YIELD_AFTER: Duration = DEAR;
+const YIELD_AFTER: Duration = EXPENSIVE_CPU_TIME;
 
 /// Stack of a worker thread: that of the guest, and some for the host.
 const THREAD_STACK: usize = 2 << 20;
@@ -146,31 +146,31 @@ impl Overload {
     }
 }
 
-impl From<Unsettled> for Overload {
-    fn from(unsettled: Unsettled) -> Self {
+impl From<EvaluationError> for Overload {
+    fn from(unsettled: EvaluationError) -> Self {
         match unsettled {
-            Unsettled::Contention => Self::Contention,
-            Unsettled::Late => Self::Late,
+            EvaluationError::Contention => Self::Contention,
+            EvaluationError::Late => Self::Late,
         }
     }
 }
 
 /// Permits and dispatch of one policy.
 #[derive(Debug)]
-pub struct Lane {
-    fair: Arc<Fair>,
-    usual: Arc<Usual>,
+pub struct Dispatcher {
+    fair: Arc<FairPermits>,
+    usual: Arc<CallHistory>,
     /// Whether calls have their whole time where they start, because the process serves no other
     /// requests.
     is_only: bool,
     size: (usize, usize),
     /// The instances of its calls.
-    seats: Arc<Seats>,
+    seats: Arc<InstanceQuota>,
 }
 
 /// The engine has not enough instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoSeats;
+pub(super) struct InstancePoolFull;
 
 /// Stops a call when its client is gone.
 struct StopOnDrop(Arc<AtomicBool>);
@@ -181,7 +181,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-impl Lane {
+impl Dispatcher {
     /// Creates the dispatch of calls in this engine. `other` is that of the same policy in the set
     /// that is to be replaced. If the limits are equal, both share permits and queue: together
     /// they make no more calls at a time, and waiting calls keep their position.
@@ -194,15 +194,16 @@ impl Lane {
         queue: usize,
         is_only: bool,
         other: Option<&Self>,
-    ) -> Result<Self, NoSeats> {
+    ) -> Result<Self, InstancePoolFull> {
         let size = (limits.concurrency, queue);
         let other = other.filter(|other| other.fits(limits, queue, is_only));
         let usual = other.map(|other| other.usual.clone()).unwrap_or_default();
         let fair = other.map(|other| other.fair.clone());
-        let fair = fair.unwrap_or_else(|| Arc::new(Fair::new(limits.concurrency, queue, is_only)));
+        let fair =
+            fair.unwrap_or_else(|| Arc::new(FairPermits::new(limits.concurrency, queue, is_only)));
         let seats = other.filter(|other| other.seats.are_of(engine)).map(|o| o.seats.clone());
-        let taken = || Seats::take(engine, limits.concurrency).map(Arc::new);
-        let seats = seats.or_else(taken).ok_or(NoSeats)?;
+        let taken = || InstanceQuota::take(engine, limits.concurrency).map(Arc::new);
+        let seats = seats.or_else(taken).ok_or(InstancePoolFull)?;
         Ok(Self { fair, usual, is_only, size, seats })
     }
 
@@ -213,7 +214,7 @@ impl Lane {
 
     /// Calls that run on worker threads.
     #[must_use]
-    pub fn apart(&self) -> usize {
+    pub fn worker_calls(&self) -> usize {
         self.fair.running_long()
     }
 
@@ -229,13 +230,13 @@ impl Lane {
     }
 
     /// The expected duration of a tenant's next call.
-    fn pace(&self, routes: u64, tenant: Tenant) -> Pace {
+    fn pace(&self, routes: u64, tenant: Tenant) -> CallClass {
         if self.is_only {
-            return Pace::Short;
+            return CallClass::Short;
         }
         match self.usual.pace(routes) {
-            Pace::Long => Pace::Long,
-            Pace::Short => self.fair.pace(tenant),
+            CallClass::Long => CallClass::Long,
+            CallClass::Short => self.fair.pace(tenant),
         }
     }
 
@@ -243,7 +244,7 @@ impl Lane {
         &self,
         policy: &Policy,
         by: (Tenant, usize),
-        pace: Pace,
+        pace: CallClass,
         deadline: Instant,
     ) -> Result<Permit, Overload> {
         // A policy that can never block a request does not delay it either.
@@ -251,20 +252,20 @@ impl Lane {
         let permit = self.fair.permit(by, pace, patience).await;
         let policy = || policy.name.clone();
         permit.map_err(|refused| match refused {
-            Refused::Busy => Overload::Busy { policy: policy() },
-            Refused::Full(waiting) => Overload::QueueFull { policy: policy(), waiting },
-            Refused::Share(waiting) => Overload::Share { policy: policy(), waiting },
-            Refused::Late(waited) => Overload::Timeout { policy: policy(), waited },
+            PermitError::Busy => Overload::Busy { policy: policy() },
+            PermitError::Full(waiting) => Overload::QueueFull { policy: policy(), waiting },
+            PermitError::Share(waiting) => Overload::Share { policy: policy(), waiting },
+            PermitError::Late(waited) => Overload::Timeout { policy: policy(), waited },
         })
     }
 }
 
 /// The verdict of a policy, or the reason why there is none.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct CallOutcome {
     pub(super) call: Call<wit::Verdict>,
     /// The policy error because of which the advisory rules were dropped.
-    pub(super) dropped: Option<Fault>,
+    pub(super) dropped: Option<CallError>,
 }
 
 /// Gets the verdict of a policy. `deadline` is that of the whole request. It limits the wait for a
@@ -275,43 +276,46 @@ pub(super) struct Asked {
 pub(super) async fn validate(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
-    lens: &Lens,
+    lens: &EvaluationView,
     (review, tenant): (&Review<'_>, Tenant),
     (shared, deadline): (Option<&Arc<SharedTime>>, Instant),
-) -> Result<Asked, Overload> {
+) -> Result<CallOutcome, Overload> {
     let lane = &policy.lane;
     let routes = policy.routes(review);
     let pace = lane.pace(routes, tenant);
     let by = (tenant, review.size());
     let mut permit = lane.permit(policy, by, pace, deadline).await?;
     let mut failed = None;
-    if pace == Pace::Short {
+    if pace == CallClass::Short {
         let started = Instant::now();
         let left = left(deadline, started)?;
-        let short = policy.limits.time > FAST && !lane.is_only;
-        let patient = short && lane.usual.takes_patience();
+        let short = policy.limits.time > FAST_PATH_TIMEOUT && !lane.is_only;
+        let patient = short && lane.usual.take_patient_call();
         let time = match (short, patient) {
-            (true, true) => Time::Whole { processor: FAST, wall: FAST_WALL.min(left) },
-            (true, false) => Time::Try(FAST.min(left)),
+            (true, true) => {
+                Time::Whole { processor: FAST_PATH_TIMEOUT, wall: FAST_PATH_WALL_TIMEOUT.min(left) }
+            }
+            (true, false) => Time::Try(FAST_PATH_TIMEOUT.min(left)),
             _ => Time::of(policy.limits, left),
         };
         let reader = policy.view.reader(lens.clone());
         let budget = Budget { memory: policy.limits.memory, time, apart: None, shared };
         let call = policy.module.validate(inputs, routes, &policy.settings, reader, budget);
         permit.charge(started.elapsed());
-        let is_over = |fault: &Fault| fault.is_deadline() || matches!(fault, Fault::Wall(_));
+        let is_over =
+            |fault: &CallError| fault.is_deadline() || matches!(fault, CallError::Wall(_));
         let is_long = short && call.result.as_ref().is_err_and(is_over);
         if !is_long {
             if short {
-                lane.usual.note(routes, tenant, Pace::Short);
+                lane.usual.note(routes, tenant, CallClass::Short);
             }
-            if lane.is_only || !is_worth_another(&call) || !policy.has_advice_on(review) {
-                return Ok(Asked { call, dropped: None });
+            if lane.is_only || !is_worth_another(&call) || !policy.has_advisory_rules_for(review) {
+                return Ok(CallOutcome { call, dropped: None });
             }
             failed = Some(call);
         }
         if let Some(over) = shared.filter(|shared| shared.is_over()) {
-            return Ok(Asked { call: stopped(over), dropped: None });
+            return Ok(CallOutcome { call: stopped(over), dropped: None });
         }
         // Either the call was long or its thread got no CPU time. The second run shows which.
         tracing::debug!(policy = policy.name, "call moved to a worker thread");
@@ -319,25 +323,25 @@ pub(super) async fn validate(
             lane.usual.repeats();
         }
         drop(permit);
-        permit = lane.permit(policy, by, Pace::Long, deadline).await?;
+        permit = lane.permit(policy, by, CallClass::Long, deadline).await?;
     }
-    let job = Job {
+    let job = WorkerCall {
         policy: policy.clone(),
         inputs: inputs.clone(),
         routes,
         lens: lens.clone(),
         tenant,
-        was_stopped: pace == Pace::Short && failed.is_none(),
-        has_advice: policy.has_advice_on(review),
+        was_stopped: pace == CallClass::Short && failed.is_none(),
+        has_advice: policy.has_advisory_rules_for(review),
         shared: shared.cloned(),
         deadline,
     };
-    job.run_apart(permit, failed).await
+    job.run_on_worker(permit, failed).await
 }
 
 /// A call that does not begin, because the others have used the time that they share.
 fn stopped(shared: &SharedTime) -> Call<wit::Verdict> {
-    let result = Err(Fault::Shared(shared.limit()));
+    let result = Err(CallError::Shared(shared.limit()));
     Call { result, log: Vec::new(), reader: None, work: Work::default() }
 }
 
@@ -349,7 +353,10 @@ fn is_worth_another(call: &Call<wit::Verdict>) -> bool {
         !fault.is_overload()
             && !matches!(
                 fault,
-                Fault::Listing(_) | Fault::Wanted(_) | Fault::Cancelled | Fault::Shared(_)
+                CallError::Listing(_)
+                    | CallError::SampleNeeded(_)
+                    | CallError::Cancelled
+                    | CallError::Shared(_)
             )
     })
 }
@@ -361,11 +368,11 @@ fn left(deadline: Instant, now: Instant) -> Result<Duration, Overload> {
 }
 
 /// A call for the slow path.
-struct Job {
+struct WorkerCall {
     policy: Arc<Policy>,
     inputs: Arc<Inputs>,
     routes: u64,
-    lens: Lens,
+    lens: EvaluationView,
     tenant: Tenant,
     /// Whether it was stopped on the fast path.
     was_stopped: bool,
@@ -376,13 +383,13 @@ struct Job {
     deadline: Instant,
 }
 
-impl Job {
+impl WorkerCall {
     /// Runs it on a worker thread; if it has `failed` already, without the advisory rules.
-    async fn run_apart(
+    async fn run_on_worker(
         self,
         mut permit: Permit,
         failed: Option<Call<wit::Verdict>>,
-    ) -> Result<Asked, Overload> {
+    ) -> Result<CallOutcome, Overload> {
         let name = self.policy.name.clone();
         let none =
             |why: String| Overload::Starved { policy: name, why: format!("no thread: {why}") };
@@ -393,16 +400,17 @@ impl Job {
             .name("opgate-slow".into())
             .stack_size(THREAD_STACK)
             .spawn(move || {
-                if permit.is_dear() {
+                if permit.is_expensive() {
                     // If the system does not allow it, the thread runs with normal priority.
                     let _ = opgate_unsafe::run_when_idle();
                 }
-                let apart = Apart { cancelled: stop, yield_after: YIELD_AFTER };
+                let apart = WorkerControl { cancelled: stop, yield_after: YIELD_AFTER };
                 let started = processor_time();
                 let asked = self.run(&apart, failed);
                 let used = processor_time().saturating_sub(started);
                 permit.charge(used);
-                let pace = if used > SHORT { Pace::Long } else { Pace::Short };
+                let pace =
+                    if used > SHORT_CALL_CPU_TIME { CallClass::Long } else { CallClass::Short };
                 permit.note(pace);
                 self.note(pace);
                 drop(permit);
@@ -419,15 +427,19 @@ impl Job {
         asked.map_err(|_| none("it ended without an answer".to_owned()))?
     }
 
-    fn note(&self, pace: Pace) {
+    fn note(&self, pace: CallClass) {
         let usual = &self.policy.lane.usual;
         usual.note(self.routes, self.tenant, pace);
-        if self.was_stopped && pace == Pace::Short {
-            usual.had_waited();
+        if self.was_stopped && pace == CallClass::Short {
+            usual.record_cpu_wait();
         }
     }
 
-    fn run(&self, apart: &Apart, failed: Option<Call<wit::Verdict>>) -> Result<Asked, Overload> {
+    fn run(
+        &self,
+        apart: &WorkerControl,
+        failed: Option<Call<wit::Verdict>>,
+    ) -> Result<CallOutcome, Overload> {
         let policy = &self.policy;
         let whole = policy.limits.time;
         let mut left = whole;
@@ -443,23 +455,23 @@ impl Job {
             call
         };
         if !self.has_advice || !is_worth_another(&failed) {
-            return Ok(Asked { call: failed, dropped: None });
+            return Ok(CallOutcome { call: failed, dropped: None });
         }
-        let Ok(mut call) = self.ask(apart, &policy.without_advice, left) else {
-            return Ok(Asked { call: failed, dropped: None });
+        let Ok(mut call) = self.ask(apart, &policy.settings_without_advisory, left) else {
+            return Ok(CallOutcome { call: failed, dropped: None });
         };
-        if let Err(Fault::Deadline(time)) = &mut call.result {
+        if let Err(CallError::Deadline(time)) = &mut call.result {
             // With the first call.
             *time = whole;
         }
         call.log.splice(0..0, failed.log);
         let dropped = failed.result.err().filter(|_| call.result.is_ok());
-        Ok(Asked { call, dropped })
+        Ok(CallOutcome { call, dropped })
     }
 
     fn ask(
         &self,
-        apart: &Apart,
+        apart: &WorkerControl,
         settings: &Arc<Document>,
         time: Duration,
     ) -> Result<Call<wit::Verdict>, Overload> {

@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 
 use super::config::{ConfigErrors, Configuration, ModuleSource, PolicyConfig};
 use super::descriptor::{DefaultLevel, Read, Rule};
-use super::dispatch::NoSeats;
+use super::dispatch::InstancePoolFull;
 use super::match_rule::MatchRule;
-use super::{Builtin, Descriptor, Lane, Policy, Requests, RuleLevel, Set, schema};
-use crate::cluster::{NotRead, Reading, Sampling, Source, Unread};
-use opgate_engine::{Budget, Compiler, Engine, Fault, Limits, MAX_COMPONENT, Module};
+use super::{Builtin, Descriptor, Dispatcher, Policy, PolicySet, Requests, RuleLevel, schema};
+use crate::cluster::{ResolvedRead, SampleAccess, Source, UnavailableRead, UnavailableReason};
+use opgate_engine::{Budget, CallError, Compiler, Engine, Limits, MAX_COMPONENT, Module};
 
 /// The result for one policy of a configuration.
 pub(super) enum Loaded {
@@ -36,7 +36,7 @@ pub(super) struct Context<'s> {
     pub(super) queue: usize,
     pub(super) source: Source,
     /// The set that serves until this one does.
-    pub(super) replaces: Option<&'s Set>,
+    pub(super) replaces: Option<&'s PolicySet>,
 }
 
 /// Loads a policy.
@@ -115,7 +115,7 @@ pub(super) fn load(
     // Objects in files need no permission.
     let is_wanted = |read: &Read| {
         let is_enabled = || read.enabled_by.is_empty() || is_set(&read.enabled_by, &settings);
-        matches!(source, Source::Snapshot | Source::Excerpt)
+        matches!(source, Source::Snapshot | Source::PartialSnapshot)
             || !is_only_in_files(&read.resource) && is_enabled()
     };
     let (needed, off): (Vec<_>, Vec<_>) =
@@ -133,7 +133,7 @@ pub(super) fn load(
         }
     }
     errors.or(())?;
-    let reading = |read: &Read| Reading {
+    let reading = |read: &Read| ResolvedRead {
         resource: read.resource.clone(),
         declaration: read.declaration.clone(),
         labels: read.labels.clone(),
@@ -141,27 +141,29 @@ pub(super) fn load(
         optional: !read.enabled_by.is_empty(),
     };
     let readings = needed.into_iter().map(reading).collect();
-    let unread = |read: &Read| Unread {
+    let unread = |read: &Read| UnavailableRead {
         resource: read.resource.clone(),
         why: if !is_needed(&read.rules) {
-            NotRead::Off
+            UnavailableReason::Off
         } else if is_only_in_files(&read.resource) {
-            NotRead::OnlyInFiles
+            UnavailableReason::OnlyInFiles
         } else {
-            NotRead::NotSet(dotted(&read.enabled_by))
+            UnavailableReason::NotSet(dotted(&read.enabled_by))
         },
     };
     let off = off.into_iter().map(unread).collect();
     let sampling = match &descriptor.samples {
-        none if none.is_empty() => Sampling::Undeclared,
-        rules if !is_needed(rules) => Sampling::Off,
-        _ => Sampling::On(config.allowed_samples.clone()),
+        none if none.is_empty() => SampleAccess::Undeclared,
+        rules if !is_needed(rules) => SampleAccess::Off,
+        _ => SampleAccess::On(config.allowed_samples.clone()),
     };
     let other = replaces.and_then(|set| set.policies().iter().find(|p| p.name == config.name));
     let other = other.map(|policy| &policy.lane);
-    let lane = match Lane::new(engine, config.limits, queue, config.is_for_files, other) {
+    let lane = match Dispatcher::new(engine, config.limits, queue, config.is_for_files, other) {
         Ok(lane) => lane,
-        Err(NoSeats) => return Ok(Loaded::Broken("the pool has no instances for it".to_owned())),
+        Err(InstancePoolFull) => {
+            return Ok(Loaded::Broken("the pool has no instances for it".to_owned()));
+        }
     };
     Ok(Loaded::Policy(Box::new(Policy {
         name: config.name.clone(),
@@ -180,8 +182,8 @@ pub(super) fn load(
         lane,
         levels: config.rules.clone(),
         settings,
-        advice,
-        without_advice,
+        advisory_rules: advice,
+        settings_without_advisory: without_advice,
         excluded_namespaces: config.excluded_namespaces.clone(),
         excluded_users: config.excluded_users.clone(),
         last_error: parking_lot::Mutex::new(None),
@@ -246,10 +248,10 @@ pub fn describe(module: &Module, name: &str, limits: Limits) -> Result<Descripto
 }
 
 /// The reason why a call at load time returned no result, and the remediation.
-fn failed(call: &str, fault: &Fault) -> String {
+fn failed(call: &str, fault: &CallError) -> String {
     let remedy = match fault {
-        Fault::Memory(..) => ": raise `limits.memory` of the policy",
-        Fault::Deadline(_) => ": raise `limits.time` of the policy",
+        CallError::Memory(..) => ": raise `limits.memory` of the policy",
+        CallError::Deadline(_) => ": raise `limits.time` of the policy",
         _ => "",
     };
     format!("{call}: {fault}{remedy}")

@@ -1,14 +1,16 @@
 //! Explanations of why a policy matches a review or does not, after the decision.
 //!
 //! ```text
-//! review ─▶ Set::attention ─┬▶ matched: the rules that evaluate it, and those of them that are off
+//! review ─▶ PolicySet::attention ─┬▶ matched: the rules that evaluate it, and those of them that are off
 //!                           └▶ not matched: the first mismatch of the match rule that comes nearest
 //! ```
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Decision, Dropped, MatchRule, Mode, Names, Policy, Requests, Set, Skipped};
+use super::{
+    Decision, DroppedRules, MatchRule, Mode, Names, Policy, PolicySet, Requests, SkippedRule,
+};
 use crate::review::{Operation, Review};
 
 /// Maximum number of names in a sentence.
@@ -19,18 +21,18 @@ const FILES: &str = "/files";
 
 /// The relation of a policy to a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Attention {
+pub enum MatchResult {
     /// The policy matches it.
-    Asked(Concern),
+    Asked(MatchedRules),
     /// The policy does not match it.
-    NotAsked(NotAsked),
+    NotAsked(MismatchReason),
     /// The policy failed to load: the reason.
     Broken(String),
 }
 
 /// The part of a policy that matches a review.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Concern {
+pub struct MatchedRules {
     /// Rules that evaluate it and are on, in the order of the policy.
     pub rules: Vec<String>,
     /// Rules that would evaluate it and are off.
@@ -41,7 +43,7 @@ pub struct Concern {
 
 /// The reason why a policy does not match a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotAsked {
+pub enum MismatchReason {
     /// Its mode is `off`.
     Mode,
     /// It matches other resources: these.
@@ -70,7 +72,7 @@ pub enum NotAsked {
     ExcludedUser(String),
 }
 
-impl NotAsked {
+impl MismatchReason {
     /// The identifier for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -139,7 +141,7 @@ impl NotAsked {
     }
 }
 
-impl fmt::Display for NotAsked {
+impl fmt::Display for MismatchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mode => f.write_str("its mode is off"),
@@ -220,7 +222,7 @@ fn resources(rule: &MatchRule) -> Vec<String> {
 }
 
 /// The mismatch between a match rule and the kind of request, if there is one.
-fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
+fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<MismatchReason> {
     let (group, name) = (&review.resource.group, &review.resource.name);
     let base = |wanted: &str| wanted.split_once('/').unwrap_or((wanted, "")).0.to_owned();
     let is_resource = |wanted: &&String| {
@@ -229,103 +231,106 @@ fn other_kind(rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
     };
     let of_it: Vec<_> = rule.resources.iter().filter(is_resource).collect();
     if !has(&rule.groups, group) || of_it.is_empty() {
-        return Some(NotAsked::Resource(resources(rule)));
+        return Some(MismatchReason::Resource(resources(rule)));
     }
     if !has(&rule.versions, &review.resource.version) {
-        return Some(NotAsked::Version(rule.versions.clone()));
+        return Some(MismatchReason::Version(rule.versions.clone()));
     }
     let is_sub = |wanted: &&&String| {
         let sub = wanted.split_once('/').map_or("", |(_, sub)| sub);
         sub == "*" || sub == review.sub_resource
     };
     if !of_it.iter().any(|wanted| is_sub(&wanted)) {
-        return Some(NotAsked::SubResource(of_it.into_iter().cloned().collect()));
+        return Some(MismatchReason::SubResource(of_it.into_iter().cloned().collect()));
     }
     (!rule.operations.contains(&review.operation))
-        .then(|| NotAsked::Operation(rule.operations.clone()))
+        .then(|| MismatchReason::Operation(rule.operations.clone()))
 }
 
 /// The mismatch between a review and the configuration or the labels of the namespace, within a
 /// match rule that otherwise matches.
-fn narrowed(requests: &Requests, review: &Review<'_>) -> Option<NotAsked> {
+fn scope_mismatch(requests: &Requests, review: &Review<'_>) -> Option<MismatchReason> {
     let scope = requests.scope();
     if let Some(only) = requests.namespace.as_ref().filter(|only| **only != review.namespace) {
-        return Some(NotAsked::Namespace(only.clone()));
+        return Some(MismatchReason::Namespace(only.clone()));
     }
     if !scope.namespaces.fit_namespace_of(review) {
         let shown = patterns(&scope.namespaces, &review.namespace);
-        return Some(NotAsked::NamespacePattern(format!("{shown} (match.namespaces)")));
+        return Some(MismatchReason::NamespacePattern(format!("{shown} (match.namespaces)")));
     }
     if !scope.names.fit_name_of(review) {
         let shown = patterns(&scope.names, &review.name);
-        return Some(NotAsked::NamePattern(format!("{shown} (match.names)")));
+        return Some(MismatchReason::NamePattern(format!("{shown} (match.names)")));
     }
     let selector = || opgate_text::one_line(&requests.namespace_labels, 256);
-    (!requests.selects(review)).then(|| NotAsked::Selector(selector()))
+    (!requests.selects(review)).then(|| MismatchReason::Selector(selector()))
 }
 
 impl Policy {
     fn is_off(&self, rule: &str) -> bool {
-        self.descriptor.rule(rule).is_some_and(|rule| self.level_now(rule) == "off")
+        self.descriptor.rule(rule).is_some_and(|rule| self.effective_level(rule) == "off")
     }
 
     /// The mismatch between one of its match rules and a review; none if only the configuration of
     /// the policy excludes the review.
-    fn keeps_away(&self, rule: &MatchRule, review: &Review<'_>) -> Option<NotAsked> {
+    fn mismatch(&self, rule: &MatchRule, review: &Review<'_>) -> Option<MismatchReason> {
         if let Some(other) = other_kind(rule, review) {
             return Some(other);
         }
         if !rule.enabled_by.is_empty() && !self.has_setting(&rule.enabled_by) {
-            return Some(NotAsked::Setting(rule.enabled_by.clone()));
+            return Some(MismatchReason::Setting(rule.enabled_by.clone()));
         }
         if !rule.rules.is_empty() && rule.rules.iter().all(|rule| self.is_off(rule)) {
-            return Some(NotAsked::RulesOff(rule.rules.clone()));
+            return Some(MismatchReason::RulesOff(rule.rules.clone()));
         }
         if let Some(only) = &rule.namespace {
             let only = only.of(&self.settings);
             if only != review.namespace {
-                return Some(NotAsked::Namespace(only));
+                return Some(MismatchReason::Namespace(only));
             }
         }
         if !rule.namespaces.fit_namespace_of(review) {
-            return Some(NotAsked::NamespacePattern(patterns(&rule.namespaces, &review.namespace)));
+            return Some(MismatchReason::NamespacePattern(patterns(
+                &rule.namespaces,
+                &review.namespace,
+            )));
         }
         if !rule.names.fit_name_of(review) {
-            return Some(NotAsked::NamePattern(patterns(&rule.names, &review.name)));
+            return Some(MismatchReason::NamePattern(patterns(&rule.names, &review.name)));
         }
         None
     }
 
     /// Explains the relation of the policy to a review.
-    fn attention(&self, review: &Review<'_>) -> Attention {
+    fn attention(&self, review: &Review<'_>) -> MatchResult {
         if self.matches(review) {
-            return Attention::Asked(self.concern(review));
+            return MatchResult::Asked(self.concern(review));
         }
         if self.mode == Mode::Off {
-            return Attention::NotAsked(NotAsked::Mode);
+            return MatchResult::NotAsked(MismatchReason::Mode);
         }
         if self.requests.iter().any(|requests| requests.matches(review)) {
             let user = || self.excluded_users.iter().any(|user| *user == review.username);
-            return Attention::NotAsked(if user() {
-                NotAsked::ExcludedUser(opgate_text::one_line(&review.username, 253))
+            return MatchResult::NotAsked(if user() {
+                MismatchReason::ExcludedUser(opgate_text::one_line(&review.username, 253))
             } else {
-                NotAsked::ExcludedNamespace(opgate_text::one_line(&review.namespace, 253))
+                MismatchReason::ExcludedNamespace(opgate_text::one_line(&review.namespace, 253))
             });
         }
         let taken = self.requests.iter().find(|requests| requests.rule.matches(review));
-        if let Some(narrowed) = taken.and_then(|requests| narrowed(requests, review)) {
-            return Attention::NotAsked(narrowed);
+        if let Some(narrowed) = taken.and_then(|requests| scope_mismatch(requests, review)) {
+            return MatchResult::NotAsked(narrowed);
         }
-        let mut nearest = NotAsked::Resource(Vec::new());
+        let mut nearest = MismatchReason::Resource(Vec::new());
         for rule in &self.descriptor.matches {
-            let Some(away) = self.keeps_away(rule, review) else { continue };
+            let Some(away) = self.mismatch(rule, review) else { continue };
             match away.rank().cmp(&nearest.rank()) {
                 std::cmp::Ordering::Greater => nearest = away,
                 std::cmp::Ordering::Equal => nearest.join(away),
                 std::cmp::Ordering::Less => {}
             }
         }
-        Attention::NotAsked(nearest)
+        MatchResult::NotAsked(nearest)
     }
 
     /// The rules that match a review, on or off.
@@ -345,7 +350,7 @@ impl Policy {
     }
 
     /// The rules and conditions of a matching policy that apply to a review.
-    fn concern(&self, review: &Review<'_>) -> Concern {
+    fn concern(&self, review: &Review<'_>) -> MatchedRules {
         let matching = self.requests.iter().filter(|requests| requests.matches(review));
         let rules = self.looking(review);
         let mut conditions = Vec::new();
@@ -359,11 +364,11 @@ impl Policy {
         }
         let known = self.descriptor.rules.iter().filter(|rule| rules.contains(rule.id.as_str()));
         let (off, rules) = known.map(|rule| rule.id.clone()).partition(|rule| self.is_off(rule));
-        Concern { rules, off, conditions }
+        MatchedRules { rules, off, conditions }
     }
 }
 
-impl Set {
+impl PolicySet {
     /// Whether a review was evaluated: a policy has reported a violation, or evaluated a rule.
     /// Costs little if one has.
     #[must_use]
@@ -372,9 +377,9 @@ impl Set {
             return true;
         }
         let is_missed = |policy: &str, rule: &str| {
-            let is_skipped = |s: &Skipped| s.policy == policy && s.rule == rule;
+            let is_skipped = |s: &SkippedRule| s.policy == policy && s.rule == rule;
             let is_dropped =
-                |d: &Dropped| d.policy == policy && d.rules.iter().any(|known| known == rule);
+                |d: &DroppedRules| d.policy == policy && d.rules.iter().any(|known| known == rule);
             decision.skipped.iter().any(is_skipped) || decision.dropped.iter().any(is_dropped)
         };
         self.policies().iter().filter(|policy| policy.matches(review)).any(|policy| {
@@ -386,14 +391,14 @@ impl Set {
     /// Explains the relation of each policy of the configuration to a review that this set has
     /// decided.
     #[must_use]
-    pub fn attention(&self, review: &Review<'_>) -> Vec<(&str, Attention)> {
+    pub fn attention(&self, review: &Review<'_>) -> Vec<(&str, MatchResult)> {
         let serving = self.policies().iter();
         let serving = serving.map(|policy| (policy.name.as_str(), policy.attention(review)));
         let broken = self.broken().iter();
         let broken =
-            broken.map(|broken| (broken.name.as_str(), Attention::Broken(broken.error.clone())));
+            broken.map(|broken| (broken.name.as_str(), MatchResult::Broken(broken.error.clone())));
         let off = self.off().iter();
-        let off = off.map(|name| (name.as_str(), Attention::NotAsked(NotAsked::Mode)));
+        let off = off.map(|name| (name.as_str(), MatchResult::NotAsked(MismatchReason::Mode)));
         serving.chain(broken).chain(off).collect()
     }
 }

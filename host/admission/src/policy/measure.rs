@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Policy;
-use super::dispatch::FAST;
-use crate::cluster::Lens;
+use super::dispatch::FAST_PATH_TIMEOUT;
+use crate::cluster::EvaluationView;
 use crate::review::Review;
 use opgate_engine::{Budget, Time, processor_time};
 
@@ -28,7 +28,7 @@ impl Measured {
     /// call, and repeats it on a worker thread.
     #[must_use]
     pub fn is_fast(&self) -> bool {
-        self.used <= FAST
+        self.used <= FAST_PATH_TIMEOUT
     }
 }
 
@@ -47,7 +47,7 @@ impl Policy {
     #[must_use]
     pub fn measure(&self, review: &Review<'_>) -> Measured {
         let (inputs, routes) = (Arc::new(review.inputs()), self.routes(review));
-        let reader = self.view.reader(Lens::default());
+        let reader = self.view.reader(EvaluationView::default());
         let (started, before) = (Instant::now(), processor_time());
         let call = self.module.validate(&inputs, routes, &self.settings, reader, self.budget());
         let took = started.elapsed();
@@ -60,7 +60,7 @@ impl Policy {
     #[must_use]
     pub fn count_host_calls(&self, review: &Review<'_>) -> u64 {
         let (inputs, routes) = (Arc::new(review.inputs()), self.routes(review));
-        let reader = self.view.reader(Lens::default());
+        let reader = self.view.reader(EvaluationView::default());
         self.module.count_host_calls(&inputs, routes, &self.settings, reader, self.budget())
     }
 }

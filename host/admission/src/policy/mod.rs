@@ -1,7 +1,7 @@
 //! Policies: their configuration, the ones that serve, and the effect of their verdicts.
 //!
 //! ```text
-//! config ─▶ load (descriptor, settings) ─▶ Policy ─▶ Set ─ decide(review) ─▶ Decision
+//! config ─▶ load (descriptor, settings) ─▶ Policy ─▶ PolicySet ─ decide(review) ─▶ Decision
 //!                                            │                  ▲
 //!                                            └─ Lane: time, threads ─ Fair: permits by tenant
 //! ```
@@ -42,13 +42,15 @@ pub use config::{
     ConfigErrors, Configuration, Identities, ModuleSource, PolicyConfig, Profile, Remote, Resolved,
     SignatureKey,
 };
-pub use decision::{Cause, Decision, Denial, Dropped, Effect, PolicyFault, Skipped, Violation};
+pub use decision::{
+    Cause, Decision, Denial, DroppedRules, Effect, PolicyError, SkippedRule, Violation,
+};
 pub use descriptor::{DefaultLevel, Descriptor, Read, Rule, Setting};
-pub use dispatch::{Lane, Overload};
+pub use dispatch::{Dispatcher, Overload};
 pub use load::describe;
 pub use load::read as read_component;
 pub use loading::Loading;
-pub use match_explanation::{Attention, Concern, NotAsked};
+pub use match_explanation::{MatchResult, MatchedRules, MismatchReason};
 pub use match_rule::{MatchCondition, MatchRule};
 pub use measure::Measured;
 pub use names::Names;
@@ -56,10 +58,10 @@ pub use opgate_engine::Docs;
 pub use platform::{Platform, Wanted};
 pub use schema::settings_job;
 pub use scope::{Requests, Scope};
-pub use set::{Broken, DecideError, Observer, Set, SetError};
+pub use set::{Broken, DecideError, Observer, PolicySet, SetError};
 pub use trust::{Origin, Trust, Users};
 
-use crate::cluster::{Reading, Sampling, Unread, View};
+use crate::cluster::{PolicyView, ResolvedRead, SampleAccess, UnavailableRead};
 use crate::review::Review;
 use opgate_engine::{Limits, Module};
 
@@ -155,11 +157,11 @@ pub struct Policy {
     /// The requests that it evaluates, with its settings and the levels of its rules.
     pub requests: Vec<Requests>,
     /// The cluster objects that it reads with them.
-    pub readings: Vec<Reading>,
+    pub readings: Vec<ResolvedRead>,
     /// The objects that it declares and does not read.
-    pub off: Vec<Unread>,
+    pub off: Vec<UnavailableRead>,
     /// The custom resources that it may sample.
-    pub sampling: Sampling,
+    pub sampling: SampleAccess,
     /// The effect of its verdicts.
     pub mode: Mode,
     /// The effect of its policy errors.
@@ -171,17 +173,17 @@ pub struct Policy {
     /// Its code.
     pub module: Module,
     /// The dispatch of its calls.
-    pub lane: Lane,
+    pub lane: Dispatcher,
     levels: BTreeMap<String, RuleLevel>,
     settings: Arc<Document>,
     /// Rules that never deny, whatever the verdict: they warn by default, and have neither a level
     /// in the configuration nor any of the settings that could make them deny.
-    advice: BTreeSet<String>,
+    advisory_rules: BTreeSet<String>,
     /// The settings with these rules off.
-    without_advice: Arc<Document>,
+    settings_without_advisory: Arc<Document>,
     excluded_namespaces: Vec<String>,
     excluded_users: Vec<String>,
-    view: Arc<View>,
+    view: Arc<PolicyView>,
     last_error: parking_lot::Mutex<Option<String>>,
 }
 
@@ -205,16 +207,16 @@ impl Policy {
     }
 
     /// The rules that evaluate a review and only warn.
-    pub(crate) fn advice_on(&self, review: &Review<'_>) -> BTreeSet<&str> {
+    pub(crate) fn advisory_rules_for(&self, review: &Review<'_>) -> BTreeSet<&str> {
         let requests = self.requests.iter().filter(|requests| requests.matches(review));
         let looks_at = |rule: &String| {
             requests.clone().any(|r| r.rule.rules.is_empty() || r.rule.rules.contains(rule))
         };
-        self.advice.iter().filter(|rule| looks_at(rule)).map(String::as_str).collect()
+        self.advisory_rules.iter().filter(|rule| looks_at(rule)).map(String::as_str).collect()
     }
 
-    fn has_advice_on(&self, review: &Review<'_>) -> bool {
-        !self.advice.is_empty() && !self.advice_on(review).is_empty()
+    fn has_advisory_rules_for(&self, review: &Review<'_>) -> bool {
+        !self.advisory_rules.is_empty() && !self.advisory_rules_for(review).is_empty()
     }
 
     /// Namespaces whose requests the policy does not evaluate.
@@ -256,7 +258,7 @@ impl Policy {
     /// The level of one of its rules with the configuration: `deny`, `warn` or `off`; `on` if a setting
     /// of the policy is present that decides the level.
     #[must_use]
-    pub fn level_now(&self, rule: &Rule) -> &'static str {
+    pub fn effective_level(&self, rule: &Rule) -> &'static str {
         match self.level(&rule.id) {
             Some(level) => level.as_str(),
             None if load::is_set(&rule.enabled_by, &self.settings) => "on",

@@ -8,7 +8,7 @@
 //!    │
 //!    ├─ a permit is free ──────────────────────────▶ Permit ─ dropped: time is charged, next one in
 //!    ├─ not now ─▶ queue of the tenant ─ round-robin ▶ Permit
-//!    └─ its share of the queue is full ────────────▶ Refused (503, a while later), others are not
+//!    └─ its share of the queue is full ────────────▶ PermitError (503, a while later), others are not
 //! ```
 //!
 //! * No tenant holds more than half of the permits, and no tenant has more than half of the queue.
@@ -36,10 +36,10 @@ const MOST_TENANTS: usize = 1_024;
 
 /// CPU time beyond the share. A tenant that recently used more waits behind those that used less,
 /// and its long calls only get the permits that the others leave.
-pub(super) const DEAR: Duration = Duration::from_millis(10);
+pub(super) const EXPENSIVE_CPU_TIME: Duration = Duration::from_millis(10);
 
 /// A tenant can use this part of the time of one CPU without a charge.
-const DUE: u32 = 20;
+const FREE_CPU_DIVISOR: u32 = 20;
 
 /// The maximum charge of a tenant, so that no tenant stays behind forever.
 const MOST_CHARGED: Duration = Duration::from_millis(500);
@@ -79,9 +79,9 @@ impl Tenants {
 
 /// Uses a tenant as its own hash.
 #[derive(Debug, Default)]
-struct Itself(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Itself {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -100,14 +100,14 @@ impl Hasher for Itself {
 
 /// The expected duration of a call: short, or long enough to need a worker thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum CallClass {
     Short,
     Long,
 }
 
 /// The reason why there is no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum PermitError {
     /// All permits that this call may use are in use, and it does not wait.
     Busy,
     /// The queue is full, with this many calls.
@@ -136,14 +136,14 @@ struct Sizes {
 
 /// Permits and queue of one policy.
 #[derive(Debug)]
-pub(super) struct Fair {
+pub(super) struct FairPermits {
     sizes: Sizes,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    accounts: HashMap<Tenant, Account, BuildHasherDefault<Itself>>,
+    accounts: HashMap<Tenant, Account, BuildHasherDefault<IdentityHasher>>,
     /// Tenants that wait for a permit, each once, by pace. The first one is next.
     short: VecDeque<Tenant>,
     long: VecDeque<Tenant>,
@@ -176,21 +176,21 @@ struct Account {
 struct Waiter {
     number: u64,
     bytes: usize,
-    tell: oneshot::Sender<Result<Permit, Refused>>,
+    tell: oneshot::Sender<Result<Permit, PermitError>>,
 }
 
 /// Permission to run one call.
 #[derive(Debug)]
 pub(super) struct Permit {
-    fair: Arc<Fair>,
+    fair: Arc<FairPermits>,
     tenant: Tenant,
-    place: Place,
+    place: PermitClass,
     used: Duration,
 }
 
 /// The class of a permit, in addition to the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PermitClass {
     Short,
     Long,
     /// A long call of an expensive tenant.
@@ -198,7 +198,8 @@ enum Place {
 }
 
 /// Answers to waiting calls, sent once the lock is free. A permit that no call accepts comes back.
-type Told = Vec<(oneshot::Sender<Result<Permit, Refused>>, Result<Permit, Refused>)>;
+type Notifications =
+    Vec<(oneshot::Sender<Result<Permit, PermitError>>, Result<Permit, PermitError>)>;
 
 impl Account {
     fn new(now: Instant) -> Self {
@@ -215,7 +216,7 @@ impl Account {
     }
 
     fn spent(&self, now: Instant) -> Duration {
-        self.spent.saturating_sub(now.saturating_duration_since(self.at) / DUE)
+        self.spent.saturating_sub(now.saturating_duration_since(self.at) / FREE_CPU_DIVISOR)
     }
 
     fn charge(&mut self, used: Duration, now: Instant) {
@@ -223,8 +224,8 @@ impl Account {
         self.at = now;
     }
 
-    fn is_dear(&self, now: Instant) -> bool {
-        self.spent(now) > DEAR
+    fn is_expensive(&self, now: Instant) -> bool {
+        self.spent(now) > EXPENSIVE_CPU_TIME
     }
 
     fn is_idle(&self) -> bool {
@@ -235,15 +236,15 @@ impl Account {
         self.short.len() + self.long.len()
     }
 
-    fn queue(&mut self, pace: Pace) -> &mut VecDeque<Waiter> {
+    fn queue(&mut self, pace: CallClass) -> &mut VecDeque<Waiter> {
         match pace {
-            Pace::Short => &mut self.short,
-            Pace::Long => &mut self.long,
+            CallClass::Short => &mut self.short,
+            CallClass::Long => &mut self.long,
         }
     }
 }
 
-impl Fair {
+impl FairPermits {
     /// Creates permits, and a queue for calls that wait for one. `is_only` if there are no other
     /// tenants.
     pub(super) fn new(permits: usize, queue: usize, is_only: bool) -> Self {
@@ -264,10 +265,10 @@ impl Fair {
     }
 
     /// The expected duration of a tenant's next call.
-    pub(super) fn pace(&self, tenant: Tenant) -> Pace {
+    pub(super) fn pace(&self, tenant: Tenant) -> CallClass {
         match self.state.lock().accounts.get(&tenant) {
-            Some(account) if account.until_fast > 0 => Pace::Long,
-            _ => Pace::Short,
+            Some(account) if account.until_fast > 0 => CallClass::Long,
+            _ => CallClass::Short,
         }
     }
 
@@ -281,9 +282,9 @@ impl Fair {
     pub(super) async fn permit(
         self: &Arc<Self>,
         (tenant, bytes): (Tenant, usize),
-        pace: Pace,
+        pace: CallClass,
         deadline: Option<Instant>,
-    ) -> Result<Permit, Refused> {
+    ) -> Result<Permit, PermitError> {
         let (number, told) = {
             let mut state = self.state.lock();
             if let Some(place) = self.fits(&state, tenant, pace, Instant::now) {
@@ -291,7 +292,7 @@ impl Fair {
                 return Ok(self.made(tenant, place));
             }
             if deadline.is_none() {
-                return Err(Refused::Busy);
+                return Err(PermitError::Busy);
             }
             let displaced = self.make_room(&mut state, tenant, bytes)?;
             let (tell, told) = oneshot::channel();
@@ -299,20 +300,20 @@ impl Fair {
             drop(state);
             if let Some((displaced, waiting)) = displaced {
                 // A cancelled call needs no notification.
-                let _ = displaced.tell.send(Err(Refused::Share(waiting)));
+                let _ = displaced.tell.send(Err(PermitError::Share(waiting)));
             }
             (number, told)
         };
-        let leaves = Leaves { fair: self, tenant, pace, number };
+        let leaves = QueueGuard { fair: self, tenant, pace, number };
         let started = Instant::now();
-        let late = || Err(Refused::Late(started.elapsed()));
+        let late = || Err(PermitError::Late(started.elapsed()));
         let answer = tokio::time::timeout_at(deadline.unwrap_or(started).into(), told).await;
         drop(leaves);
         // A sender is always used before it is dropped.
         answer.map_or_else(|_| late(), |told| told.unwrap_or_else(|_| late()))
     }
 
-    fn made(self: &Arc<Self>, tenant: Tenant, place: Place) -> Permit {
+    fn made(self: &Arc<Self>, tenant: Tenant, place: PermitClass) -> Permit {
         Permit { fair: self.clone(), tenant, place, used: Duration::ZERO }
     }
 
@@ -321,26 +322,26 @@ impl Fair {
         &self,
         state: &State,
         tenant: Tenant,
-        pace: Pace,
+        pace: CallClass,
         now: impl FnOnce() -> Instant,
-    ) -> Option<Place> {
+    ) -> Option<PermitClass> {
         let account = state.accounts.get(&tenant);
         let running = account.map_or(0, |account| account.running);
         if state.running >= self.sizes.permits || running >= self.sizes.each {
             return None;
         }
-        if pace == Pace::Short {
-            return Some(Place::Short);
+        if pace == CallClass::Short {
+            return Some(PermitClass::Short);
         }
         if state.running_long >= self.sizes.long {
             return None;
         }
-        let Some(account) = account.filter(|account| account.is_dear(now())) else {
-            return Some(Place::Long);
+        let Some(account) = account.filter(|account| account.is_expensive(now())) else {
+            return Some(PermitClass::Long);
         };
         let is_free =
             state.running_dear < self.sizes.dear && account.running_dear < self.sizes.dear_each;
-        is_free.then_some(Place::Dear)
+        is_free.then_some(PermitClass::Dear)
     }
 
     /// Frees a place in the queue. Returns the call that this displaces, and the number of waiting
@@ -350,17 +351,17 @@ impl Fair {
         state: &mut State,
         tenant: Tenant,
         bytes: usize,
-    ) -> Result<Option<(Waiter, usize)>, Refused> {
+    ) -> Result<Option<(Waiter, usize)>, PermitError> {
         let waiting = state.waiting;
         let account = state.accounts.get(&tenant);
         let own = account.map_or(0, Account::waiting);
         let own_bytes = account.map_or(0, |account| account.bytes);
         let is_large = bytes > SMALL && own > 0 && own_bytes.saturating_add(bytes) > MOST_BYTES;
         if own >= self.sizes.queue_each || is_large {
-            return Err(Refused::Share(own));
+            return Err(PermitError::Share(own));
         }
         if bytes > SMALL && waiting > 0 && state.bytes.saturating_add(bytes) > MOST_BYTES_OF_ALL {
-            return Err(Refused::Full(waiting));
+            return Err(PermitError::Full(waiting));
         }
         if waiting < self.sizes.queue {
             return Ok(None);
@@ -369,46 +370,46 @@ impl Fair {
         let count = |tenant: &Tenant| state.accounts.get(tenant).map_or(0, Account::waiting);
         let longest = among.copied().max_by_key(count).filter(|most| count(most) > own + 1);
         let last = longest.and_then(|longest| state.last_of(longest));
-        last.map(|last| Some((last, waiting))).ok_or(Refused::Full(waiting))
+        last.map(|last| Some((last, waiting))).ok_or(PermitError::Full(waiting))
     }
 
     /// Gives permits to the calls whose turn it is.
-    fn grant(self: &Arc<Self>, state: &mut State, told: &mut Told, now: Instant) {
+    fn grant(self: &Arc<Self>, state: &mut State, told: &mut Notifications, now: Instant) {
         while let Some((tenant, place)) = self.next(state, now) {
-            let pace = if place == Place::Short { Pace::Short } else { Pace::Long };
+            let pace = if place == PermitClass::Short { CallClass::Short } else { CallClass::Long };
             let Some(waiter) = state.dequeue(tenant, pace) else { return };
             state.take(tenant, place);
             told.push((waiter.tell, Ok(self.made(tenant, place))));
         }
     }
 
-    fn next(&self, state: &mut State, now: Instant) -> Option<(Tenant, Place)> {
+    fn next(&self, state: &mut State, now: Instant) -> Option<(Tenant, PermitClass)> {
         if state.waiting == 0 || state.running >= self.sizes.permits {
             return None;
         }
         let of = |ring: &VecDeque<Tenant>, pace| {
             let fits = |tenant: &Tenant| Some((*tenant, self.fits(state, *tenant, pace, || now)?));
             // The first of the cheap tenants, or else the cheapest of the others.
-            let cost = |(tenant, _): &(Tenant, Place)| {
+            let cost = |(tenant, _): &(Tenant, PermitClass)| {
                 let spent = state.accounts.get(tenant).map(|account| account.spent(now));
-                spent.filter(|spent| *spent > DEAR).unwrap_or_default()
+                spent.filter(|spent| *spent > EXPENSIVE_CPU_TIME).unwrap_or_default()
             };
             ring.iter().filter_map(fits).min_by_key(cost)
         };
-        let (short, long) = (of(&state.short, Pace::Short), of(&state.long, Pace::Long));
+        let (short, long) = (of(&state.short, CallClass::Short), of(&state.long, CallClass::Long));
         let next = match (short, long) {
             (Some(_), Some(long)) if state.short_in_a_row >= SHORT_IN_A_ROW => Some(long),
             (short, long) => short.or(long),
         };
         match next {
-            Some((_, Place::Short)) if !state.long.is_empty() => state.short_in_a_row += 1,
+            Some((_, PermitClass::Short)) if !state.long.is_empty() => state.short_in_a_row += 1,
             _ => state.short_in_a_row = 0,
         }
         next
     }
 
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant)) {
-        let mut told = Told::new();
+        let mut told = Notifications::new();
         let mut state = self.state.lock();
         let now = Instant::now();
         change(&mut state, now);
@@ -422,38 +423,38 @@ impl Fair {
 }
 
 impl State {
-    fn take(&mut self, tenant: Tenant, place: Place) {
+    fn take(&mut self, tenant: Tenant, place: PermitClass) {
         let account = self.account(tenant);
         account.running += 1;
-        account.running_dear += usize::from(place == Place::Dear);
+        account.running_dear += usize::from(place == PermitClass::Dear);
         self.running += 1;
-        self.running_long += usize::from(place != Place::Short);
-        self.running_dear += usize::from(place == Place::Dear);
+        self.running_long += usize::from(place != PermitClass::Short);
+        self.running_dear += usize::from(place == PermitClass::Dear);
     }
 
-    fn give_back(&mut self, tenant: Tenant, place: Place, used: Duration, now: Instant) {
+    fn give_back(&mut self, tenant: Tenant, place: PermitClass, used: Duration, now: Instant) {
         let less = |of: &mut usize, is: bool| *of = of.saturating_sub(usize::from(is));
         let account = self.account(tenant);
         account.charge(used, now);
         less(&mut account.running, true);
-        less(&mut account.running_dear, place == Place::Dear);
+        less(&mut account.running_dear, place == PermitClass::Dear);
         less(&mut self.running, true);
-        less(&mut self.running_long, place != Place::Short);
-        less(&mut self.running_dear, place == Place::Dear);
+        less(&mut self.running_long, place != PermitClass::Short);
+        less(&mut self.running_dear, place == PermitClass::Dear);
     }
 
-    fn ring(&mut self, pace: Pace) -> &mut VecDeque<Tenant> {
+    fn ring(&mut self, pace: CallClass) -> &mut VecDeque<Tenant> {
         match pace {
-            Pace::Short => &mut self.short,
-            Pace::Long => &mut self.long,
+            CallClass::Short => &mut self.short,
+            CallClass::Long => &mut self.long,
         }
     }
 
     fn enqueue(
         &mut self,
         (tenant, bytes): (Tenant, usize),
-        pace: Pace,
-        tell: oneshot::Sender<Result<Permit, Refused>>,
+        pace: CallClass,
+        tell: oneshot::Sender<Result<Permit, PermitError>>,
     ) -> u64 {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -471,7 +472,7 @@ impl State {
     }
 
     /// The first waiting call. Its tenant moves to the end of the line.
-    fn dequeue(&mut self, tenant: Tenant, pace: Pace) -> Option<Waiter> {
+    fn dequeue(&mut self, tenant: Tenant, pace: CallClass) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
         let queue = account.queue(pace);
         let first = queue.pop_front()?;
@@ -490,13 +491,13 @@ impl State {
     /// The last call of a tenant, long calls before short ones.
     fn last_of(&mut self, tenant: Tenant) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
-        let pace = if account.long.is_empty() { Pace::Short } else { Pace::Long };
+        let pace = if account.long.is_empty() { CallClass::Short } else { CallClass::Long };
         let number = account.queue(pace).back()?.number;
         self.leave(tenant, pace, number)
     }
 
     /// Removes a waiting call from the queue.
-    fn leave(&mut self, tenant: Tenant, pace: Pace, number: u64) -> Option<Waiter> {
+    fn leave(&mut self, tenant: Tenant, pace: CallClass, number: u64) -> Option<Waiter> {
         let account = self.accounts.get_mut(&tenant)?;
         let queue = account.queue(pace);
         let position = queue.iter().position(|waiter| waiter.number == number)?;
@@ -535,14 +536,14 @@ impl State {
 }
 
 /// A waiting call. It leaves the queue when this is dropped, also when the client disconnects.
-struct Leaves<'f> {
-    fair: &'f Arc<Fair>,
+struct QueueGuard<'f> {
+    fair: &'f Arc<FairPermits>,
     tenant: Tenant,
-    pace: Pace,
+    pace: CallClass,
     number: u64,
 }
 
-impl Drop for Leaves<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         // A call with a permit is no longer in the queue.
         let _ = self.fair.state.lock().leave(self.tenant, self.pace, self.number);
@@ -556,19 +557,19 @@ impl Permit {
     }
 
     /// Whether the tenant recently used much CPU time.
-    pub(super) fn is_dear(&self) -> bool {
+    pub(super) fn is_expensive(&self) -> bool {
         let state = self.fair.state.lock();
         let account = state.accounts.get(&self.tenant);
-        account.is_some_and(|account| account.is_dear(Instant::now()))
+        account.is_some_and(|account| account.is_expensive(Instant::now()))
     }
 
     /// Records whether a call of the tenant was long or short, which determines where its next
     /// call starts.
-    pub(super) fn note(&self, pace: Pace) {
+    pub(super) fn note(&self, pace: CallClass) {
         if let Some(account) = self.fair.state.lock().accounts.get_mut(&self.tenant) {
             account.until_fast = match pace {
-                Pace::Long => RETURN_AFTER,
-                Pace::Short => account.until_fast.saturating_sub(1),
+                CallClass::Long => RETURN_AFTER,
+                CallClass::Short => account.until_fast.saturating_sub(1),
             };
         }
     }

@@ -12,17 +12,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::bench::{Bench, make_room};
+use super::bench::{ReviewEvaluator, reserve_response_memory};
 use super::config::{ConfigErrors, Configuration, PolicyConfig};
-use super::decision::Builder;
+use super::decision::DecisionBuilder;
 use super::load::{Context, Loaded, load};
 use super::loading::Loading;
 use super::permits::Tenants;
 use super::review_time::ReviewTime;
 use super::scope::labels_of;
-use super::{Decision, Mode, OnError, Overload, Policy, PolicyFault, Requests, Trust, Wanted};
+use super::{Decision, Mode, OnError, Overload, Policy, PolicyError, Requests, Trust, Wanted};
 use crate::cluster::{
-    self, Cluster, Direct, Exactness, Reading, Sampling, Source, View, Watches, World,
+    self, ClusterState, Direct, PolicyView, PossibleState, ReadConsistency, ResolvedRead,
+    SampleAccess, Source, Watches,
 };
 use crate::review::{Operation, Review};
 use opgate_cluster::Key;
@@ -45,14 +46,14 @@ pub struct Broken {
 
 impl Broken {
     /// The matching requests are unknown, so the policy fails on all of them.
-    fn fault(&self) -> PolicyFault {
-        PolicyFault { policy: self.name.clone(), cause: self.error.clone(), class: "load" }
+    fn fault(&self) -> PolicyError {
+        PolicyError { policy: self.name.clone(), cause: self.error.clone(), class: "load" }
     }
 
     /// Whether the administrator wants requests to fail rather than be allowed without this
     /// policy.
     #[must_use]
-    pub fn is_missed(&self) -> bool {
+    pub fn fails_closed(&self) -> bool {
         self.mode == Mode::Enforce && self.on_error != OnError::Allow
     }
 }
@@ -103,12 +104,12 @@ impl Observer for () {
 
 /// The active policies.
 #[derive(Debug)]
-pub struct Set {
+pub struct PolicySet {
     policies: Vec<Arc<Policy>>,
     broken: Vec<Broken>,
     off: Vec<String>,
     engine: Arc<Engine>,
-    cluster: Arc<Cluster>,
+    cluster: Arc<ClusterState>,
     /// Direct reads, if the watch is not enough.
     direct: Option<Direct>,
     /// Whether direct reads are used for all objects that requests like those under review change.
@@ -117,7 +118,7 @@ pub struct Set {
     contested: Vec<usize>,
     /// The source of the labels of namespaces, if policies select namespaces by them and no API
     /// server does it.
-    namespaces: Option<Arc<cluster::Kind>>,
+    namespaces: Option<Arc<cluster::ResourceCache>>,
     tenants: Tenants,
     /// Maximum number of calls that wait for each policy.
     queue: usize,
@@ -136,13 +137,13 @@ const MOST_OFF: usize = 256;
 /// the engine.
 const SPARE_INSTANCES: usize = 64;
 
-impl Set {
+impl PolicySet {
     /// Loads the policies of a configuration. `queue` is the maximum number of calls that wait for
     /// each; `options` set the source of cluster state.
     ///
     /// # Errors
     /// If the configuration does not fit, or there is no engine. A policy that fails to
-    /// load is no error: the others serve, and [`Set::broken`] contains it.
+    /// load is no error: the others serve, and [`PolicySet::broken`] contains it.
     pub fn load(
         configuration: &Configuration,
         cache: Option<PathBuf>,
@@ -152,11 +153,11 @@ impl Set {
         Self::load_with(configuration, cache, Compiler::Here, queue, options, &Loading::default())
     }
 
-    /// [`Set::load`] for untrusted components, which are compiled in a subprocess. `loading`
+    /// [`PolicySet::load`] for untrusted components, which are compiled in a subprocess. `loading`
     /// contains the policies that are not loaded yet.
     ///
     /// # Errors
-    /// As for [`Set::load`].
+    /// As for [`PolicySet::load`].
     pub fn load_with(
         configuration: &Configuration,
         cache: Option<PathBuf>,
@@ -172,17 +173,17 @@ impl Set {
         let engine = Engine::start(pool, cache)?.with_compiler(compiler.clone());
         let engine = Arc::new(engine);
         let context = Context { engine, compiler, queue, source: options.source, replaces: None };
-        Self::made(configuration, context, options, loading)
+        Self::assemble(configuration, context, options, loading)
     }
 
-    /// [`Set::load_with`] for a set that is to replace this one while it serves. The sets share
+    /// [`PolicySet::load_with`] for a set that is to replace this one while it serves. The sets share
     /// the engine, if the pool of instances is large enough; the code of policies; their permits
     /// and queues, if their limits are equal; and kinds of the cluster that both read in the same
     /// way. To the other set, policies that only this set has count as switched off.
     ///
     /// # Errors
-    /// As for [`Set::load`].
-    pub fn load_beside(
+    /// As for [`PolicySet::load`].
+    pub fn load_replacing(
         &self,
         configuration: &Configuration,
         cache: Option<PathBuf>,
@@ -207,10 +208,10 @@ impl Set {
         };
         let (source, replaces) = (options.source, Some(self));
         let context = Context { engine, compiler, queue, source, replaces };
-        Self::made(configuration, context, options, loading)
+        Self::assemble(configuration, context, options, loading)
     }
 
-    fn made(
+    fn assemble(
         configuration: &Configuration,
         context: Context<'_>,
         options: cluster::Options,
@@ -222,7 +223,7 @@ impl Set {
         let configs: Vec<_> = configuration.policies.iter().filter(asked).collect();
         off.extend(configuration.policies.iter().filter(|c| !asked(c)).map(|c| c.name.clone()));
         let one = |config: &PolicyConfig| load(&context, configuration, config);
-        for (config, loaded) in configs.iter().zip(side_by_side(&configs, loading, one)) {
+        for (config, loaded) in configs.iter().zip(load_in_parallel(&configs, loading, one)) {
             match loaded {
                 Ok(Loaded::Policy(policy)) => policies.push(*policy),
                 Ok(Loaded::Broken(error)) => {
@@ -243,29 +244,29 @@ impl Set {
         let selects = |policy: &Policy| policy.requests.iter().any(Requests::has_selector);
         let of_namespaces = (!matches!(options.source, Source::Live | Source::Absent)
             && policies.iter().any(selects))
-        .then(Reading::of_namespaces)
+        .then(ResolvedRead::of_namespaces)
         .flatten();
         readings.extend(of_namespaces.clone());
         let mut cluster = match context.replaces {
             // Objects from files are read again, and the old set keeps the previous ones until it
             // is dropped.
             Some(other) if options.source == Source::Live => {
-                Cluster::beside(&readings, &other.cluster)
+                ClusterState::replacing(&readings, &other.cluster)
             }
-            _ => Cluster::new(&readings, options),
+            _ => ClusterState::new(&readings, options),
         };
         // Only these can return samples from files.
-        if matches!(options.source, Source::Snapshot | Source::Excerpt)
-            && policies.iter().any(|policy| matches!(policy.sampling, Sampling::On(_)))
+        if matches!(options.source, Source::Snapshot | Source::PartialSnapshot)
+            && policies.iter().any(|policy| matches!(policy.sampling, SampleAccess::On(_)))
         {
             cluster = cluster.keeping_files();
         }
         let cluster = Arc::new(cluster);
         for policy in &mut policies {
-            let view = View::new(&cluster, &policy.readings, std::mem::take(&mut policy.off));
+            let view = PolicyView::new(&cluster, &policy.readings, std::mem::take(&mut policy.off));
             policy.view = Arc::new(view.sampling(policy.sampling.clone()));
         }
-        let contested = contested(&cluster, &policies);
+        let contested = conflicting_resources(&cluster, &policies);
         let namespaces = of_namespaces.and_then(|reading| cluster.kind_of(&reading).cloned());
         let policies: Vec<_> = policies.into_iter().map(Arc::new).collect();
         if let Some(other) = context.replaces {
@@ -349,14 +350,14 @@ impl Set {
     /// not in the same way. A change that was allowed before this set was loaded may be stored
     /// after they are listed.
     #[must_use]
-    pub fn reads_anew(&self, other: &Self) -> bool {
+    pub fn has_new_reads(&self, other: &Self) -> bool {
         let kinds = self.contested.iter().filter_map(|at| self.cluster.kinds().get(*at));
         kinds.into_iter().any(|kind| !other.cluster.shares(kind))
     }
 
     /// The cluster state that the policies read.
     #[must_use]
-    pub fn cluster(&self) -> &Arc<Cluster> {
+    pub fn cluster(&self) -> &Arc<ClusterState> {
         &self.cluster
     }
 
@@ -425,7 +426,7 @@ impl Set {
         self.decide_among(review, names.as_ref(), deadline, observer).await
     }
 
-    /// [`Set::decide`] with only the policies that have one of these names. Names that the set
+    /// [`PolicySet::decide`] with only the policies that have one of these names. Names that the set
     /// does not have are ignored.
     ///
     /// # Errors
@@ -438,26 +439,26 @@ impl Set {
         observer: &impl Observer,
     ) -> Result<Decision, DecideError> {
         let is_meant = |name: &str| names.is_none_or(|names| names.contains(name));
-        let mut builder = Builder::default();
+        let mut builder = DecisionBuilder::default();
         for broken in self.broken.iter().filter(|broken| is_meant(&broken.name)) {
             builder.fault(broken.fault(), broken.mode, broken.on_error);
         }
         // In the order in which they serve, whatever the order of the names.
         let mut matching: Vec<_> =
             self.policies.iter().filter(|policy| is_meant(&policy.name)).collect();
-        self.look_at_namespace(review);
+        self.resolve_namespace_labels(review);
         matching.retain(|policy| policy.matches(review));
         // A review that no policy of this set evaluates can conflict with one that the next set
         // evaluates.
         if matching.is_empty() && !self.cluster.is_kept_elsewhere(review) {
             let mut decision = builder.build();
-            make_room(review, &mut decision)?;
+            reserve_response_memory(review, &mut decision)?;
             return Ok(decision);
         }
         let inputs = Arc::new(review.inputs());
         let tenant = self.tenants.of(review.own_namespace(), &review.username);
         let time = ReviewTime::of(&matching, review.size());
-        let bench = Bench {
+        let bench = ReviewEvaluator {
             cluster: &self.cluster,
             contested: &self.contested,
             review,
@@ -469,20 +470,20 @@ impl Set {
             time,
             observer,
         };
-        let exactness = Exactness {
+        let exactness = ReadConsistency {
             direct: self.direct.as_ref(),
             always: self.is_consistent,
             contested: &self.contested,
         };
         let judged = cluster::decide(&self.cluster, exactness, deadline.into(), &bench).await?;
         let mut decision = judged.decision;
-        make_room(review, &mut decision)?;
+        reserve_response_memory(review, &mut decision)?;
         Ok(decision)
     }
 
     /// Resolves the labels of the namespace of a review that comes from a file, for
     /// [`Policy::matches`]. A Namespace has the labels itself.
-    pub fn look_at_namespace(&self, review: &Review<'_>) {
+    pub fn resolve_namespace_labels(&self, review: &Review<'_>) {
         let Some(namespaces) = &self.namespaces else { return };
         let labels = if review.is_namespace() {
             let inputs = review.inputs();
@@ -490,7 +491,8 @@ impl Set {
             namespace.map(|namespace| labels_of(&review.name, namespace.root()))
         } else {
             let key = Key::new("", &review.namespace);
-            let found = namespaces.get(&key, None, World::Stored).ok().and_then(|got| got.object);
+            let found =
+                namespaces.get(&key, None, PossibleState::Stored).ok().and_then(|got| got.object);
             found.map(|namespace| labels_of(&review.namespace, namespace.document().root()))
         };
         if let Some(labels) = labels {
@@ -523,7 +525,7 @@ fn pool_of(configuration: &Configuration) -> Pool {
 const LOADED_AT_A_TIME: usize = 4;
 
 /// Loads policies, those from files in parallel. Returns the results in the same order.
-fn side_by_side<T: Send>(
+fn load_in_parallel<T: Send>(
     configs: &[&PolicyConfig],
     loading: &Loading,
     load: impl Fn(&PolicyConfig) -> T + Sync,
@@ -567,8 +569,8 @@ fn side_by_side<T: Send>(
 }
 
 /// Kinds that policies read and whose objects are reviewed: two requests for them can conflict.
-fn contested(cluster: &Cluster, policies: &[Policy]) -> Vec<usize> {
-    let is_reviewed = |kind: &cluster::Kind| {
+fn conflicting_resources(cluster: &ClusterState, policies: &[Policy]) -> Vec<usize> {
+    let is_reviewed = |kind: &cluster::ResourceCache| {
         let resource = kind.resource();
         !resource.is_server_version()
             && policies.iter().flat_map(|policy| &policy.requests).any(|requests| {

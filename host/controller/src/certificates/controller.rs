@@ -18,7 +18,7 @@ use super::plan::{Step, View, is_for, step};
 use super::stored::{Leaf, Stored, is_kept_by_cert_manager, new_secret};
 use super::{LOOK, SECRET, Times};
 use crate::Installation;
-use crate::api::{Api, Kind, Trouble};
+use crate::api::{Api, ApiError, Kind};
 use crate::clock::Clock;
 use crate::lease::Leader;
 use crate::replicas::Replicas;
@@ -107,16 +107,16 @@ impl Figures {
 
 /// One for each replica.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct CertificateController {
     installation: Installation,
     names: Vec<String>,
     times: Times,
     clock: Arc<dyn Clock>,
     leader: Leader,
     replicas: Replicas,
-    remembered: Remembered,
+    remembered: LastGood,
     /// The last read Secret: its version, and its contents. Most reads return the same.
-    last: Option<(String, Remembered)>,
+    last: Option<(String, LastGood)>,
     /// The digest of the newest CA, and since when all our webhooks have been seen to trust it.
     noticed: Option<(String, Duration)>,
     told: watch::Sender<State>,
@@ -125,9 +125,9 @@ pub struct Keeper {
 }
 
 /// The last good bundle and leaf. Its keys are not shown.
-struct Remembered(Stored);
+struct LastGood(Stored);
 
-impl std::fmt::Debug for Remembered {
+impl std::fmt::Debug for LastGood {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remembered").finish_non_exhaustive()
     }
@@ -138,7 +138,7 @@ impl std::fmt::Debug for Remembered {
 pub enum KeeperError {
     /// The API server.
     #[error(transparent)]
-    Api(#[from] Trouble),
+    Api(#[from] ApiError),
     /// A certificate cannot be made.
     #[error(transparent)]
     Certificates(#[from] opgate_certs::Error),
@@ -154,7 +154,7 @@ pub enum KeeperError {
     NoSecret(String),
 }
 
-impl Keeper {
+impl CertificateController {
     /// Creates one without any state.
     #[must_use]
     pub fn new(
@@ -170,7 +170,7 @@ impl Keeper {
             times,
             clock,
             leader,
-            remembered: Remembered(Stored::default()),
+            remembered: LastGood(Stored::default()),
             last: None,
             noticed: None,
             told: watch::Sender::default(),
@@ -196,7 +196,7 @@ impl Keeper {
         let mut last = None;
         let mut leads = self.leader.changes();
         loop {
-            match self.round(api).await {
+            match self.reconcile(api).await {
                 Ok(()) => {
                     if last.take().is_some() {
                         tracing::info!("certificate reconciliation recovered");
@@ -221,7 +221,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Fails if a step failed. The next round tries again.
-    pub async fn round(&mut self, api: &dyn Api) -> Result<(), KeeperError> {
+    pub async fn reconcile(&mut self, api: &dyn Api) -> Result<(), KeeperError> {
         let done = self.steps(api).await;
         let trouble = match &done {
             Ok(waits) => waits.map(str::to_owned),
@@ -245,7 +245,7 @@ impl Keeper {
             let namespace = &self.installation.namespace;
             let secret = match api.get(Kind::Secret, namespace, SECRET).await {
                 Ok(secret) => Some(secret),
-                Err(Trouble::NotFound(_)) => None,
+                Err(ApiError::NotFound(_)) => None,
                 Err(trouble) => return Err(trouble.into()),
             };
             if secret.as_ref().is_some_and(is_kept_by_cert_manager) {
@@ -254,7 +254,7 @@ impl Keeper {
             let now = self.now(api);
             let stored = secret.as_ref().map(|secret| self.parse(secret));
             if let Some(stored) = &stored {
-                self.take(stored, now);
+                self.adopt(stored, now);
             }
             if !self.leader.is_leader() {
                 self.noticed = None;
@@ -263,7 +263,7 @@ impl Keeper {
                 let nothing = self.told.borrow().served.is_none();
                 return Ok(nothing.then_some("waiting for the leader to issue a certificate"));
             }
-            let next = self.lead(api, secret, stored, now).await;
+            let next = self.act_as_leader(api, secret, stored, now).await;
             match next {
                 Ok(Next::Again) => {}
                 Ok(Next::Later(why)) => {
@@ -281,14 +281,14 @@ impl Keeper {
     /// Parses the contents of a Secret.
     fn parse(&mut self, secret: &Value) -> Stored {
         let version = crate::api::version(secret);
-        if let Some((known, Remembered(stored))) = &self.last
+        if let Some((known, LastGood(stored))) = &self.last
             && known == version
             && !version.is_empty()
         {
             return stored.clone();
         }
         let stored = Stored::of(secret);
-        self.last = Some((version.to_owned(), Remembered(stored.clone())));
+        self.last = Some((version.to_owned(), LastGood(stored.clone())));
         stored
     }
 
@@ -313,7 +313,7 @@ impl Keeper {
     }
 
     /// Serves what the Secret has, if it can be served, and remembers it.
-    fn take(&mut self, stored: &Stored, now: SystemTime) {
+    fn adopt(&mut self, stored: &Stored, now: SystemTime) {
         let remembered = &mut self.remembered.0;
         // A bundle without a CA that signs is damaged: the old one is better.
         if stored.signer.is_some() {
@@ -345,7 +345,7 @@ impl Keeper {
     }
 
     /// Decides, and does it.
-    async fn lead(
+    async fn act_as_leader(
         &mut self,
         api: &dyn Api,
         secret: Option<Value>,
@@ -418,7 +418,7 @@ impl Keeper {
             let created = api.create(Kind::Secret, namespace, secret).await;
             created.map_err(|trouble| match trouble {
                 // An installation has the Secret, and no permission to create others.
-                Trouble::Forbidden(_) => KeeperError::NoSecret(namespace.clone()),
+                ApiError::Forbidden(_) => KeeperError::NoSecret(namespace.clone()),
                 trouble => trouble.into(),
             })?;
         }
@@ -451,7 +451,7 @@ impl Keeper {
                 Ok(_) => tracing::info!(configuration = name, "CA bundle written"),
                 // The object changed or was deleted meanwhile: the next round reads it again.
                 Err(trouble) if trouble.is_race() => {}
-                Err(Trouble::NotFound(_)) => {}
+                Err(ApiError::NotFound(_)) => {}
                 Err(trouble) => failed = Some(trouble),
             }
         }

@@ -25,7 +25,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use controller::{Figures, Keeper, KeeperError, Served, State};
+pub use controller::{CertificateController, Figures, KeeperError, Served, State};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -38,7 +38,7 @@ struct Node {
     name: String,
     clock: Arc<Moved>,
     election: Election,
-    keeper: Keeper,
+    keeper: CertificateController,
     publisher: Publisher,
     line: FakeClient,
     asleep: bool,
@@ -111,7 +111,8 @@ impl World {
         let shared: Arc<dyn Clock> = clock.clone();
         let of = installation(name);
         let election = Election::new(&of, &self.generation.to_string(), shared.clone());
-        let keeper = Keeper::new(of.clone(), self.times, shared.clone(), election.leader());
+        let keeper =
+            CertificateController::new(of.clone(), self.times, shared.clone(), election.leader());
         let publisher = Publisher::new(&of, None, shared);
         let line = self.fake.client(name);
         Node { name: name.to_owned(), clock, election, keeper, publisher, line, asleep: false }
@@ -152,7 +153,7 @@ impl World {
             return;
         }
         let _ = now(node.election.round(&node.line));
-        let _ = now(node.keeper.round(&node.line));
+        let _ = now(node.keeper.reconcile(&node.line));
         let served = node.keeper.states().borrow().served.clone();
         let issuer = served.map(|served| served.issuer.digest().to_owned()).unwrap_or_default();
         let _ = now(node.publisher.publish(&node.line, &Report { issuer, ..Report::default() }));
@@ -457,7 +458,7 @@ fn failure_during_any_step_fails_no_handshake() {
                         world.pass(SECOND * 16);
                         let node = &mut world.nodes[index];
                         let _ = now(node.election.round(&node.line));
-                        let _ = now(node.keeper.round(&node.line));
+                        let _ = now(node.keeper.reconcile(&node.line));
                     }
                 }
             }

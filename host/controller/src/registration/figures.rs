@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::Standing;
+use super::RegistrationStatus;
 
 /// Without a label. A family without members is not shown.
 type Maybe = Family<Vec<(String, String)>, Gauge>;
@@ -40,10 +40,10 @@ impl Figures {
     }
 
     /// Sets the current state; none if it is unknown.
-    pub fn shows(&self, standing: Option<&Standing>) {
+    pub fn shows(&self, standing: Option<&RegistrationStatus>) {
         match standing {
             Some(standing) => {
-                let stale = i64::from(*standing != Standing::Current);
+                let stale = i64::from(*standing != RegistrationStatus::Current);
                 self.stale.get_or_create(&Vec::new()).set(stale);
             }
             None => self.stale.clear(),

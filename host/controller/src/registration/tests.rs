@@ -53,7 +53,7 @@ struct Replica {
     leader: Leader,
     publisher: Publisher,
     replicas: Replicas,
-    follower: Follower,
+    follower: RegistrationController,
     /// The policies by whose names it can be called.
     known: BTreeSet<String>,
     outcome: Option<Outcome>,
@@ -77,7 +77,7 @@ impl Replica {
             election,
             publisher: Publisher::new(&installation, None, clock.clone()),
             replicas: Replicas::new(&installation, clock.clone()),
-            follower: Follower::new(installation, clock),
+            follower: RegistrationController::new(installation, clock),
             known: BTreeSet::new(),
             outcome: None,
         };
@@ -90,7 +90,7 @@ impl Replica {
         self.wanted = wanted(policies);
     }
 
-    fn look(&mut self) -> Option<Look> {
+    fn look(&mut self) -> Option<Observation> {
         let look = now(self.follower.look(&self.line, &self.wanted)).ok()?;
         self.known.extend(look.known.iter().cloned());
         self.known.extend(self.wanted.policies().iter().cloned());
@@ -108,7 +108,7 @@ impl Replica {
             return;
         }
         let leader = self.leader.clone();
-        let circumstances = Circumstances {
+        let circumstances = LeaderContext {
             live: &live,
             ready: self.ready,
             bundle: Some(b"PEM"),
@@ -208,7 +208,10 @@ fn the_first_registration_comes_when_replicas_answer() {
         assert_eq!(text(webhook, "/clientConfig/caBundle"), "UEVN");
         assert_eq!(webhook.pointer("/clientConfig/service/port"), Some(&json!(443)));
     }
-    assert_eq!(now(a.follower.look(&a.line, &a.wanted)).unwrap().standing, Standing::Current);
+    assert_eq!(
+        now(a.follower.look(&a.line, &a.wanted)).unwrap().standing,
+        RegistrationStatus::Current
+    );
 }
 
 #[test]
@@ -222,7 +225,7 @@ fn without_a_bundle_nothing_is_registered() {
     let look = a.look().unwrap();
     let live = now(a.replicas.live(&a.line)).unwrap();
     let circumstances =
-        Circumstances { live: &live, ready: true, bundle: None, is_leader: &|| true };
+        LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| true };
     let wanted = wanted(&["x"]);
     let outcome = now(a.follower.follow(&a.line, &wanted, look, &circumstances)).unwrap();
     assert!(matches!(outcome, Outcome::Waits(why) if why.contains("no CA bundle")));
@@ -435,7 +438,7 @@ fn foreign_configuration_is_never_changed() {
         cluster.pass(WHILE, &mut [&mut a]);
         assert_eq!(cluster.object(), before);
         let look = a.look().unwrap();
-        assert_eq!(look.standing, Standing::NotOurs);
+        assert_eq!(look.standing, RegistrationStatus::NotOurs);
         assert!(look.known.is_empty(), "nothing of it is believed");
     }
 }
@@ -453,7 +456,7 @@ fn deleted_configuration_is_not_recreated() {
     let mut c = Replica::start(&cluster, "c", &["y"]);
     cluster.pass(WHILE * 3, &mut [&mut a, &mut b, &mut c]);
     assert!(cluster.fake.stored(KIND, "", "opgate").is_none());
-    assert_eq!(a.look().unwrap().standing, Standing::Absent);
+    assert_eq!(a.look().unwrap().standing, RegistrationStatus::Absent);
     // One that is going is left alone; one that comes back is filled in.
     let mut going = empty();
     going["metadata"]["deletionTimestamp"] = json!("2026-11-22T00:00:00Z");
@@ -487,7 +490,7 @@ fn repeated_external_changes_are_not_reverted_forever() {
         cluster.pass(RETRY, &mut [&mut a]);
     }
     let healed = cluster.writes() - before;
-    assert!((OFTEN..=OFTEN + 12).contains(&healed), "{healed} in ten minutes");
+    assert!((MAX_RESTORES..=MAX_RESTORES + 12).contains(&healed), "{healed} in ten minutes");
     assert!(a.why().contains("repeatedly"));
     // A replica applies its new configuration immediately.
     a.reload(&["y"]);
@@ -508,7 +511,7 @@ fn concurrent_write_conflict_is_retried() {
     // The controller of the certificates wrote first.
     cluster.edit(|object| object["webhooks"][0]["clientConfig"]["caBundle"] = json!("TkVX"));
     let circumstances =
-        Circumstances { live: &live, ready: true, bundle: None, is_leader: &|| true };
+        LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| true };
     let raced = now(a.follower.follow(&a.line, &a.wanted, look, &circumstances)).unwrap_err();
     assert!(raced.is_race());
     cluster.pass(RETRY, &mut [&mut a]);
@@ -527,7 +530,7 @@ fn replica_writes_nothing_after_its_term() {
     let live = now(a.replicas.live(&a.line)).unwrap();
     let look = a.look().unwrap();
     let circumstances =
-        Circumstances { live: &live, ready: true, bundle: None, is_leader: &|| false };
+        LeaderContext { live: &live, ready: true, bundle: None, is_leader: &|| false };
     let outcome = now(a.follower.follow(&a.line, &a.wanted, look, &circumstances)).unwrap();
     assert!(matches!(outcome, Outcome::Waits(why) if why.contains("not the leader any more")));
     assert!(cluster.is_registered(&["x"]));

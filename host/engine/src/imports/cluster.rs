@@ -7,7 +7,7 @@ use opgate_cluster::{Key, Object};
 use wasmtime::component::{ComponentType, Lift, LinkerInstance, Resource, WasmList, WasmStr};
 
 use super::generated::opgate::policy::cluster::{ObjectName, ReadError as Refusal, SampleResult};
-use super::{Context, Fault, Handle, Import, State, types};
+use super::{CallError, Context, Handle, Import, State, types};
 use crate::limits::HOSTCALL_BYTES;
 use crate::reader::{ClusterReader, Found, NotCurrent, Payer, PolicyQuery, ReadError, Sample};
 
@@ -88,7 +88,7 @@ impl Import {
         let mut left = HOSTCALL_BYTES;
         let too_large = || {
             let most = opgate_text::units::bytes(HOSTCALL_BYTES);
-            Fault::Limit(self, format!("a query of more than {most}"))
+            CallError::Limit(self, format!("a query of more than {most}"))
         };
         let mut take = |state: &State, bytes: usize| {
             left = left.checked_sub(bytes).ok_or_else(too_large)?;
@@ -153,7 +153,7 @@ fn ask<T>(
     state: &mut State,
     import: Import,
     question: impl FnOnce(&mut dyn ClusterReader, Payer<'_>) -> Result<Result<T, ReadError>, NotCurrent>,
-) -> Result<Result<T, Refusal>, Fault> {
+) -> Result<Result<T, Refusal>, CallError> {
     let State { reader, meter, account, .. } = state;
     let Some(reader) = reader.as_mut() else {
         // Without a reader, no reads were declared.
@@ -172,10 +172,10 @@ fn ask<T>(
             ReadError::NotGranted(why) => Refusal::NotGranted(why),
             ReadError::Unavailable(why) => Refusal::Unavailable(why),
         })),
-        Err(NotCurrent::Listing(why)) => Err(Fault::Listing(why)),
-        Err(NotCurrent::Unknown(why)) => Err(Fault::NotCurrent(why)),
-        Err(NotCurrent::Wanted(what)) => Err(Fault::Wanted(what)),
-        Err(NotCurrent::Busy(why)) => Err(Fault::Busy(why)),
+        Err(NotCurrent::Listing(why)) => Err(CallError::Listing(why)),
+        Err(NotCurrent::Unknown(why)) => Err(CallError::NotCurrent(why)),
+        Err(NotCurrent::Wanted(what)) => Err(CallError::SampleNeeded(what)),
+        Err(NotCurrent::Busy(why)) => Err(CallError::Busy(why)),
     }
 }
 
@@ -186,7 +186,7 @@ impl State {
         import: Import,
         found: &Found,
         object: &Object,
-    ) -> Result<Resource<Handle>, Fault> {
+    ) -> Result<Resource<Handle>, CallError> {
         let payer = Payer { meter: &self.meter, account: &self.account };
         let document = found.document(object, payer);
         self.spend(1)?;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::generated::opgate::policy::document::{Cell, Kind, Table};
-use super::{Context, Fault, Handle, Import, State};
+use super::{CallError, Context, Handle, Import, State};
 use crate::limits::{COLUMNS, HOSTCALL_BYTES};
 use opgate_cluster::access::Access;
 use opgate_document::{Charge, Document, Kind as Found, Value};
@@ -80,7 +80,7 @@ struct Asked<'s> {
 
 impl Asked<'_> {
     /// Copies a text, charged to the account.
-    fn copy(&self, text: Option<&str>) -> Result<Option<String>, Fault> {
+    fn copy(&self, text: Option<&str>) -> Result<Option<String>, CallError> {
         let Some(text) = text else { return Ok(None) };
         self.state.charge(self.import, text.len().saturating_add(TEXT))?;
         self.state.spend(text.len() / 16)?;
@@ -94,7 +94,7 @@ fn look<R>(
     name: &str,
     short: &'static str,
     access: Access,
-    answer: impl Fn(&Asked<'_>, Option<Value<'_>>) -> Result<R, Fault> + Send + Sync + 'static,
+    answer: impl Fn(&Asked<'_>, Option<Value<'_>>) -> Result<R, CallError> + Send + Sync + 'static,
 ) -> wasmtime::Result<()>
 where
     R: ComponentNamedList + Lower + Send + Sync + 'static,
@@ -110,7 +110,7 @@ where
             handle.check(import, &pointer, access)?;
             let value = handle.at(&state.meter).and_then(|value| value.get(&pointer));
             let answer = answer(&Asked { import, state }, value);
-            state.believe(import, &handle.document)?;
+            state.ensure_complete(import, &handle.document)?;
             Ok(answer?)
         },
     )
@@ -140,12 +140,12 @@ fn parse(mut store: Context<'_>, (json,): (WasmStr,)) -> wasmtime::Result<(Parse
     }
     match Document::metered(json.into_owned(), charge, &state.meter) {
         Ok(document) => {
-            state.believe(import, &document)?;
+            state.ensure_complete(import, &document)?;
             let handle = Handle::whole(Arc::new(document));
             Ok((Ok(store.data_mut().push(import, handle)?),))
         }
         Err(error) => {
-            state.believe(import, &Document::default())?;
+            state.ensure_complete(import, &Document::default())?;
             Ok((Err(error.to_string()),))
         }
     }
@@ -164,7 +164,7 @@ fn at(
     let mut path = handle.path.clone();
     let from = handle.at(&state.meter);
     let found = from.and_then(|value| value.resolve(&pointer, &mut path)).is_some();
-    state.believe(import, &handle.document)?;
+    state.ensure_complete(import, &handle.document)?;
     if !found {
         return Ok((None,));
     }
@@ -188,8 +188,8 @@ fn equal(
         left.at(&state.meter).and_then(|value| value.get(&pointers.0)),
         right.at(&state.meter).and_then(|value| value.get(&pointers.1)),
     );
-    state.believe(import, &left.document)?;
-    state.believe(import, &right.document)?;
+    state.ensure_complete(import, &left.document)?;
+    state.ensure_complete(import, &right.document)?;
     Ok((answer,))
 }
 
@@ -214,14 +214,14 @@ fn row(
 }
 
 /// A consumer of cells.
-type Cells<'c> = &'c mut dyn FnMut(Option<Value<'_>>) -> Result<(), Fault>;
+type Cells<'c> = &'c mut dyn FnMut(Option<Value<'_>>) -> Result<(), CallError>;
 
 fn rows(
     mut store: Context<'_>,
     (of, pointer, columns): (Resource<Handle>, WasmStr, Columns),
     import: Import,
-    check: impl Fn(&Handle, Import, &str, &str) -> Result<(), Fault>,
-    each: impl Fn(Value<'_>, &[Cow<'_, str>], Cells<'_>) -> Result<(), Fault>,
+    check: impl Fn(&Handle, Import, &str, &str) -> Result<(), CallError>,
+    each: impl Fn(Value<'_>, &[Cow<'_, str>], Cells<'_>) -> Result<(), CallError>,
 ) -> wasmtime::Result<(Table,)> {
     import.count("columns", columns.len(), COLUMNS)?;
     let columns: Vec<WasmStr> = columns.iter(&mut store)?.collect::<wasmtime::Result<_>>()?;
@@ -237,14 +237,14 @@ fn rows(
     let list = handle.at(&state.meter).and_then(|value| value.get(&pointer));
     let asked = Asked { import, state };
     let answer = list.map(|list| cells(&asked, |cell| each(list, &columns, cell))).transpose();
-    state.believe(import, &handle.document)?;
+    state.ensure_complete(import, &handle.document)?;
     Ok((answer?.unwrap_or_else(|| Table { cells: Vec::new(), texts: String::new() }),))
 }
 
 fn cells(
     asked: &Asked<'_>,
-    each: impl FnOnce(Cells<'_>) -> Result<(), Fault>,
-) -> Result<Table, Fault> {
+    each: impl FnOnce(Cells<'_>) -> Result<(), CallError>,
+) -> Result<Table, CallError> {
     // Most results need no more, and do not grow step by step.
     let mut table = Table { cells: Vec::with_capacity(FEW), texts: String::with_capacity(FEW) };
     let mut charged = 0_usize;

@@ -21,7 +21,7 @@ use wasmtime::component::{Linker, WasmStr};
 use wasmtime::{AsContext as _, CallHook, Store, StoreContextMut};
 
 use super::bindings::{Severity, generated, types};
-use super::call_error::{Fault, Import};
+use super::call_error::{CallError, Import};
 use super::handle::{Asked, Handle};
 use super::limits::{HOSTCALL_BYTES, POINTER};
 use super::state::State;
@@ -90,7 +90,7 @@ impl Import {
         let text = text.to_str(store.as_context())?;
         if text.len() > most {
             let why = format!("{what} of {} bytes, more than {}", text.len(), bytes(most));
-            return Err(Fault::Limit(self, why).into());
+            return Err(CallError::Limit(self, why).into());
         }
         Ok(text)
     }
@@ -104,14 +104,14 @@ impl Import {
         // It would match no object, and appear as a value that is always absent.
         match opgate_document::not_a_pointer(&pointer) {
             None => Ok(pointer),
-            Some(why) => Err(Fault::Pointer(self, opgate_text::one_line(&why, 512)).into()),
+            Some(why) => Err(CallError::Pointer(self, opgate_text::one_line(&why, 512)).into()),
         }
     }
 
     /// Fails if a list of the guest is too long.
-    fn count(self, what: &str, count: usize, most: usize) -> Result<(), Fault> {
+    fn count(self, what: &str, count: usize, most: usize) -> Result<(), CallError> {
         if count > most {
-            return Err(Fault::Limit(self, format!("{count} {what}, more than {most}")));
+            return Err(CallError::Limit(self, format!("{count} {what}, more than {most}")));
         }
         Ok(())
     }

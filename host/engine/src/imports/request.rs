@@ -2,7 +2,7 @@
 
 use wasmtime::component::{ComponentNamedList, LinkerInstance, Lower, Resource, ResourceType};
 
-use super::{Asked, Context, Fault, Import, State};
+use super::{Asked, CallError, Context, Import, State};
 use crate::inputs::RequestParts;
 
 /// Bytes of a separate text in addition to its content, in the host and on its way.
@@ -53,9 +53,11 @@ where
     request.func_wrap(name, move |store: Context<'_>, (_,): (Resource<Asked>,)| {
         let state = store.data();
         let Some(inputs) = &state.inputs else {
-            return Err(
-                Fault::Limit(import, "no request: there is none in this call".to_owned()).into()
-            );
+            return Err(CallError::Limit(
+                import,
+                "no request: there is none in this call".to_owned(),
+            )
+            .into());
         };
         state.begin();
         let size = size(&inputs.request).saturating_add(TEXT);

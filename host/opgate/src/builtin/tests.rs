@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use opgate_admission::cluster::{Options, Source};
 use opgate_admission::policy::{
-    Configuration, DecideError, Decision, Observer, Policy, Set, response,
+    Configuration, DecideError, Decision, Observer, Policy, PolicySet, response,
 };
 use opgate_admission::review::{self, Review};
 use opgate_document::{Account, Charge, Text};
@@ -30,7 +30,7 @@ impl Observer for Notes<'_> {
 }
 
 /// Violations warn, and the objects that policies query are stored.
-fn set() -> Set {
+fn set() -> PolicySet {
     let text = r#"{
         "apiVersion": "opgate.dev/v1alpha1",
         "kind": "Configuration",
@@ -40,7 +40,7 @@ fn set() -> Set {
         ],
     }"#;
     let configuration = Configuration::parse(Path::new("opgate.yaml"), text, BUILTINS).unwrap();
-    Set::load(&configuration, None, 1, Options::of(Source::Live)).unwrap()
+    PolicySet::load(&configuration, None, 1, Options::of(Source::Live)).unwrap()
 }
 
 /// A CSV with this number of violations, each of which repeats 4,000 bytes of it.
@@ -78,7 +78,11 @@ fn wordy(violations: usize, account: &Arc<Account>) -> Arc<Text> {
     review::charged(review.to_string().into_bytes(), Charge::on(account)).unwrap()
 }
 
-async fn decide(set: &Set, text: &Arc<Text>, notes: &Notes<'_>) -> Result<Decision, DecideError> {
+async fn decide(
+    set: &PolicySet,
+    text: &Arc<Text>,
+    notes: &Notes<'_>,
+) -> Result<Decision, DecideError> {
     let review = Review::read(text).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     set.decide(&review, Some("constraint-limits"), deadline, notes).await
@@ -126,7 +130,7 @@ async fn decision_without_memory_for_response_is_not_reserved() {
             assert_eq!(decision.violations.len(), 3);
             let answer = response::body(&review, decision).len();
             assert_eq!(response::size(&review, decision), answer);
-            decision.clone().take_room().is_some_and(|room| room.bytes() >= answer)
+            decision.clone().take_response_charge().is_some_and(|room| room.bytes() >= answer)
         });
         assert_eq!(is_answered, !takes_all);
         let reserved = set.cluster().kinds().iter().map(|kind| kind.status().reservations);

@@ -16,25 +16,25 @@ mod live;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use opgate_admission::cluster::Listings;
-use opgate_admission::policy::Set;
+use opgate_admission::policy::PolicySet;
 use opgate_files::dump::{Dump, Slot};
 use opgate_files::parallel;
 use opgate_input::read::Reader;
 use opgate_upstream::kinds::plural;
 
-use super::Failure;
-use super::evaluate::{Findings, Judge, Judged, Progress, is_exempt};
-use super::report::Unread;
+use super::CommandError;
+use super::evaluate::{CheckRun, Progress, SubjectEvaluator, SubjectResult, is_exempt};
+use super::report::UnreadableInput;
 pub(super) use live::{Live, cluster, paths as kubeconfigs};
 
 /// Maximum number of objects: their results are kept for the report.
-const MOST: usize = 1_000_000;
+const MAX_OBJECTS: usize = 1_000_000;
 
 /// Maximum number of lines about what is no object.
-const WRONG: usize = 1_000;
+const MAX_INPUT_ERRORS: usize = 1_000;
 
 /// Shows the objects of dumps to the policies.
-pub(super) fn context(dumps: &mut [(Dump, Option<usize>)], set: &Set, reader: &Reader) {
+pub(super) fn context(dumps: &mut [(Dump, Option<usize>)], set: &PolicySet, reader: &Reader) {
     for (dump, _) in dumps {
         let lists = parallel::map(dump.slots(), |slot| show(dump, slot, set, reader));
         let mut lists: Vec<_> = lists.into_iter().flatten().collect();
@@ -46,7 +46,7 @@ pub(super) fn context(dumps: &mut [(Dump, Option<usize>)], set: &Set, reader: &R
 }
 
 /// Shows the objects of a part. Gives the list that must be read as a whole instead.
-fn show(dump: &Dump, slot: &Slot, set: &Set, reader: &Reader) -> Option<usize> {
+fn show(dump: &Dump, slot: &Slot, set: &PolicySet, reader: &Reader) -> Option<usize> {
     let part = dump.read(slot, reader);
     let mut listings = Listings::of(set.cluster());
     part.each(&mut |found| {
@@ -59,14 +59,14 @@ fn show(dump: &Dump, slot: &Slot, set: &Set, reader: &Reader) -> Option<usize> {
 /// The policy set of an audit, and whether it explains its results.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'s> {
-    pub(super) set: &'s Set,
+    pub(super) set: &'s PolicySet,
     pub(super) explains: bool,
 }
 
 /// Results of one section of a dump.
 #[derive(Default)]
 struct Found {
-    judged: Vec<anyhow::Result<Judged>>,
+    judged: Vec<anyhow::Result<SubjectResult>>,
     leaving: usize,
     exempt: usize,
     unread: Vec<String>,
@@ -81,8 +81,8 @@ pub(super) fn judge(
     asked: Asked<'_>,
     reader: &Reader,
     progress: &Progress,
-    findings: &mut Findings<'_>,
-) -> Result<(), Failure> {
+    findings: &mut CheckRun<'_>,
+) -> Result<(), CommandError> {
     let count = AtomicUsize::new(0);
     let one = |dump: &Dump, slot: &Slot| {
         let part = dump.read(slot, reader);
@@ -93,8 +93,8 @@ pub(super) fn judge(
         found.exempt = count_of_all - all.subjects.len();
         found.unread.extend(part.complaint());
         let before = count.fetch_add(all.subjects.len(), Ordering::Relaxed);
-        if before < MOST {
-            let asked = Judge::new(asked.set)
+        if before < MAX_OBJECTS {
+            let asked = SubjectEvaluator::new(asked.set)
                 .map(|judge| judge.explaining(asked.explains))
                 .map(|judge| all.subjects.iter().map(|one| judge.judge(one)).collect());
             found.judged = asked.unwrap_or_else(|error| vec![Err(error)]);
@@ -103,29 +103,29 @@ pub(super) fn judge(
         found
     };
     for (dump, waivers) in dumps {
-        findings.is_audit();
+        findings.set_audit();
         let mut lines = 0;
         for found in parallel::map(dump.slots(), |slot| one(dump, slot)) {
             findings.leaving += found.leaving;
             findings.exempt += found.exempt;
             for judged in found.judged {
-                findings.take(judged.map_err(Failure::engine)?, *waivers);
+                findings.take(judged.map_err(CommandError::engine)?, *waivers);
             }
             for line in found.unread {
                 lines += 1;
-                if lines <= WRONG {
-                    findings.unread.push(Unread { source: dump.name().to_owned(), line });
+                if lines <= MAX_INPUT_ERRORS {
+                    findings.unread.push(UnreadableInput { source: dump.name().to_owned(), line });
                 }
             }
         }
-        if lines > WRONG {
-            let line = format!("{}: {} more errors", dump.name(), lines - WRONG);
-            findings.unread.push(Unread { source: dump.name().to_owned(), line });
+        if lines > MAX_INPUT_ERRORS {
+            let line = format!("{}: {} more errors", dump.name(), lines - MAX_INPUT_ERRORS);
+            findings.unread.push(UnreadableInput { source: dump.name().to_owned(), line });
         }
     }
-    if count.load(Ordering::Relaxed) > MOST {
-        let line = format!("more than {MOST} objects: not all are evaluated");
-        findings.unread.push(Unread { source: String::new(), line });
+    if count.load(Ordering::Relaxed) > MAX_OBJECTS {
+        let line = format!("more than {MAX_OBJECTS} objects: not all are evaluated");
+        findings.unread.push(UnreadableInput { source: String::new(), line });
     }
     Ok(())
 }

@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 use opgate_certs::{Authority, Issued, Source, service_names, verify, write_private, write_public};
 
 use super::verbosity::note;
-use super::{Failure, Outcome};
+use super::{CommandError, ExitStatus};
 
 /// Hints after the help text.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Example:
   opgate certs issue --out tls --service NAMESPACE/NAME
 
@@ -34,7 +34,7 @@ enum Command {
     ///
     /// If the directory already holds a CA, that CA issues the new certificate, so that the `caBundle` of the
     /// webhook configuration stays valid. Keys get mode 0600. Keep ca.key out of the cluster.
-    #[command(after_help = NEXT)]
+    #[command(after_help = AFTER_HELP)]
     Issue {
         /// Folder for the files
         #[arg(long, value_name = "DIR")]
@@ -102,7 +102,7 @@ impl SourceArgs {
 }
 
 impl Certs {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::Issue { out, service, name, client, days, ca_days, new_ca } => {
                 let ca = Ca { folder: out, days: ca_days, new: new_ca };
@@ -118,7 +118,7 @@ impl Certs {
                 }
                 names.extend(name);
                 if names.is_empty() {
-                    return Err(Failure::usage(anyhow::anyhow!(
+                    return Err(CommandError::usage(anyhow::anyhow!(
                         "no name: give --service, --name or --client"
                     )));
                 }
@@ -143,7 +143,7 @@ impl Ca {
         file: &str,
         names: &str,
         issue: impl FnOnce(&Authority) -> Result<Issued, opgate_certs::Error>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<ExitStatus, CommandError> {
         let Self { folder, days, new } = self;
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let [ca, ca_key] = ["ca.crt", "ca.key"].map(|file| folder.join(file));
@@ -151,8 +151,8 @@ impl Ca {
         let known = ca.exists() && !new;
         let authority =
             if known { Authority::load(&ca, &ca_key) } else { Authority::create(*days) };
-        let authority = authority.map_err(Failure::usage)?;
-        let issued = issue(&authority).map_err(Failure::usage)?;
+        let authority = authority.map_err(CommandError::usage)?;
+        let issued = issue(&authority).map_err(CommandError::usage)?;
         let write = || {
             if !known {
                 write_private(&ca_key, &authority.key())?;
@@ -161,11 +161,11 @@ impl Ca {
             write_private(&key, &issued.key)?;
             write_public(&certificate, &issued.certificate)
         };
-        write().map_err(Failure::usage)?;
+        write().map_err(CommandError::usage)?;
         let of = if known { "the CA that was there" } else { "a new CA" };
         note(format!("issued for {names} by {of}"));
         writeln!(anstream::stdout(), "{}", folder.display())?;
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 }
 
@@ -174,13 +174,13 @@ fn check(
     ca: Option<PathBuf>,
     names: &[String],
     days_left: u32,
-) -> Result<Outcome, Failure> {
+) -> Result<ExitStatus, CommandError> {
     let source = source.source()?;
     let beside = match &source {
         Source::Directory(folder) => folder.join("ca.crt"),
         Source::Files { certificate, .. } => certificate.with_file_name("ca.crt"),
     };
-    let pair = source.load().map_err(Failure::usage)?;
+    let pair = source.load().map_err(CommandError::usage)?;
     let mut out = anstream::stdout();
     let now = SystemTime::now();
     let left = pair.not_after().duration_since(now).unwrap_or_default();
@@ -219,5 +219,5 @@ fn check(
     for problem in &problems {
         writeln!(out, "problem   {problem}")?;
     }
-    Ok(if problems.is_empty() { Outcome::Ok } else { Outcome::Denied })
+    Ok(if problems.is_empty() { ExitStatus::Ok } else { ExitStatus::Denied })
 }

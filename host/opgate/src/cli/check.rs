@@ -1,7 +1,7 @@
 //! `opgate check`: policies over bundles, catalogs, projects and manifests in files.
 //!
 //! ```text
-//! PATHs ─▶ check_input::Loaded ─┬▶ units ──▶ loaded and evaluated on all processors, in order ─┬▶ Findings ─▶ report
+//! PATHs ─▶ check_input::Loaded ─┬▶ units ──▶ loaded and evaluated on all processors, in order ─┬▶ CheckRun ─▶ report
 //!                         ├▶ dumps ──▶ audit ──────────────────────────────────────────────┤
 //!                         └▶ waivers ──────────────────────────────────────────────────────┘
 //! ```
@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::check_input::Loaded;
 use super::check_report::Report;
-use super::evaluate::{Findings, Progress};
+use super::evaluate::{CheckRun, Progress};
 use super::fail_on::FailOn;
 use super::help::is_plugin;
 use super::lines::Lines;
@@ -23,13 +23,13 @@ use super::report::level::Level;
 use super::units::Units;
 use super::verbosity::is_verbose;
 use super::waivers::{self, Rules};
-use super::{ConfigArgs, Failure, Outcome, ReadArgs, audit, input};
+use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs, audit, input};
 use opgate_admission::cluster::Source;
 use opgate_admission::policy::Configuration;
 use opgate_files::{As, Found, parallel};
 
 /// Examples and exit statuses after the help text.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate check bundle                                  Find the errors of a bundle
   opgate check --input-type catalog --baseline published catalog  Compare a catalog with the published one
@@ -61,7 +61,7 @@ struct ClusterArgs {
 
 /// Arguments of `opgate check`.
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Check {
     #[command(flatten)]
     config: ConfigArgs,
@@ -112,28 +112,28 @@ pub(super) struct Check {
 const TIME: Duration = Duration::from_secs(10);
 
 impl Check {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         if self.cluster.cluster || (self.paths.is_empty() && is_plugin()) {
             return self.check_cluster();
         }
         if self.cluster.kubeconfig.is_some() || self.cluster.kube_context.is_some() {
             let text = "--kubeconfig and --kube-context need --cluster, which evaluates the objects of a running cluster";
-            return Err(Failure::usage(anyhow::anyhow!(text)));
+            return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
         if self.paths.is_empty() {
             let text = "no PATH: name bundles, catalogs or manifests, - for standard input, or use --cluster for a running cluster";
-            return Err(Failure::usage(anyhow::anyhow!(text)));
+            return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
         let Self { config, input_type, baseline, cluster_state, output, min_effect, .. } = &self;
         if baseline.is_some() && self.paths.len() != 1 {
             let text = "--baseline compares one path with its published version: name one path";
-            return Err(Failure::usage(anyhow::anyhow!(text)));
+            return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
         let mut configuration = config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
-        let set = config.complete_set_of(&configuration, Source::Excerpt)?;
+        let set = config.load_all_or_fail(&configuration, Source::PartialSnapshot)?;
         let (rules, reader) = (Rules::of(&configuration, &set), self.read.unit_reader());
-        input::fill(set.cluster(), cluster_state, &self.read.reader())?;
+        input::load_cluster_state(set.cluster(), cluster_state, &self.read.reader())?;
         let waivers = |folder: &Path| rules.waivers(folder, &reader.fresh());
         let mut loaded =
             Loaded::of(&self.paths, *input_type, baseline.as_deref(), &reader, &waivers);
@@ -143,7 +143,7 @@ impl Check {
         let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
         let mut lines = Lines::new(*output == Format::Table, is_verbose() || self.explain);
         lines.found(&mut loaded);
-        let mut findings = Findings::new(report, waivers.collect(), self.fails(&configuration));
+        let mut findings = CheckRun::new(report, waivers.collect(), self.fails(&configuration));
         findings.requires_judged = self.require_evaluated;
         findings.has_context = !cluster_state.is_empty();
         findings.stdin = loaded.stdin.take();
@@ -166,9 +166,9 @@ impl Check {
                 findings.fail(&found.path, error);
             }
             for judged in unit.judged {
-                findings.take(judged.map_err(Failure::engine)?, *waivers);
+                findings.take(judged.map_err(CommandError::engine)?, *waivers);
             }
-            Ok::<(), Failure>(())
+            Ok::<(), CommandError>(())
         })?;
         let asked = audit::Asked { set: &set, explains: self.explain };
         audit::judge(&loaded.dumps, asked, &self.read.reader(), &progress, &mut findings)?;
@@ -179,14 +179,14 @@ impl Check {
     }
 
     /// Evaluates the objects of a running cluster.
-    fn check_cluster(&self) -> Result<Outcome, Failure> {
+    fn check_cluster(&self) -> Result<ExitStatus, CommandError> {
         let kubeconfig = self.cluster.kubeconfig.as_deref().unwrap_or(OsStr::new(""));
         let mut configuration = self.config.configuration()?;
         configuration.for_files(TIME, parallel::workers().max(4));
-        let set = self.config.complete_set_of(&configuration, Source::Listed)?;
+        let set = self.config.load_all_or_fail(&configuration, Source::Listed)?;
         let Self { output, min_effect, .. } = self;
         let report = Report::start(*output, is_verbose(), *min_effect, &configuration, &set);
-        let mut findings = Findings::new(report, Vec::new(), self.fails(&configuration));
+        let mut findings = CheckRun::new(report, Vec::new(), self.fails(&configuration));
         findings.requires_judged = self.require_evaluated;
         let context = self.cluster.kube_context.as_deref();
         let live = audit::Live { kubeconfig, context, namespace: self.namespace.as_deref() };
@@ -204,12 +204,12 @@ impl Check {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::evaluate::Judge;
-    use super::super::evaluate::Judged;
+    use super::super::evaluate::SubjectEvaluator;
+    use super::super::evaluate::SubjectResult;
     use super::*;
     use crate::builtin::BUILTINS;
     use opgate_admission::cluster;
-    use opgate_admission::policy::Set;
+    use opgate_admission::policy::PolicySet;
     use opgate_files::{self as files, Subject};
     use opgate_input::read::Reader;
 
@@ -225,16 +225,16 @@ mod tests {
         folder
     }
 
-    fn set(configuration: &str) -> (Set, bool) {
+    fn set(configuration: &str) -> (PolicySet, bool) {
         let path = Path::new("opgate.yaml");
         let mut configuration = Configuration::parse(path, configuration, BUILTINS).unwrap();
         configuration.for_files(TIME, 4);
         let options = cluster::Options::of(Source::Absent);
-        let set = Set::load(&configuration, None, usize::MAX, options).unwrap();
+        let set = PolicySet::load(&configuration, None, usize::MAX, options).unwrap();
         (set, configuration.warnings_as_errors)
     }
 
-    fn judged(configuration: &str, path: &Path) -> Vec<(Value, Judged)> {
+    fn judged(configuration: &str, path: &Path) -> Vec<(Value, SubjectResult)> {
         let (set, warnings_as_errors) = set(configuration);
         let load = |path: &&Path| {
             let found = files::detect(path, &Reader::default()).unwrap().found.remove(0);
@@ -242,7 +242,7 @@ mod tests {
         };
         let subjects = parallel::map(&[path], load).remove(0).unwrap();
         let judge = |subject: &Subject| {
-            let mut judged = Judge::new(&set).unwrap().judge(subject).unwrap();
+            let mut judged = SubjectEvaluator::new(&set).unwrap().judge(subject).unwrap();
             judged.checked.conclude(warnings_as_errors, judged.unreported.is_empty());
             judged
         };
@@ -276,7 +276,7 @@ mod tests {
             record,
             json!({"source": shown, "kind": "Bundle", "name": "x", "ok": false, "violations": [violation], "inputType": "manifest"})
         );
-        assert_eq!(judged.checked.outcome(), Outcome::Denied);
+        assert_eq!(judged.checked.outcome(), ExitStatus::Denied);
         assert!(judged.is_seen);
     }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::evaluate::lines_about;
-use super::report::Unread;
+use super::report::UnreadableInput;
 use super::stdin::{self, Stdin};
 use opgate_files::dump::{self, Dump};
 use opgate_files::waivers::Waivers;
@@ -27,7 +27,7 @@ pub(super) struct Loaded {
     pub(super) dumps: Vec<(Dump, Option<usize>)>,
     /// The waivers of their directories, each file once, and whether the check covers the whole directory.
     pub(super) waivers: Vec<(Waivers, bool)>,
-    pub(super) unread: Vec<Unread>,
+    pub(super) unread: Vec<UnreadableInput>,
     /// Results of directories, one line each.
     pub(super) found: Vec<String>,
     /// Standard input, where it was named.
@@ -197,7 +197,7 @@ impl Loaded {
         let source = self.named(source);
         for line in lines {
             let line = self.named(&line);
-            self.unread.push(Unread { source: source.clone(), line });
+            self.unread.push(UnreadableInput { source: source.clone(), line });
         }
     }
 

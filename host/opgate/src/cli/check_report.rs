@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Outcome;
+use super::ExitStatus;
 use super::explanation::Explanation;
 use super::report::level::{Hidden, Level};
 use super::report::page::Pages;
 use super::report::{
-    At, Became, Fault, Format, Item, Line, Out, Unread, Violation, Waived, github, junit, sarif,
-    stdout, table,
+    Format, Item, Out, PolicyErrorRecord, ReportLocation, ReportedViolation, ResultKind,
+    UnreadableInput, Violation, Waived, github, junit, sarif, stdout, table,
 };
 use super::verbosity::note;
-use opgate_admission::policy::{Configuration, Decision, Effect, Set};
+use opgate_admission::policy::{Configuration, Decision, Effect, PolicySet};
 use opgate_files::{Request, Resolver, Subject};
 use opgate_text::one_line;
 
@@ -23,7 +23,7 @@ const RECENT: usize = 1_000;
 
 /// Result of a bundle, a catalog's package or a manifest. The members are part of the stable interface.
 #[derive(Debug, Serialize)]
-pub(super) struct Checked {
+pub(super) struct CheckRecord {
     source: String,
     kind: String,
     name: String,
@@ -31,9 +31,9 @@ pub(super) struct Checked {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     ok: bool,
-    violations: Vec<Located>,
+    violations: Vec<LocatedViolation>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Fault>,
+    error: Option<PolicyErrorRecord>,
     /// The input type: `bundle`, `manifest`, `review`, …
     #[serde(rename = "inputType", skip_serializing_if = "str::is_empty")]
     taken: &'static str,
@@ -67,17 +67,17 @@ struct Explained {
 
 /// A violation and its place.
 #[derive(Debug, Serialize)]
-struct Located {
+struct LocatedViolation {
     #[serde(flatten)]
     violation: Violation,
     #[serde(rename = "location", skip_serializing_if = "Option::is_none")]
-    place: Option<At>,
+    place: Option<ReportLocation>,
     /// Path of titles inside a package, for a denial.
     #[serde(skip)]
     about: Vec<String>,
 }
 
-impl Checked {
+impl CheckRecord {
     /// Creates an empty result.
     pub(super) fn new(subject: &Subject) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Checked {
             decision.denial.is_some() && !(is_found && decision.faults.is_empty());
         self.ok &= decision.failure.is_none() && !denied_by_fault;
         for mut violation in decision.violations {
-            let place = places.place(&violation.field).map(At::from);
+            let place = places.place(&violation.field).map(ReportLocation::from);
             let denies = violation.effect == Effect::Deny;
             let about = std::mem::take(&mut violation.about);
             let about = if denies { about } else { Vec::new() };
@@ -121,41 +121,42 @@ impl Checked {
             violation.field = format!("{prefix}{dot}{field}");
             // A CSV is evaluated as part of its bundle and as a manifest: a violation of both is reported
             // once.
-            let is_known = |known: &Located| {
+            let is_known = |known: &LocatedViolation| {
                 known.violation.rule == violation.rule
                     && known.violation.message == violation.message
                     && known.place == place
                     && (place.is_some() || known.violation.field == violation.field)
             };
             if !self.violations.iter().rev().take(RECENT).any(is_known) {
-                self.violations.push(Located { violation, place, about });
+                self.violations.push(LocatedViolation { violation, place, about });
             }
         }
         let fault = decision.faults.into_iter().next();
-        let fault = fault.map(|fault| Fault { policy: fault.policy, cause: fault.cause });
+        let fault =
+            fault.map(|fault| PolicyErrorRecord { policy: fault.policy, cause: fault.cause });
         self.error = self.error.take().or(fault);
     }
 
     /// Sets the total time of the policies, after the last document.
-    pub(super) fn took(&mut self, time: Duration) {
+    pub(super) fn set_duration(&mut self, time: Duration) {
         self.time = time;
     }
 
     /// Marks the waived violations, after the last document.
     pub(super) fn waive(&mut self, mut waived: impl FnMut(&str) -> Option<Waived>) {
-        for Located { violation, .. } in &mut self.violations {
+        for LocatedViolation { violation, .. } in &mut self.violations {
             violation.waived = waived(&violation.rule);
         }
     }
 
     /// Marks it as not evaluated, with the reason.
-    pub(super) fn is_unjudged(&mut self, why: String) {
+    pub(super) fn set_not_evaluated(&mut self, why: String) {
         self.unjudged = Some(why);
     }
 
     /// Reports whether it was not evaluated.
-    pub(super) fn was_unjudged(&self) -> bool {
-        self.unjudged.is_some() && self.outcome() == Outcome::Ok
+    pub(super) fn is_not_evaluated(&self) -> bool {
+        self.unjudged.is_some() && self.outcome() == ExitStatus::Ok
     }
 
     /// Keeps the explanations of the policies for one of the objects.
@@ -202,17 +203,17 @@ impl Checked {
         self.violations.iter().any(|v| v.place.as_ref().is_some_and(|place| place.file == file))
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> ExitStatus {
         match (&self.error, self.ok) {
-            (Some(_), _) => Outcome::Engine,
-            (None, false) => Outcome::Denied,
-            (None, true) => Outcome::Ok,
+            (Some(_), _) => ExitStatus::Engine,
+            (None, false) => ExitStatus::Denied,
+            (None, true) => ExitStatus::Ok,
         }
     }
 
     /// Unreadable input is listed together with evaluated subjects, so that one list shows everything that
     /// needs attention.
-    fn unread(unread: &Unread) -> Self {
+    fn unread(unread: &UnreadableInput) -> Self {
         Self {
             source: unread.source.clone(),
             kind: String::new(),
@@ -220,7 +221,7 @@ impl Checked {
             namespace: None,
             ok: false,
             violations: Vec::new(),
-            error: Some(Fault { policy: String::new(), cause: unread.line.clone() }),
+            error: Some(PolicyErrorRecord { policy: String::new(), cause: unread.line.clone() }),
             taken: "",
             unjudged: None,
             explanations: Vec::new(),
@@ -232,13 +233,13 @@ impl Checked {
     }
 
     /// Returns the outcome that the summary counts.
-    fn became(&self) -> Became {
+    fn became(&self) -> ResultKind {
         match self.outcome() {
-            Outcome::Engine => Became::Failed,
-            Outcome::Denied | Outcome::Usage => Became::Denied,
-            Outcome::Ok if self.unjudged.is_some() => Became::NotJudged,
-            Outcome::Ok if self.warns => Became::Warned,
-            Outcome::Ok => Became::Passed,
+            ExitStatus::Engine => ResultKind::Failed,
+            ExitStatus::Denied | ExitStatus::Usage => ResultKind::Denied,
+            ExitStatus::Ok if self.unjudged.is_some() => ResultKind::NotJudged,
+            ExitStatus::Ok if self.warns => ResultKind::Warned,
+            ExitStatus::Ok => ResultKind::Passed,
         }
     }
 
@@ -252,8 +253,10 @@ impl Checked {
     }
 
     fn item(&self) -> Item<'_> {
-        let message =
-            self.error.as_ref().map(|Fault { policy, cause }| format!("policy {policy}: {cause}"));
+        let message = self
+            .error
+            .as_ref()
+            .map(|PolicyErrorRecord { policy, cause }| format!("policy {policy}: {cause}"));
         let first = || {
             let mut counted = self.violations.iter().map(|v| &v.violation);
             let denied = counted.clone().find(|v| v.denies());
@@ -267,16 +270,16 @@ impl Checked {
             outcome: self.outcome(),
             message: message.or_else(first).unwrap_or_default(),
             time: Some(self.time),
-            lines: self.violations.iter().map(Located::line).collect(),
+            lines: self.violations.iter().map(LocatedViolation::line).collect(),
             is_located: true,
             error: self.error.as_ref(),
-            unjudged: self.unjudged.as_deref().filter(|_| self.outcome() == Outcome::Ok),
+            unjudged: self.unjudged.as_deref().filter(|_| self.outcome() == ExitStatus::Ok),
             became: self.became(),
         }
     }
 
     /// Iterates over the denials of a catalog's package, each with the enclosing titles.
-    fn denials(&self) -> impl Iterator<Item = (&str, Vec<&str>, Line<'_>)> {
+    fn denials(&self) -> impl Iterator<Item = (&str, Vec<&str>, ReportedViolation<'_>)> {
         let denials = self.violations.iter().filter(|v| v.violation.denies());
         let package = self.package.as_deref();
         denials.filter_map(move |located| {
@@ -287,9 +290,9 @@ impl Checked {
     }
 }
 
-impl Located {
-    fn line(&self) -> Line<'_> {
-        Line { violation: &self.violation, place: self.place.as_ref() }
+impl LocatedViolation {
+    fn line(&self) -> ReportedViolation<'_> {
+        ReportedViolation { violation: &self.violation, place: self.place.as_ref() }
     }
 
     fn position(&self) -> Option<(&str, u64, u64)> {
@@ -300,17 +303,17 @@ impl Located {
 /// A report under way.
 pub(super) struct Report<'s> {
     format: Format,
-    set: &'s Set,
+    set: &'s PolicySet,
     pages: Pages,
     is_verbose: bool,
     level: Level,
     out: Out,
     /// All results, unless each is written at once.
-    kept: Vec<Checked>,
+    kept: Vec<CheckRecord>,
     hidden: Hidden,
     /// The first error while results were written.
     failed: Option<io::Error>,
-    unread: Vec<Unread>,
+    unread: Vec<UnreadableInput>,
     is_audit: bool,
 }
 
@@ -320,7 +323,7 @@ impl<'s> Report<'s> {
         is_verbose: bool,
         level: Level,
         configuration: &Configuration,
-        set: &'s Set,
+        set: &'s PolicySet,
     ) -> Self {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, unread) = (Vec::new(), Vec::new());
@@ -340,11 +343,11 @@ impl<'s> Report<'s> {
     }
 
     /// Marks the check as an audit of the objects of a cluster.
-    pub(super) fn is_audit(&mut self) {
+    pub(super) fn set_audit(&mut self) {
         self.is_audit = true;
     }
 
-    pub(super) fn add(&mut self, mut checked: Checked) {
+    pub(super) fn add(&mut self, mut checked: CheckRecord) {
         checked.show(self.level);
         self.hidden.add(checked.hidden);
         if self.format != Format::Jsonl {
@@ -354,13 +357,13 @@ impl<'s> Report<'s> {
         }
     }
 
-    fn write_line(&mut self, checked: &Checked) -> io::Result<()> {
+    fn write_line(&mut self, checked: &CheckRecord) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, checked)?;
         writeln!(self.out)
     }
 
     /// Notes what cannot be read.
-    pub(super) fn miss(&mut self, unread: Unread) {
+    pub(super) fn add_unreadable(&mut self, unread: UnreadableInput) {
         self.unread.push(unread);
     }
 
@@ -370,9 +373,9 @@ impl<'s> Report<'s> {
         }
         let mut kept = std::mem::take(&mut self.kept);
         if matches!(self.format, Format::Json | Format::Jsonl) {
-            kept.extend(self.unread.iter().map(Checked::unread));
+            kept.extend(self.unread.iter().map(CheckRecord::unread));
         }
-        let items: Vec<_> = kept.iter().map(Checked::item).collect();
+        let items: Vec<_> = kept.iter().map(CheckRecord::item).collect();
         match self.format {
             Format::Table => self.table(&kept, &items)?,
             Format::Jsonl => {
@@ -404,10 +407,10 @@ impl<'s> Report<'s> {
         Ok(())
     }
 
-    fn table(&mut self, kept: &[Checked], items: &[Item<'_>]) -> io::Result<()> {
+    fn table(&mut self, kept: &[CheckRecord], items: &[Item<'_>]) -> io::Result<()> {
         let out = &mut self.out;
         table::places(out, items, self.is_verbose)?;
-        table::trees(out, kept.iter().flat_map(Checked::denials))?;
+        table::trees(out, kept.iter().flat_map(CheckRecord::denials))?;
         table::faults(out, items)?;
         table::waived(out, items, self.is_verbose)?;
         if self.is_audit {

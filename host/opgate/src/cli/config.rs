@@ -16,13 +16,13 @@ use serde_json::json;
 use super::registry::RegistryArgs;
 use super::report::{stdout, text_or_json};
 use super::verbosity::{self, note};
-use super::{ConfigArgs, Failure, Outcome};
+use super::{CommandError, ConfigArgs, ExitStatus};
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::{Options, Source};
 use opgate_admission::policy::{Configuration, Loading, Profile};
-use opgate_server::Room;
+use opgate_server::DefaultLimits;
 
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate config validate opgate.yaml
   opgate config validate --load opgate.yaml      Also with the components of files and registries
@@ -48,7 +48,7 @@ opgate.yaml. docs/configuration.md has the details.";
 
 /// Arguments of `opgate config`.
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct ConfigCommand {
     #[command(subcommand)]
     command: Command,
@@ -119,7 +119,7 @@ impl Wrong {
 }
 
 impl ConfigCommand {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::Validate(validate) => validate.run(),
             Command::Schema => schema(),
@@ -129,21 +129,21 @@ impl ConfigCommand {
 }
 
 impl Validate {
-    fn run(self) -> Result<Outcome, Failure> {
-        let mut outcome = Outcome::Ok;
+    fn run(self) -> Result<ExitStatus, CommandError> {
+        let mut outcome = ExitStatus::Ok;
         let mut list = Vec::new();
         for path in &self.files {
             let text = match Configuration::text(path) {
                 Ok(text) => text,
                 Err(why) => {
-                    outcome = outcome.max(Outcome::Usage);
+                    outcome = outcome.max(ExitStatus::Usage);
                     verbosity::error(&why.to_string());
                     continue;
                 }
             };
             let (policies, wrong) = self.examine(path, &text)?;
             if !wrong.is_empty() {
-                outcome = outcome.max(Outcome::Denied);
+                outcome = outcome.max(ExitStatus::Denied);
             }
             let shown = path.display().to_string();
             for Wrong { place, text } in &wrong {
@@ -169,7 +169,7 @@ impl Validate {
     }
 
     /// Returns the number of policies and all errors, in the order of the file.
-    fn examine(&self, path: &Path, text: &str) -> Result<(usize, Vec<Wrong>), Failure> {
+    fn examine(&self, path: &Path, text: &str) -> Result<(usize, Vec<Wrong>), CommandError> {
         let (found, errors) = Configuration::examine(path, text, BUILTINS);
         let mut wrong: Vec<_> = errors.lines().map(|line| Wrong::of(line, path)).collect();
         let mut policies = 0;
@@ -195,7 +195,7 @@ impl Validate {
     }
 
     /// Loads the policies and checks the configuration against their rules and settings.
-    fn load(&self, configuration: &mut Configuration) -> Result<Vec<String>, Failure> {
+    fn load(&self, configuration: &mut Configuration) -> Result<Vec<String>, CommandError> {
         let config = ConfigArgs {
             config: None,
             cache_dir: self.cache_dir.clone(),
@@ -206,7 +206,7 @@ impl Validate {
         // One by one, because a set stops at the first kind of error.
         for policy in std::mem::take(&mut configuration.policies) {
             configuration.policies = vec![policy];
-            let (options, room) = (Options::of(Source::Absent), Room::of(Path::new("/")));
+            let (options, room) = (Options::of(Source::Absent), DefaultLimits::of(Path::new("/")));
             match config.set_of(configuration, 1, options, room, &Loading::default()) {
                 Ok(set) => lines.extend(set.broken().iter().filter_map(|broken| {
                     let policy = configuration.policies.first()?;
@@ -214,7 +214,7 @@ impl Validate {
                     let part = if policy.module.is_foreign() { "/module" } else { "" };
                     Some(configuration.at(policy, part, &text))
                 })),
-                Err(Failure { outcome: Outcome::Usage, error }) => {
+                Err(CommandError { outcome: ExitStatus::Usage, error }) => {
                     lines.extend(error.to_string().lines().map(str::to_owned));
                 }
                 Err(failure) => return Err(failure),
@@ -225,15 +225,15 @@ impl Validate {
 }
 
 /// Prints the schema.
-fn schema() -> Result<Outcome, Failure> {
+fn schema() -> Result<ExitStatus, CommandError> {
     let config = ConfigArgs::default();
     let configuration = Configuration::builtin(Profile::default(), BUILTINS);
-    let set = config.complete_set_of(&configuration, Source::Absent)?;
+    let set = config.load_all_or_fail(&configuration, Source::Absent)?;
     let descriptors = set.policies().iter().map(|policy| &policy.descriptor);
     let mut out = stdout(Some(text_or_json(true)));
     writeln!(out, "{:#}", Configuration::schema(descriptors))?;
     out.flush()?;
-    Ok(Outcome::Ok)
+    Ok(ExitStatus::Ok)
 }
 
 #[cfg(test)]

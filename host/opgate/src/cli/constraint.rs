@@ -12,7 +12,7 @@ use opgate_constraint::{Check, Finding};
 use serde_json::{Value, json};
 
 use super::report::{stream, text_or_json};
-use super::{Failure, Outcome};
+use super::{CommandError, ExitStatus};
 use opgate_input::yaml::Located;
 
 /// Arguments of `opgate constraint`.
@@ -29,7 +29,7 @@ enum Command {
 }
 
 /// Exit statuses after the help text.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Example:
   opgate constraint eval constraint.json --properties properties.yaml
 
@@ -38,7 +38,7 @@ input, 3 the result depends on a CEL expression that was aborted at a limit. doc
 details.";
 
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(after_help = AFTER_HELP)]
 struct Eval {
     /// File with the constraint (JSON or YAML): the value of an `olm.constraint`, or the whole property
     #[arg(value_name = "FILE")]
@@ -71,7 +71,7 @@ fn left_out(more: usize) -> String {
 }
 
 impl ConstraintArgs {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::Eval(eval) => eval.run(),
         }
@@ -79,7 +79,7 @@ impl ConstraintArgs {
 }
 
 impl Eval {
-    fn run(self) -> Result<Outcome, Failure> {
+    fn run(self) -> Result<ExitStatus, CommandError> {
         let Self { constraint, properties, output } = self;
         let value = constraint_value(&constraint)?;
         let properties = read_properties(&properties)?;
@@ -124,9 +124,9 @@ impl Eval {
             }
         }
         Ok(match (outcomes, holds) {
-            (Some(_), Some(true)) => Outcome::Ok,
-            (Some(_), None) => Outcome::Engine,
-            _ => Outcome::Denied,
+            (Some(_), Some(true)) => ExitStatus::Ok,
+            (Some(_), None) => ExitStatus::Engine,
+            _ => ExitStatus::Denied,
         })
     }
 }

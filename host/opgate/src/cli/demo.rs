@@ -24,10 +24,10 @@ use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsConnector;
 
 use super::report::ERROR;
-use super::{Failure, Outcome};
+use super::{CommandError, ExitStatus};
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster;
-use opgate_admission::policy::{Configuration, Profile, Set};
+use opgate_admission::policy::{Configuration, PolicySet, Profile};
 use opgate_server::{Options, Server};
 
 /// Arguments of `opgate demo`.
@@ -95,18 +95,22 @@ fn steps() -> [Step; 9] {
 const HOST: &str = "opgate-demo.local";
 
 impl Demo {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self {} = self;
         let started = Instant::now();
         let options = cluster::Options::of(cluster::Source::Snapshot);
-        let set =
-            Set::load(&Configuration::builtin(Profile::default(), BUILTINS), None, 64, options)
-                .map_err(Failure::engine)?;
+        let set = PolicySet::load(
+            &Configuration::builtin(Profile::default(), BUILTINS),
+            None,
+            64,
+            options,
+        )
+        .map_err(CommandError::engine)?;
         let mut snapshot = cluster::Snapshot::default();
         let objects = Document::parse(CLUSTER).map_err(anyhow::Error::from)?;
         snapshot.add(objects).map_err(anyhow::Error::msg)?;
         snapshot.fill(set.cluster());
-        let authority = Authority::create(1).map_err(Failure::engine)?;
+        let authority = Authority::create(1).map_err(CommandError::engine)?;
         let certificate = certificate(&authority)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -117,7 +121,8 @@ impl Demo {
                 drain_delay: Duration::ZERO,
                 ..Options::default()
             };
-            let server = Server::bind(options, set, certificate).await.map_err(Failure::engine)?;
+            let server =
+                Server::bind(options, set, certificate).await.map_err(CommandError::engine)?;
             let address = server.local_addr();
             let mut out = anstream::stdout();
             writeln!(
@@ -138,8 +143,8 @@ impl Demo {
             writeln!(out, "\ndetails: opgate rules explain RPK-01")?;
             let _ = stop.send(());
             drop(client);
-            serving.await.context("the server ended")?.map_err(Failure::engine)?;
-            Ok(Outcome::Ok)
+            serving.await.context("the server ended")?.map_err(CommandError::engine)?;
+            Ok(ExitStatus::Ok)
         })
     }
 }

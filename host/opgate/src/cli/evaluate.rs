@@ -10,21 +10,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::check_report::{Checked, Report};
+use super::check_report::{CheckRecord, Report};
 use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
 use super::manifests::SYSTEM_NAMESPACE;
-use super::report::Unread;
+use super::report::UnreadableInput;
 use super::stdin::Stdin;
-use super::{Failure, Outcome, verbosity, waivers};
-use opgate_admission::policy::Set;
+use super::{CommandError, ExitStatus, verbosity, waivers};
+use opgate_admission::policy::PolicySet;
 use opgate_admission::review::{Review, ReviewError};
 use opgate_document::TooDeep;
 use opgate_files::{self as files, Subject};
 use opgate_text::one_line;
 
 /// No client waits for a check; the limits of the policies still apply.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Why rules for objects of a cluster are skipped.
 const NO_CLUSTER: &str = "they need other objects of a cluster";
@@ -32,8 +32,8 @@ const NO_CLUSTER: &str = "they need other objects of a cluster";
 const LINES: usize = 20;
 
 /// Result of a subject.
-pub(super) struct Judged {
-    pub(super) checked: Checked,
+pub(super) struct SubjectResult {
+    pub(super) checked: CheckRecord,
     /// Whether there is a policy for such a bundle or catalog.
     pub(super) is_seen: bool,
     /// Unreadable files that no policy has reported, each with a one-line reason.
@@ -43,15 +43,15 @@ pub(super) struct Judged {
 }
 
 /// Asks the policies.
-pub(super) struct Judge<'s> {
-    set: &'s Set,
+pub(super) struct SubjectEvaluator<'s> {
+    set: &'s PolicySet,
     runtime: tokio::runtime::Runtime,
     explains: bool,
 }
 
-impl<'s> Judge<'s> {
+impl<'s> SubjectEvaluator<'s> {
     /// Creates one for a thread.
-    pub(super) fn new(set: &'s Set) -> anyhow::Result<Self> {
+    pub(super) fn new(set: &'s PolicySet) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(Self { set, runtime, explains: false })
     }
@@ -61,10 +61,10 @@ impl<'s> Judge<'s> {
         Self { explains, ..self }
     }
 
-    pub(super) fn judge(&self, subject: &Subject) -> anyhow::Result<Judged> {
+    pub(super) fn judge(&self, subject: &Subject) -> anyhow::Result<SubjectResult> {
         let Self { set, runtime, explains } = self;
         let started = Instant::now();
-        let mut checked = Checked::new(subject);
+        let mut checked = CheckRecord::new(subject);
         let mut not_evaluated = Vec::new();
         let mut is_seen = true;
         let (mut is_judged, mut unjudged) = (false, subject.not_evaluated.clone());
@@ -80,10 +80,10 @@ impl<'s> Judge<'s> {
                 is_seen = set.policies().iter().any(|policy| policy.matches(&review));
             }
             let trace = Trace::default();
-            let decided = set.decide(&review, None, Instant::now() + PATIENCE, &trace);
+            let decided = set.decide(&review, None, Instant::now() + REVIEW_TIMEOUT, &trace);
             let decision = runtime.block_on(decided)?;
             if !is_judged {
-                let why = explanation::judged_by_nobody(set, &review, &decision);
+                let why = explanation::not_evaluated_reason(set, &review, &decision);
                 is_judged = why.is_none();
                 unjudged = unjudged.or(why);
             }
@@ -98,27 +98,27 @@ impl<'s> Judge<'s> {
             }));
             checked.take(request, decision);
         }
-        checked.took(started.elapsed());
+        checked.set_duration(started.elapsed());
         if let Some(why) = unjudged.filter(|_| !is_judged) {
-            checked.is_unjudged(why);
+            checked.set_not_evaluated(why);
         }
         let broken = subject.broken.iter().filter(|file| !checked.mentions(&file.shown));
         let unreported =
             broken.filter_map(|file| Some((file.shown.clone(), files::complaint(file)?)));
         let unreported: Vec<_> = unreported.collect();
-        Ok(Judged { checked, is_seen, unreported, not_evaluated })
+        Ok(SubjectResult { checked, is_seen, unreported, not_evaluated })
     }
 }
 
 /// Results so far.
-pub(super) struct Findings<'s> {
+pub(super) struct CheckRun<'s> {
     report: Report<'s>,
     waivers: Vec<waivers::File>,
     fail_on: FailOn,
     /// Standard input, where it was named.
     pub(super) stdin: Option<Stdin>,
     /// Unreadable input.
-    pub(super) unread: Vec<Unread>,
+    pub(super) unread: Vec<UnreadableInput>,
     /// Number of objects of a cluster that are being deleted and are therefore not evaluated.
     pub(super) leaving: usize,
     /// Objects that no webhook matches.
@@ -128,13 +128,13 @@ pub(super) struct Findings<'s> {
     pub(super) requires_judged: bool,
     /// Whether there is cluster state for the rules that need it.
     pub(super) has_context: bool,
-    outcome: Outcome,
+    outcome: ExitStatus,
     left_out: BTreeMap<String, BTreeSet<String>>,
-    unreported: Vec<Unread>,
+    unreported: Vec<UnreadableInput>,
     unseen: BTreeSet<String>,
 }
 
-impl<'s> Findings<'s> {
+impl<'s> CheckRun<'s> {
     pub(super) fn new(report: Report<'s>, waivers: Vec<waivers::File>, fail_on: FailOn) -> Self {
         Self {
             report,
@@ -147,7 +147,7 @@ impl<'s> Findings<'s> {
             is_audit: false,
             requires_judged: false,
             has_context: false,
-            outcome: Outcome::Ok,
+            outcome: ExitStatus::Ok,
             left_out: BTreeMap::new(),
             unreported: Vec::new(),
             unseen: BTreeSet::new(),
@@ -155,21 +155,21 @@ impl<'s> Findings<'s> {
     }
 
     /// Marks the subject as an object of a cluster: omissions have to be reported.
-    pub(super) fn is_audit(&mut self) {
+    pub(super) fn set_audit(&mut self) {
         self.is_audit = true;
-        self.report.is_audit();
+        self.report.set_audit();
     }
 
     /// Takes over what was found out, with the number of the waivers for it.
-    pub(super) fn take(&mut self, judged: Judged, waivers: Option<usize>) {
-        let Judged { mut checked, is_seen, unreported, not_evaluated } = judged;
+    pub(super) fn take(&mut self, judged: SubjectResult, waivers: Option<usize>) {
+        let SubjectResult { mut checked, is_seen, unreported, not_evaluated } = judged;
         if let Some(waivers) = waivers.and_then(|number| self.waivers.get_mut(number)) {
             waivers.waive(&mut checked);
         }
         checked.conclude(self.fail_on == FailOn::Warn, unreported.is_empty());
         self.outcome = self.outcome.max(checked.outcome());
-        if self.requires_judged && checked.was_unjudged() {
-            self.outcome = self.outcome.max(Outcome::Denied);
+        if self.requires_judged && checked.is_not_evaluated() {
+            self.outcome = self.outcome.max(ExitStatus::Denied);
         }
         if !is_seen {
             self.unseen.insert(checked.kind().to_owned());
@@ -180,7 +180,7 @@ impl<'s> Findings<'s> {
         if let Some(stdin) = &self.stdin {
             checked.rename(|text| stdin.named(text));
         }
-        let unread = unreported.into_iter().map(|(source, line)| Unread { source, line });
+        let unread = unreported.into_iter().map(|(source, line)| UnreadableInput { source, line });
         self.unreported.extend(unread);
         self.report.add(checked);
     }
@@ -189,7 +189,7 @@ impl<'s> Findings<'s> {
     pub(super) fn fail(&mut self, path: &Path, lines: &str) {
         let source = path.display().to_string();
         for line in lines_about(&source, lines) {
-            self.unread.push(Unread { source: source.clone(), line });
+            self.unread.push(UnreadableInput { source: source.clone(), line });
         }
     }
 
@@ -199,14 +199,14 @@ impl<'s> Findings<'s> {
     }
 
     /// Tells everything.
-    pub(super) fn end(mut self) -> Result<Outcome, Failure> {
+    pub(super) fn end(mut self) -> Result<ExitStatus, CommandError> {
         let unread = std::mem::take(&mut self.unread).into_iter();
         for unread in unread.chain(std::mem::take(&mut self.unreported)) {
-            let Unread { source, line } = unread;
-            let unread = Unread { source: self.named(&source), line: self.named(&line) };
-            self.outcome = self.outcome.max(Outcome::Usage);
+            let UnreadableInput { source, line } = unread;
+            let unread = UnreadableInput { source: self.named(&source), line: self.named(&line) };
+            self.outcome = self.outcome.max(ExitStatus::Usage);
             tracing::error!("{}", unread.line);
-            self.report.miss(unread);
+            self.report.add_unreadable(unread);
         }
         for kind in &self.unseen {
             tracing::warn!("no configured policy matches a {kind}");
@@ -240,7 +240,7 @@ impl<'s> Findings<'s> {
         match self.report.end() {
             // The reader closed the output early; the result so far counts.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
-            other => other.map(|()| outcome).map_err(Failure::from),
+            other => other.map(|()| outcome).map_err(CommandError::from),
         }
     }
 }

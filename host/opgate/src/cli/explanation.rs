@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use opgate_admission::cluster::Tally;
 use opgate_admission::policy::{
-    Attention, Concern, Decision, NotAsked, Observer, Policy, Set, Skipped,
+    Decision, MatchResult, MatchedRules, MismatchReason, Observer, Policy, PolicySet, SkippedRule,
 };
 use opgate_admission::review::Review;
 use opgate_text::one_line;
@@ -28,10 +28,10 @@ const NAMED: usize = 12;
 
 /// Notes what policies do while a review is decided.
 #[derive(Debug, Default)]
-pub(super) struct Trace(Mutex<BTreeMap<String, Noted>>);
+pub(super) struct Trace(Mutex<BTreeMap<String, PolicyTrace>>);
 
 #[derive(Debug, Default)]
-struct Noted {
+struct PolicyTrace {
     took: Duration,
     reads: Vec<Tally>,
 }
@@ -67,7 +67,7 @@ struct Explained {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     evaluated: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    skipped: Vec<Missed>,
+    skipped: Vec<SkippedRuleRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     off: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -80,7 +80,7 @@ struct Explained {
 
 /// A rule that was not evaluated.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Missed {
+pub(super) struct SkippedRuleRecord {
     rule: String,
     reason: String,
 }
@@ -101,8 +101,8 @@ struct Condition {
 
 /// Returns in one line why a review was not evaluated; none if it was. Rules that match objects of every kind
 /// also match an object of an unknown kind. Such a match does not count as an evaluation.
-pub(super) fn judged_by_nobody(
-    set: &Set,
+pub(super) fn not_evaluated_reason(
+    set: &PolicySet,
     review: &Review<'_>,
     decision: &Decision,
 ) -> Option<String> {
@@ -118,8 +118,8 @@ pub(super) fn judged_by_nobody(
 }
 
 /// Explains why no policy matched a review.
-fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
-    let asked = |(_, attention): &&(&str, Attention)| matches!(attention, Attention::Asked(_));
+fn unjudged(attention: &[(&str, MatchResult)], review: &Review<'_>) -> String {
+    let asked = |(_, attention): &&(&str, MatchResult)| matches!(attention, MatchResult::Asked(_));
     let looked: Vec<_> = attention.iter().filter(asked).map(|(policy, _)| *policy).collect();
     if !looked.is_empty() {
         return format!("no rule of {} was evaluated", some(&looked));
@@ -135,8 +135,8 @@ fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
     let what = one_line(&what, 512);
     // Only near misses are named: a policy that matches except for one condition.
     let near = attention.iter().filter_map(|(policy, attention)| match attention {
-        Attention::NotAsked(NotAsked::Resource(_)) => None,
-        Attention::NotAsked(why) => Some(format!("{policy}: {why}")),
+        MatchResult::NotAsked(MismatchReason::Resource(_)) => None,
+        MatchResult::NotAsked(why) => Some(format!("{policy}: {why}")),
         _ => None,
     });
     let near: Vec<_> = near.take(3).collect();
@@ -145,12 +145,12 @@ fn unjudged(attention: &[(&str, Attention)], review: &Review<'_>) -> String {
 
 impl Explanation {
     pub(super) fn of(
-        attention: Vec<(&str, Attention)>,
+        attention: Vec<(&str, MatchResult)>,
         decision: Option<&Decision>,
         trace: &Trace,
     ) -> Self {
         let noted = trace.0.lock();
-        let one = |(policy, attention): (&str, Attention)| {
+        let one = |(policy, attention): (&str, MatchResult)| {
             let mut explained = Explained {
                 policy: policy.to_owned(),
                 matched: false,
@@ -164,12 +164,14 @@ impl Explanation {
                 conditions: Vec::new(),
             };
             match attention {
-                Attention::Asked(concern) => explained.asked(concern, decision, noted.get(policy)),
-                Attention::NotAsked(why) => {
+                MatchResult::Asked(concern) => {
+                    explained.asked(concern, decision, noted.get(policy))
+                }
+                MatchResult::NotAsked(why) => {
                     explained.reason = Some(why.code());
                     explained.message = Some(why.to_string());
                 }
-                Attention::Broken(why) => {
+                MatchResult::Broken(why) => {
                     explained.reason = Some("broken");
                     explained.message =
                         Some(format!("policy failed to load: {}", one_line(&why, 512)));
@@ -209,20 +211,25 @@ impl Explanation {
 }
 
 impl Explained {
-    fn asked(&mut self, concern: Concern, decision: Option<&Decision>, noted: Option<&Noted>) {
+    fn asked(
+        &mut self,
+        concern: MatchedRules,
+        decision: Option<&Decision>,
+        noted: Option<&PolicyTrace>,
+    ) {
         self.matched = true;
-        let Concern { rules, off, conditions } = concern;
+        let MatchedRules { rules, off, conditions } = concern;
         let skipped = decision.into_iter().flat_map(|decision| &decision.skipped);
         let skipped = skipped.filter(|skipped| skipped.policy == self.policy);
         self.skipped = skipped
-            .map(|Skipped { rule, reason, .. }| Missed {
+            .map(|SkippedRule { rule, reason, .. }| SkippedRuleRecord {
                 rule: rule.clone(),
                 reason: reason.clone(),
             })
             .collect();
         for dropped in decision.into_iter().flat_map(|decision| &decision.dropped) {
             if dropped.policy == self.policy {
-                let missed = |rule: &String| Missed {
+                let missed = |rule: &String| SkippedRuleRecord {
                     rule: rule.clone(),
                     reason: format!("dropped after a policy error: {}", dropped.cause),
                 };

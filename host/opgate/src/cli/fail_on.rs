@@ -1,6 +1,6 @@
 //! `--fail-on`: what makes the exit status 1.
 
-use super::Outcome;
+use super::ExitStatus;
 
 /// The lowest effect of a violation that fails the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -16,7 +16,7 @@ pub(super) enum FailOn {
 
 impl FailOn {
     /// Returns the exit status for this outcome. Unreadable input and policy errors always count.
-    pub(super) fn status(self, outcome: Outcome) -> Outcome {
-        if self == Self::Never && outcome == Outcome::Denied { Outcome::Ok } else { outcome }
+    pub(super) fn status(self, outcome: ExitStatus) -> ExitStatus {
+        if self == Self::Never && outcome == ExitStatus::Denied { ExitStatus::Ok } else { outcome }
     }
 }

@@ -13,7 +13,7 @@ use opgate_document::Document;
 use opgate_yaml::Words;
 
 use super::replay_report::Place;
-use opgate_admission::cluster::{Cluster, Snapshot};
+use opgate_admission::cluster::{ClusterState, Snapshot};
 use opgate_admission::review::{self, ReviewError};
 use opgate_files as files;
 use opgate_files::folder::{Entry, Folder};
@@ -119,7 +119,11 @@ impl Input {
 ///
 /// # Errors
 /// Everything that cannot be read, one line each.
-pub(super) fn fill(cluster: &Cluster, paths: &[PathBuf], reader: &Reader) -> anyhow::Result<()> {
+pub(super) fn load_cluster_state(
+    cluster: &ClusterState,
+    paths: &[PathBuf],
+    reader: &Reader,
+) -> anyhow::Result<()> {
     snapshot(paths, reader)?.fill(cluster);
     for kind in cluster.kinds().iter().filter(|_| !paths.is_empty()) {
         let (resource, objects) = (kind.resource(), kind.status().objects);

@@ -6,7 +6,7 @@ use opgate_files::{PassedOver, Reason};
 use opgate_text::one_line;
 
 use super::check_input::Loaded;
-use super::evaluate::Findings;
+use super::evaluate::CheckRun;
 use super::units::Unit;
 use super::verbosity::note;
 
@@ -40,7 +40,7 @@ impl Lines {
 
     /// Reports the detected type of a file: always for reviews, otherwise with `all`. Warns about a kind that
     /// Kubernetes does not have.
-    pub(super) fn unit(&mut self, unit: &Unit, findings: &Findings<'_>) {
+    pub(super) fn unit(&mut self, unit: &Unit, findings: &CheckRun<'_>) {
         for line in &unit.warnings {
             self.warned += 1;
             if self.warned <= LINES {

@@ -46,31 +46,31 @@ use std::process::ExitCode;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use self::registry::RegistryArgs;
-use self::verbosity::Voice;
+use self::verbosity::OutputArgs;
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster;
 use opgate_admission::policy::{
-    Configuration, Loading, PolicyConfig, Profile, Set, SetError, settings_job,
+    Configuration, Loading, PolicyConfig, PolicySet, Profile, SetError, settings_job,
 };
 use opgate_certs::error_text::causes;
 use opgate_engine::subprocess::{self, Job};
 use opgate_engine::{Compiler, EngineError, compile_job};
 use opgate_input::read::{BUDGET, Reader, UNIT_BUDGET};
-use opgate_server::Room;
+use opgate_server::DefaultLimits;
 use opgate_text::units::parse_bytes;
 
 /// Admission webhook for Operators on Kubernetes, with sandboxed WebAssembly policies.
 #[derive(Debug, Parser)]
-#[command(name = "opgate", version, about, max_term_width = 100, after_help = NEXT)]
+#[command(name = "opgate", version, about, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
-    voice: Voice,
+    voice: OutputArgs,
     #[command(subcommand)]
     command: Command,
 }
 
 /// Hints for new users after the help text.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Without a cluster:
   opgate demo                    See decisions in a few seconds
   opgate check PATH              Check a bundle, a catalog or manifests before you publish them
@@ -182,8 +182,8 @@ impl ConfigArgs {
         self.cache(&configuration)
     }
 
-    fn set(&self, options: cluster::Options) -> Result<Set, Failure> {
-        let room = Room::of(Path::new("/"));
+    fn set(&self, options: cluster::Options) -> Result<PolicySet, CommandError> {
+        let room = DefaultLimits::of(Path::new("/"));
         self.set_of(&self.configuration()?, 1, options, room, &Loading::default())
     }
 
@@ -192,15 +192,15 @@ impl ConfigArgs {
         configuration: &Configuration,
         queue: usize,
         options: cluster::Options,
-        room: Room,
+        room: DefaultLimits,
         loading: &Loading,
-    ) -> Result<Set, Failure> {
+    ) -> Result<PolicySet, CommandError> {
         let cache = self.cache(configuration);
-        let compiler = Compiler::apart(room.children).map_err(Failure::engine)?;
-        let set = Set::load_with(configuration, cache, compiler, queue, options, loading);
+        let compiler = Compiler::in_subprocess(room.children).map_err(CommandError::engine)?;
+        let set = PolicySet::load_with(configuration, cache, compiler, queue, options, loading);
         set.map_err(|error| match error {
-            SetError::Config(error) => Failure::usage(error),
-            SetError::Engine(error) => Failure::engine(error),
+            SetError::Config(error) => CommandError::usage(error),
+            SetError::Engine(error) => CommandError::engine(error),
         })
     }
 
@@ -209,31 +209,31 @@ impl ConfigArgs {
     ///
     /// # Errors
     /// Returns the errors of the configuration or of the machine.
-    fn set_beside(
+    fn candidate_set(
         &self,
-        served: &Set,
+        served: &PolicySet,
         configuration: &Configuration,
         children: usize,
-    ) -> Result<Set, SetError> {
-        let compiler = Compiler::apart(children).map_err(|e| EngineError::of(&e))?;
+    ) -> Result<PolicySet, SetError> {
+        let compiler = Compiler::in_subprocess(children).map_err(|e| EngineError::of(&e))?;
         let cache = self.cache(configuration);
-        served.load_beside(configuration, cache, compiler, &Loading::default())
+        served.load_replacing(configuration, cache, compiler, &Loading::default())
     }
 
     /// Loads the policies as servers do, for any platform.
-    fn servers_set(&self) -> Result<Set, Failure> {
+    fn servers_set(&self) -> Result<PolicySet, CommandError> {
         let mut configuration = self.configuration()?;
         configuration.for_any_cluster();
-        self.complete_set_of(&configuration, cluster::Source::Absent)
+        self.load_all_or_fail(&configuration, cluster::Source::Absent)
     }
 
     /// Returns the policies, all of which can be used.
-    fn complete_set_of(
+    fn load_all_or_fail(
         &self,
         configuration: &Configuration,
         source: cluster::Source,
-    ) -> Result<Set, Failure> {
-        let room = Room::of(Path::new("/"));
+    ) -> Result<PolicySet, CommandError> {
+        let room = DefaultLimits::of(Path::new("/"));
         let (options, loading) = (cluster::Options::of(source), Loading::default());
         let set = self.set_of(configuration, usize::MAX, options, room, &loading)?;
         let broken = set.broken().iter().map(|b| format!("policy {}: {}", b.name, b.error));
@@ -241,7 +241,7 @@ impl ConfigArgs {
         if lines.is_empty() {
             Ok(set)
         } else {
-            Err(Failure::engine(anyhow::anyhow!(lines.join("\n"))))
+            Err(CommandError::engine(anyhow::anyhow!(lines.join("\n"))))
         }
     }
 }
@@ -268,11 +268,11 @@ impl ReadArgs {
 }
 
 /// Calls wait at most this long for each policy in `serve`.
-const QUEUE: usize = 64;
+const DEFAULT_MAX_QUEUED_CALLS: usize = 64;
 
 /// Result of a command; the numbers are part of the stable interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Outcome {
+enum ExitStatus {
     /// All allowed.
     Ok = 0,
     /// Something denied.
@@ -283,41 +283,41 @@ enum Outcome {
     Engine = 3,
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
+impl From<ExitStatus> for ExitCode {
+    fn from(outcome: ExitStatus) -> Self {
         Self::from(match outcome {
-            Outcome::Ok => 0,
-            Outcome::Denied => 1,
-            Outcome::Usage => 2,
-            Outcome::Engine => 3,
+            ExitStatus::Ok => 0,
+            ExitStatus::Denied => 1,
+            ExitStatus::Usage => 2,
+            ExitStatus::Engine => 3,
         })
     }
 }
 
 /// A command that could not be carried out.
 #[derive(Debug)]
-struct Failure {
-    outcome: Outcome,
+struct CommandError {
+    outcome: ExitStatus,
     error: anyhow::Error,
 }
 
-impl Failure {
+impl CommandError {
     fn usage(error: impl Into<anyhow::Error>) -> Self {
-        Self { outcome: Outcome::Usage, error: error.into() }
+        Self { outcome: ExitStatus::Usage, error: error.into() }
     }
 
     fn engine(error: impl Into<anyhow::Error>) -> Self {
-        Self { outcome: Outcome::Engine, error: error.into() }
+        Self { outcome: ExitStatus::Engine, error: error.into() }
     }
 }
 
-impl From<anyhow::Error> for Failure {
+impl From<anyhow::Error> for CommandError {
     fn from(error: anyhow::Error) -> Self {
         Self::usage(error)
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         Self::usage(error)
     }
@@ -347,7 +347,7 @@ pub fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let serves = matches!(cli.command, Command::Serve(_));
-    cli.voice.raise(&matches, serves);
+    cli.voice.apply(&matches, serves);
     let done = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Replay(replay) => replay.run(),

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::registry::{RegistryArgs, keys_in, on_runtime, parsed};
-use super::{Failure, Outcome};
+use super::{CommandError, ExitStatus};
 use opgate_admission::policy::read_component;
 use opgate_engine::interfaces;
 use opgate_registry::{Keys, Repository};
@@ -57,7 +57,7 @@ pub(super) struct Verify {
 }
 
 impl Push {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let path = &self.component;
         let reference = parsed(&self.reference)?;
         let bytes = read_component(path).with_context(|| path.display().to_string())?;
@@ -67,13 +67,13 @@ impl Push {
             let (imports, exports) = &borders;
             registry.push(&reference, bytes, (imports, exports)).await
         };
-        let digest = on_runtime(push)?.map_err(Failure::engine)?;
+        let digest = on_runtime(push)?.map_err(CommandError::engine)?;
         say(&reference.pinned(&digest).to_string())
     }
 }
 
 impl Pull {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let bound = |path| keys_for(path, self.signed_repository.as_deref());
         let keys = self.key.as_deref().map(bound).transpose()?;
         let (reference, pulled) = self.registry.pull(&self.reference, keys.as_ref())?;
@@ -86,12 +86,12 @@ impl Pull {
 }
 
 impl Verify {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let keys = keys_for(&self.key, self.signed_repository.as_deref())?;
         let reference = parsed(&self.reference)?;
         let registry = self.registry.registry()?;
         let digest = on_runtime(async || registry.verify(&reference, &keys).await)?;
-        let digest = digest.map_err(Failure::engine)?;
+        let digest = digest.map_err(CommandError::engine)?;
         say(&reference.pinned(&digest).to_string())
     }
 }
@@ -104,9 +104,9 @@ fn keys_for(path: &Path, repository: Option<&str>) -> anyhow::Result<Keys> {
 }
 
 /// Prints the value for `module:` in a configuration.
-pub(super) fn say(reference: &str) -> Result<Outcome, Failure> {
+pub(super) fn say(reference: &str) -> Result<ExitStatus, CommandError> {
     writeln!(anstream::stdout(), "{reference}")?;
-    Ok(Outcome::Ok)
+    Ok(ExitStatus::Ok)
 }
 
 /// Replaces the file atomically.

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::Failure;
+use super::CommandError;
 use opgate_admission::policy::{Configuration, Mode, Resolved, SignatureKey};
 use opgate_engine::MAX_COMPONENT;
 use opgate_registry::{
@@ -153,11 +153,11 @@ impl RegistryArgs {
         &self,
         reference: &str,
         keys: Option<&Keys>,
-    ) -> Result<(Reference, Pulled), Failure> {
+    ) -> Result<(Reference, Pulled), CommandError> {
         let reference = parsed(reference)?;
         let registry = self.registry()?;
         let pulled = on_runtime(async || registry.pull(&reference, keys, None).await)?;
-        Ok((reference, pulled.map_err(Failure::engine)?))
+        Ok((reference, pulled.map_err(CommandError::engine)?))
     }
 
     /// Finds the components that a configuration names. Policies that are off need none.

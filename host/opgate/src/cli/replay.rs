@@ -16,15 +16,15 @@ use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
 use super::replay_report::{Record, Report};
 use super::report::level::Level;
-use super::report::{Format, Unread};
-use super::review_input::{Giver, Lines, Taken};
-use super::{ConfigArgs, Failure, Outcome, ReadArgs, input};
+use super::report::{Format, UnreadableInput};
+use super::review_input::{Lines, ReviewFactory, ReviewInput};
+use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs, input};
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Decision, Set};
+use opgate_admission::policy::{Decision, PolicySet};
 use opgate_admission::review::{Review, ReviewError};
 
 /// Examples and exit statuses after the help text.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate replay reviews                           Evaluate all reviews of a directory
   opgate replay pod.yaml                          Evaluate the request that creates a Pod
@@ -37,7 +37,7 @@ unreadable input, 3 a policy or the engine failed. docs/replay.md has the detail
 
 /// Arguments of `opgate replay`.
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Replay {
     #[command(flatten)]
     config: ConfigArgs,
@@ -75,7 +75,7 @@ pub(super) struct Replay {
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 impl Replay {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self {
             config,
             cluster_state,
@@ -95,25 +95,25 @@ impl Replay {
             Source::Snapshot
         };
         let configuration = config.configuration()?;
-        let set = config.complete_set_of(&configuration, source)?;
+        let set = config.load_all_or_fail(&configuration, source)?;
         let (files, skipped) = input::files(&paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
-        input::fill(set.cluster(), &cluster_state, &reader)?;
+        input::load_cluster_state(set.cluster(), &cluster_state, &reader)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut report = Report::start(output, min_effect, &configuration, &set);
-        let mut outcome = Outcome::Ok;
+        let mut outcome = ExitStatus::Ok;
         let mut decisions = 0usize;
-        let (mut giver, mut lines) = (Giver::default(), Lines::default());
-        let mut desk = Desk { set: &set, apply_allowed, explain, left_out: BTreeSet::new() };
+        let (mut giver, mut lines) = (ReviewFactory::default(), Lines::default());
+        let mut desk = Replayer { set: &set, apply_allowed, explain, left_out: BTreeSet::new() };
         for item in files.iter().flat_map(|file| input::read(file, &reader)) {
             let all = match giver.take(&item) {
                 Ok(all) => all,
                 Err(why) => {
-                    outcome = outcome.max(Outcome::Usage);
+                    outcome = outcome.max(ExitStatus::Usage);
                     tracing::error!("{why}");
-                    report.miss(Unread { source: item.place().file, line: why });
+                    report.miss(UnreadableInput { source: item.place().file, line: why });
                     continue;
                 }
             };
@@ -122,20 +122,20 @@ impl Replay {
                 let mut record = match runtime.block_on(desk.decide(&taken)) {
                     Ok(record) => record,
                     Err(error) => {
-                        outcome = outcome.max(Outcome::Usage);
+                        outcome = outcome.max(ExitStatus::Usage);
                         let why = format!("{}: {error}", taken.source);
                         tracing::error!("{why}");
-                        report.miss(Unread { source: item.place().file, line: why });
+                        report.miss(UnreadableInput { source: item.place().file, line: why });
                         continue;
                     }
                 };
                 record.place = Some(item.place());
                 outcome = outcome.max(record.outcome());
                 if fail_on == FailOn::Warn && record.warns() {
-                    outcome = outcome.max(Outcome::Denied);
+                    outcome = outcome.max(ExitStatus::Denied);
                 }
                 if require_evaluated && record.unjudged.is_some() {
-                    outcome = outcome.max(Outcome::Denied);
+                    outcome = outcome.max(ExitStatus::Denied);
                 }
                 decisions += 1;
                 match report.add(record) {
@@ -161,25 +161,25 @@ impl Replay {
                 if source == Source::Absent { "; name files with --cluster-state" } else { "" };
             tracing::warn!(rules, "not evaluated: they need other objects of the cluster{with}");
         }
-        if decisions == 0 && outcome == Outcome::Ok {
+        if decisions == 0 && outcome == ExitStatus::Ok {
             let text = "no AdmissionReview and no manifest found in the given paths";
-            return Err(Failure::usage(anyhow::anyhow!(text)));
+            return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
         Ok(fail_on.status(outcome))
     }
 }
 
 /// Decides one review after the other.
-struct Desk<'s> {
-    set: &'s Set,
+struct Replayer<'s> {
+    set: &'s PolicySet,
     apply_allowed: bool,
     explain: bool,
     /// Rules that were not evaluated.
     left_out: BTreeSet<String>,
 }
 
-impl Desk<'_> {
-    async fn decide(&mut self, taken: &Taken) -> Result<Record, ReviewError> {
+impl Replayer<'_> {
+    async fn decide(&mut self, taken: &ReviewInput) -> Result<Record, ReviewError> {
         let review = Review::read(&taken.text)?;
         let (set, trace) = (self.set, Trace::default());
         let started = Instant::now();
@@ -187,12 +187,12 @@ impl Desk<'_> {
         let took = started.elapsed();
         let allowed = |d: &Decision| d.denial.is_none() && d.failure.is_none();
         if self.apply_allowed && decided.as_ref().is_ok_and(allowed) {
-            set.cluster().evolve(&review);
+            set.cluster().apply_allowed(&review);
         }
         let (mut unjudged, decision) = (None, decided.as_ref().ok());
         if let Some(decision) = decision {
             self.left_out.extend(decision.skipped.iter().map(|skipped| skipped.rule.clone()));
-            unjudged = explanation::judged_by_nobody(set, &review, decision);
+            unjudged = explanation::not_evaluated_reason(set, &review, decision);
         }
         let explain = || Explanation::of(set.attention(&review), decision, &trace);
         let explanation = self.explain.then(explain);

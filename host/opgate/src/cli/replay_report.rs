@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Outcome;
+use super::ExitStatus;
 use super::explanation::Explanation;
 use super::report::level::{Hidden, Level};
 use super::report::page::Pages;
 use super::report::{
-    Became, Counts, Fault, Format, Item, Line, Out, Region, Unread, Violation, github, junit,
-    sarif, stdout, table,
+    Counts, Format, Item, Out, PolicyErrorRecord, Region, ReportedViolation, ResultKind,
+    UnreadableInput, Violation, github, junit, sarif, stdout, table,
 };
-use super::review_input::TakenFor;
+use super::review_input::InputType;
 use super::verbosity::{is_quiet, note};
-use opgate_admission::policy::{Configuration, DecideError, Decision, Effect, Set};
+use opgate_admission::policy::{Configuration, DecideError, Decision, Effect, PolicySet};
 use opgate_admission::review::Review;
 use opgate_text::one_line;
 
@@ -34,11 +34,11 @@ pub(super) struct Record {
     status: Option<Status>,
     pub(super) violations: Vec<Violation>,
     warnings: Vec<String>,
-    pub(super) error: Option<Fault>,
+    pub(super) error: Option<PolicyErrorRecord>,
     microseconds: u64,
     /// The detected type of its file.
     #[serde(rename = "inputType", skip_serializing_if = "Option::is_none")]
-    pub(super) input: Option<TakenFor>,
+    pub(super) input: Option<InputType>,
     /// Why it was not evaluated, if so.
     #[serde(rename = "notEvaluated")]
     pub(super) unjudged: Option<String>,
@@ -117,7 +117,7 @@ impl Record {
             self.status = Some(Status { code, reason, message });
         }
         let fault = decision.faults.into_iter().next();
-        self.error = fault.map(|f| Fault { policy: f.policy, cause: f.cause });
+        self.error = fault.map(|f| PolicyErrorRecord { policy: f.policy, cause: f.cause });
         if let Some(fault) = decision.failure {
             self.fail(fault.policy, fault.cause);
         }
@@ -129,14 +129,14 @@ impl Record {
         let message =
             if policy.is_empty() { cause.clone() } else { format!("policy {policy}: {cause}") };
         self.status = Some(Status { code: 500, reason: "InternalError".to_owned(), message });
-        self.error = Some(Fault { policy, cause });
+        self.error = Some(PolicyErrorRecord { policy, cause });
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> ExitStatus {
         match (&self.error, self.allowed) {
-            (Some(_), _) => Outcome::Engine,
-            (None, false) => Outcome::Denied,
-            (None, true) => Outcome::Ok,
+            (Some(_), _) => ExitStatus::Engine,
+            (None, false) => ExitStatus::Denied,
+            (None, true) => ExitStatus::Ok,
         }
     }
 
@@ -158,7 +158,7 @@ impl Record {
     }
 
     fn item(&self) -> Item<'_> {
-        let line = |violation| Line { violation, place: None };
+        let line = |violation| ReportedViolation { violation, place: None };
         Item {
             source: &self.source,
             region: self.place.as_ref().map(Place::region),
@@ -175,13 +175,13 @@ impl Record {
     }
 
     /// Returns the outcome that the summary counts.
-    fn became(&self) -> Became {
+    fn became(&self) -> ResultKind {
         match self.outcome() {
-            Outcome::Engine => Became::Failed,
-            Outcome::Denied | Outcome::Usage => Became::Denied,
-            Outcome::Ok if self.unjudged.is_some() => Became::NotJudged,
-            Outcome::Ok if self.warns() => Became::Warned,
-            Outcome::Ok => Became::Passed,
+            ExitStatus::Engine => ResultKind::Failed,
+            ExitStatus::Denied | ExitStatus::Usage => ResultKind::Denied,
+            ExitStatus::Ok if self.unjudged.is_some() => ResultKind::NotJudged,
+            ExitStatus::Ok if self.warns() => ResultKind::Warned,
+            ExitStatus::Ok => ResultKind::Passed,
         }
     }
 }
@@ -190,11 +190,11 @@ impl Record {
 pub(super) struct Report<'s> {
     format: Format,
     level: Level,
-    set: &'s Set,
+    set: &'s PolicySet,
     pages: Pages,
     out: Out,
     kept: Vec<Record>,
-    unread: Vec<Unread>,
+    unread: Vec<UnreadableInput>,
     hidden: Hidden,
     counts: Counts,
     /// One violation of each rule that denied.
@@ -206,7 +206,7 @@ impl<'s> Report<'s> {
         format: Format,
         level: Level,
         configuration: &Configuration,
-        set: &'s Set,
+        set: &'s PolicySet,
     ) -> Self {
         let pages = Pages::of(configuration, set, format == Format::Sarif);
         let (kept, denied) = (Vec::new(), BTreeMap::new());
@@ -222,7 +222,7 @@ impl<'s> Report<'s> {
         match self.format {
             Format::Table => {
                 if !is_quiet()
-                    || record.became() != Became::Passed
+                    || record.became() != ResultKind::Passed
                     || !record.violations.is_empty()
                     || record.explanation.is_some()
                 {
@@ -249,7 +249,7 @@ impl<'s> Report<'s> {
     }
 
     /// Notes what cannot be read.
-    pub(super) fn miss(&mut self, unread: Unread) {
+    pub(super) fn miss(&mut self, unread: UnreadableInput) {
         self.unread.push(unread);
     }
 

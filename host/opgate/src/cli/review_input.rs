@@ -1,8 +1,8 @@
 //! Detects the type of an input file: AdmissionReviews, manifests, or an unsuitable file.
 //!
 //! ```text
-//! Item ─┬▶ AdmissionReview ─────────────────▶ Taken
-//!       ├▶ object, list of objects ─▶ make ─▶ Taken, one for each
+//! Item ─┬▶ AdmissionReview ─────────────────▶ ReviewInput
+//!       ├▶ object, list of objects ─▶ make ─▶ ReviewInput, one for each
 //!       └▶ anything else ───────────────────▶ what it is, and what to do with it
 //! ```
 
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::input::Item;
 use super::review::kinds::Kinds;
-use super::review::make::{Asked, Made, Manifest, review as make};
+use super::review::make::{GeneratedReview, Manifest, RequestOptions, review as make};
 use super::verbosity::note;
 
 /// Objects of one document.
@@ -29,7 +29,7 @@ const LINES: usize = 20;
 /// Detected type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum TakenFor {
+pub(super) enum InputType {
     /// A review from an API server.
     Review,
     /// An object from which a review was made.
@@ -37,42 +37,43 @@ pub(super) enum TakenFor {
 }
 
 /// A review, and what it was.
-pub(super) struct Taken {
+pub(super) struct ReviewInput {
     pub(super) source: String,
     pub(super) text: Arc<Text>,
-    pub(super) what: TakenFor,
+    pub(super) what: InputType,
     /// A line for the user.
     pub(super) line: String,
 }
 
 /// Makes reviews of what is given.
 #[derive(Debug, Default)]
-pub(super) struct Giver {
+pub(super) struct ReviewFactory {
     kinds: Kinds,
-    asked: Asked,
+    asked: RequestOptions,
 }
 
-impl Giver {
+impl ReviewFactory {
     /// Returns the reviews of an item.
     ///
     /// # Errors
     /// Returns the reviews of an item, or one line with the source that describes the actual type or the
     /// error.
-    pub(super) fn take(&mut self, item: &Item) -> Result<Vec<Taken>, String> {
+    pub(super) fn take(&mut self, item: &Item) -> Result<Vec<ReviewInput>, String> {
         let source = item.source.as_str();
         if item.text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
-            return Err(format!("{source}: {NOTHING}"));
+            return Err(format!("{source}: {EMPTY_INPUT}"));
         }
-        let text =
-            item.checked().map_err(|why| why.replace(&ReviewError::Empty.to_string(), NOTHING))?;
+        let text = item
+            .checked()
+            .map_err(|why| why.replace(&ReviewError::Empty.to_string(), EMPTY_INPUT))?;
         let wrong = match Review::read(&text) {
             Ok(review) => {
                 let line = shown(source, &review);
                 let source = source.to_owned();
-                return Ok(vec![Taken {
+                return Ok(vec![ReviewInput {
                     source,
                     text: text.clone(),
-                    what: TakenFor::Review,
+                    what: InputType::Review,
                     line,
                 }]);
             }
@@ -98,7 +99,9 @@ impl Giver {
                 _ if count > MOST => Err(format!("more than {MOST} objects")),
                 Ok(found) => self.object(item, &found),
                 // Neither a review nor an object.
-                Err(_) if count == 1 && taken.is_empty() => Err(format!("{wrong}; {NEITHER}")),
+                Err(_) if count == 1 && taken.is_empty() => {
+                    Err(format!("{wrong}; {UNKNOWN_INPUT}"))
+                }
                 Err(wrong) => Err(wrong.to_string()),
             };
             match one {
@@ -119,7 +122,7 @@ impl Giver {
     }
 
     /// Returns the review of an object of a document, or the object that is one.
-    fn object(&mut self, item: &Item, found: &Found<'_, '_>) -> Result<Taken, String> {
+    fn object(&mut self, item: &Item, found: &Found<'_, '_>) -> Result<ReviewInput, String> {
         let source = match found.pointer {
             "" => item.source.clone(),
             pointer => format!("{}{}", item.source, pointer.replace("/items/", "#")),
@@ -133,19 +136,19 @@ impl Giver {
             let text = text.map_err(|error| format!("{source}: {error}"))?;
             let review = Review::read(&text).map_err(|error| format!("{source}: {error}"))?;
             let line = shown(&source, &review);
-            return Ok(Taken { source, text: text.clone(), what: TakenFor::Review, line });
+            return Ok(ReviewInput { source, text: text.clone(), what: InputType::Review, line });
         }
         let (group, _) = found.group_version();
         self.kinds.learn(group, found.kind, found.value);
         let manifest = Manifest::of(&source, found);
-        let Made { json, operation, user, notes } =
+        let GeneratedReview { json, operation, user, notes } =
             make(&manifest, None, &self.asked, &self.kinds)?;
         let text = review::text(json.into_bytes()).map_err(|error| format!("{source}: {error}"))?;
         for note in notes {
             tracing::warn!("{note}");
         }
         let line = format!("{source}: a manifest, evaluated as {} by {user}", operation.as_str());
-        Ok(Taken { source, text, what: TakenFor::Manifest, line })
+        Ok(ReviewInput { source, text, what: InputType::Manifest, line })
     }
 }
 
@@ -167,10 +170,10 @@ fn shown(source: &str, review: &Review<'_>) -> String {
 }
 
 /// Error for an empty file.
-pub(super) const NOTHING: &str =
+pub(super) const EMPTY_INPUT: &str =
     "empty: it should hold AdmissionReviews or manifests (apiVersion, kind, metadata)";
 
-const NEITHER: &str = "and no manifest: apiVersion and kind are missing; \
+const UNKNOWN_INPUT: &str = "and no manifest: apiVersion and kind are missing; \
     `opgate review new` creates an AdmissionReview from a manifest";
 
 /// The lines about detected types of files, limited in number.
@@ -182,8 +185,8 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Reports the detected type of a file: always if it is unexpected, otherwise with `all`.
-    pub(super) fn say(&mut self, taken: &Taken, all: bool) {
-        if taken.what == TakenFor::Review && !all {
+    pub(super) fn say(&mut self, taken: &ReviewInput, all: bool) {
+        if taken.what == InputType::Review && !all {
             return;
         }
         if all || self.said < LINES {

@@ -11,13 +11,13 @@ use serde_json::json;
 
 use super::report::page::{Pages, denies_in, gap, levels_note, markdown};
 use super::report::{stream, text_or_json};
-use super::{ConfigArgs, Failure, Outcome};
+use super::{CommandError, ConfigArgs, ExitStatus};
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Configuration, Policy, Rule, RuleLevel, Set};
+use opgate_admission::policy::{Configuration, Policy, PolicySet, Rule, RuleLevel};
 use opgate_files::GROUP;
 
 /// Hints after the help text.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate rules                            All rules and their levels
   opgate rules --config opgate.yaml       Those of a configuration
@@ -30,7 +30,7 @@ To change the level of a rule, set `rules` of its policy in opgate.yaml (docs/co
 
 /// Arguments of `opgate rules`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = NEXT)]
+#[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub(super) struct Rules {
     #[command(subcommand)]
     command: Option<Command>,
@@ -72,7 +72,7 @@ enum Format {
 }
 
 impl Rules {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self { command, config, output } = self;
         match command {
             Some(Command::Explain { config, ids }) => explain(&config, &ids),
@@ -82,9 +82,9 @@ impl Rules {
     }
 }
 
-fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
+fn list(config: &ConfigArgs, output: Format) -> Result<ExitStatus, CommandError> {
     let configuration = config.configuration()?;
-    let set = config.complete_set_of(&configuration, Source::Absent)?;
+    let set = config.load_all_or_fail(&configuration, Source::Absent)?;
     let docs = RuleDocs::of(&configuration, &set);
     let rules = rules_of(&set);
     let mut out = stream(Some(text_or_json(matches!(output, Format::Json))));
@@ -136,13 +136,13 @@ fn list(config: &ConfigArgs, output: Format) -> Result<Outcome, Failure> {
             }
         }
     }
-    Ok(Outcome::Ok)
+    Ok(ExitStatus::Ok)
 }
 
 /// Prints the pages of some rules.
-fn explain(config: &ConfigArgs, ids: &[String]) -> Result<Outcome, Failure> {
+fn explain(config: &ConfigArgs, ids: &[String]) -> Result<ExitStatus, CommandError> {
     let configuration = config.configuration()?;
-    let set = config.complete_set_of(&configuration, Source::Absent)?;
+    let set = config.load_all_or_fail(&configuration, Source::Absent)?;
     let pages = Pages::of(&configuration, &set, true);
     let mut out = stream(Some(text_or_json(false)));
     for (index, id) in ids.iter().enumerate() {
@@ -154,7 +154,7 @@ fn explain(config: &ConfigArgs, ids: &[String]) -> Result<Outcome, Failure> {
             let hint = opgate_text::hint(id, known.filter(|known| !known.is_empty()));
             let text =
                 format!("no configured policy has a rule {id:?}: `opgate rules` lists them{hint}");
-            return Err(Failure::usage(anyhow::anyhow!(text)));
+            return Err(CommandError::usage(anyhow::anyhow!(text)));
         }
         for (policy, rule) in found() {
             if index > 0 {
@@ -166,13 +166,13 @@ fn explain(config: &ConfigArgs, ids: &[String]) -> Result<Outcome, Failure> {
             }
         }
     }
-    Ok(Outcome::Ok)
+    Ok(ExitStatus::Ok)
 }
 
 /// Writes the pages of all policies.
-fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
+fn pages(config: &ConfigArgs, folder: &Path) -> Result<ExitStatus, CommandError> {
     let configuration = config.configuration()?;
-    let set = config.complete_set_of(&configuration, Source::Absent)?;
+    let set = config.load_all_or_fail(&configuration, Source::Absent)?;
     let pages = Pages::of(&configuration, &set, true);
     let docs = RuleDocs::of(&configuration, &set);
     let mut files: BTreeMap<String, String> = BTreeMap::new();
@@ -214,10 +214,10 @@ fn pages(config: &ConfigArgs, folder: &Path) -> Result<Outcome, Failure> {
         files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), text))
     };
     written().map_err(|e| anyhow::anyhow!("{}: {e}", folder.display()))?;
-    Ok(Outcome::Ok)
+    Ok(ExitStatus::Ok)
 }
 
-fn rules_of(set: &Set) -> impl Iterator<Item = (&Policy, &Rule)> {
+fn rules_of(set: &PolicySet) -> impl Iterator<Item = (&Policy, &Rule)> {
     let policies = set.policies().iter();
     policies.flat_map(|policy| policy.descriptor.rules.iter().map(move |rule| (&**policy, rule)))
 }
@@ -227,7 +227,7 @@ struct RuleDocs(BTreeMap<(String, String), String>);
 
 impl RuleDocs {
     /// Creates a component that is gone by now has none.
-    fn of(configuration: &Configuration, set: &Set) -> Self {
+    fn of(configuration: &Configuration, set: &PolicySet) -> Self {
         let mut all = BTreeMap::new();
         for policy in set.policies() {
             let docs = configuration.docs_of(&policy.source).unwrap_or_default();

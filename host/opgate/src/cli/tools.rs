@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use super::report::stdout;
-use super::{Failure, Outcome, doctor, help};
+use super::{CommandError, ExitStatus, doctor, help};
 use crate::builtin::BUILTINS;
 use opgate_admission::policy::{Configuration, ModuleSource, Profile};
 
@@ -97,7 +97,7 @@ fn with_values(command: Command, name: &str, of: &str, values: Vec<String>) -> C
 }
 
 impl Completions {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let rules: Vec<_> = rules().into_iter().collect();
         let findings = doctor::ids().map(str::to_owned).collect();
         let policies = BUILTINS.iter().map(|builtin| builtin.name.to_owned()).collect();
@@ -126,19 +126,19 @@ impl Completions {
         let mut out = stdout(None);
         out.write_all(&script)?;
         out.flush()?;
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 }
 
 impl Man {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self { folder } = self;
         let written = || -> std::io::Result<()> {
             std::fs::create_dir_all(&folder)?;
             clap_mangen::generate_to(help::complete(), &folder)
         };
         written().with_context(|| folder.display().to_string())?;
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 }
 
@@ -158,7 +158,7 @@ struct Build {
 }
 
 impl Version {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let build = Build {
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("OPGATE_COMMIT").filter(|commit| !commit.is_empty()),
@@ -170,7 +170,7 @@ impl Version {
         };
         let mut out = stdout(None);
         if self.output == Format::Json {
-            serde_json::to_writer_pretty(&mut out, &build).map_err(Failure::engine)?;
+            serde_json::to_writer_pretty(&mut out, &build).map_err(CommandError::engine)?;
             writeln!(out)?;
         } else {
             let Build { version, commit, contract, policies, rules, target, wasmtime } = build;
@@ -182,6 +182,6 @@ impl Version {
             writeln!(out, "wasmtime  {wasmtime}")?;
         }
         out.flush()?;
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 }

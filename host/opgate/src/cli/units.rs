@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! found ─┬▶ manifests: their objects, for the queries of each other ─▶ Cluster (1)
-//!        └▶ load ─▶ evaluate ─▶ Unit, in order ─▶ Findings (2)
+//!        └▶ load ─▶ evaluate ─▶ Unit, in order ─▶ CheckRun (2)
 //! ```
 //!
 //! Manifests are read twice: a rule that gets an object by name finds it in the other files of the command,
@@ -13,11 +13,11 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use opgate_admission::cluster::Listings;
-use opgate_admission::policy::Set;
+use opgate_admission::policy::PolicySet;
 use opgate_files::{self as files, As, Found, Subject, parallel};
 use opgate_input::read::Reader;
 
-use super::evaluate::{Judge, Judged};
+use super::evaluate::{SubjectEvaluator, SubjectResult};
 use super::review::kinds::misspelt;
 
 /// A file of more bytes is read while no other large one is in memory. So is each catalog.
@@ -25,7 +25,7 @@ const LARGE: u64 = 16 << 20;
 
 /// Parameters for loading and evaluation.
 pub(super) struct Units<'u> {
-    set: &'u Set,
+    set: &'u PolicySet,
     reader: &'u Reader,
     /// The published version.
     pub(super) since: Option<&'u Path>,
@@ -38,7 +38,7 @@ pub(super) struct Units<'u> {
 /// The result of something that was found.
 #[derive(Default)]
 pub(super) struct Unit {
-    pub(super) judged: Vec<anyhow::Result<Judged>>,
+    pub(super) judged: Vec<anyhow::Result<SubjectResult>>,
     /// The detected type, a line for each subject, and whether it is a review.
     pub(super) said: Vec<(bool, String)>,
     pub(super) warnings: Vec<String>,
@@ -47,7 +47,7 @@ pub(super) struct Unit {
 }
 
 impl<'u> Units<'u> {
-    pub(super) fn new(set: &'u Set, reader: &'u Reader) -> Self {
+    pub(super) fn new(set: &'u PolicySet, reader: &'u Reader) -> Self {
         let large = Mutex::new(());
         Self { set, reader, since: None, namespace: None, explains: false, large }
     }
@@ -98,7 +98,8 @@ impl<'u> Units<'u> {
             Err(error) => return Unit { error: Some(format!("{error:#}")), ..Unit::default() },
         };
         let judge = |subject: &Subject| {
-            let judge = Judge::new(self.set).map(|judge| judge.explaining(self.explains));
+            let judge =
+                SubjectEvaluator::new(self.set).map(|judge| judge.explaining(self.explains));
             judge.and_then(|judge| judge.judge(subject))
         };
         let judged = match &subjects[..] {

@@ -22,7 +22,7 @@ use super::log::{Fields, Lines};
 /// Arguments of all commands.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
-pub(super) struct Voice {
+pub(super) struct OutputArgs {
     /// Print only violations and errors, without summaries, hints and progress; log only errors
     #[arg(long, short, global = true)]
     quiet: bool,
@@ -56,26 +56,26 @@ enum LogFormat {
 
 /// Verbosity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Amount {
+enum Verbosity {
     Quiet,
     Normal,
     Verbose,
 }
 
-static AMOUNT: OnceLock<Amount> = OnceLock::new();
+static AMOUNT: OnceLock<Verbosity> = OnceLock::new();
 
-fn amount() -> Amount {
-    AMOUNT.get().copied().unwrap_or(Amount::Normal)
+fn amount() -> Verbosity {
+    AMOUNT.get().copied().unwrap_or(Verbosity::Normal)
 }
 
 /// Reports whether only violations and errors are printed.
 pub(super) fn is_quiet() -> bool {
-    amount() == Amount::Quiet
+    amount() == Verbosity::Quiet
 }
 
 /// Reports whether everything is printed.
 pub(super) fn is_verbose() -> bool {
-    amount() == Amount::Verbose
+    amount() == Verbosity::Verbose
 }
 
 /// Prints a line for users on stderr that is neither a violation nor an error: a summary or a hint.
@@ -91,14 +91,14 @@ pub(super) fn error(line: &str) {
     super::report::complain(format_args!("{style}error{style:#}: {line}"));
 }
 
-impl Voice {
+impl OutputArgs {
     /// Configures the log of this process. A server logs more, and with the time.
-    pub(super) fn raise(&self, matches: &ArgMatches, serves: bool) {
+    pub(super) fn apply(&self, matches: &ArgMatches, serves: bool) {
         colors(self.color);
         let amount = match (self.quiet, self.verbose) {
-            (true, _) => Amount::Quiet,
-            (false, 0) => Amount::Normal,
-            (false, _) => Amount::Verbose,
+            (true, _) => Verbosity::Quiet,
+            (false, 0) => Verbosity::Normal,
+            (false, _) => Verbosity::Verbose,
         };
         // Only one command runs in a process.
         let _ = AMOUNT.set(amount);

@@ -1,7 +1,7 @@
 //! Waivers of a check: the valid ones, the violations that they waive, and the notes.
 //!
 //! ```text
-//! .opgate.yaml ─▶ files::waivers ─▶ File ─▶ Checked::waive, for all results in its directory
+//! .opgate.yaml ─▶ files::waivers ─▶ File ─▶ CheckRecord::waive, for all results in its directory
 //!                                     └───▶ notes: ignored, expired, unused
 //! ```
 
@@ -11,10 +11,10 @@ use std::path::Path;
 
 use time::{Date, OffsetDateTime};
 
-use super::check_report::Checked;
-use super::report::{At, Waived};
+use super::check_report::CheckRecord;
+use super::report::{ReportLocation, Waived};
 use crate::builtin::BUILTINS;
-use opgate_admission::policy::{Configuration, ModuleSource, Set};
+use opgate_admission::policy::{Configuration, ModuleSource, PolicySet};
 use opgate_files::waivers::{self, Waiver, Waivers};
 use opgate_input::read::Reader;
 use opgate_text::hint;
@@ -35,7 +35,7 @@ pub(super) struct Rules<'c> {
 }
 
 impl<'c> Rules<'c> {
-    pub(super) fn of(configuration: &'c Configuration, set: &'c Set) -> Self {
+    pub(super) fn of(configuration: &'c Configuration, set: &'c PolicySet) -> Self {
         let rules = set.policies().iter().flat_map(|policy| &policy.descriptor.rules);
         let configured = rules.clone().map(|rule| rule.id.as_str()).collect();
         let ids = rules.filter(|rule| !rule.name.is_empty());
@@ -104,7 +104,7 @@ impl File {
     }
 
     /// Marks the waived violations.
-    pub(super) fn waive(&mut self, checked: &mut Checked) {
+    pub(super) fn waive(&mut self, checked: &mut CheckRecord) {
         self.judged += 1;
         self.failed += usize::from(!checked.is_judged());
         checked.waive(|rule| {
@@ -117,7 +117,7 @@ impl File {
             Some(Waived {
                 reason: waiver.reason.clone(),
                 until: waiver.until.map(|day| day.to_string()),
-                at: At {
+                at: ReportLocation {
                     file: self.waivers.file.clone(),
                     line: waiver.line,
                     column: waiver.column,

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::published::{say, write};
 use super::registry::{RegistryArgs, on_runtime, parsed};
-use super::{Failure, Outcome};
+use super::{CommandError, ExitStatus};
 
 /// The contract that this binary speaks.
 const TEXT: &str = include_str!("../../../../wit/policy.wit");
@@ -34,14 +34,14 @@ pub(super) struct Wit {
 }
 
 impl Wit {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         if let Some(reference) = &self.push {
             let reference = parsed(reference)?;
             let (package, interfaces) = encoded()?;
             let registry = self.registry.registry()?;
             let push =
                 async || registry.push(&reference, package, (&Vec::new(), &interfaces)).await;
-            let digest = on_runtime(push)?.map_err(Failure::engine)?;
+            let digest = on_runtime(push)?.map_err(CommandError::engine)?;
             return say(&reference.pinned(&digest).to_string());
         }
         match &self.out {
@@ -49,7 +49,7 @@ impl Wit {
             Some(path) if is_wasm(path) => write(path, &encoded()?.0)?,
             Some(path) => write(path, TEXT.as_bytes())?,
         }
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 }
 

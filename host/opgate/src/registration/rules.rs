@@ -12,7 +12,7 @@ use super::testing::webhooks;
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::{Options, Source};
 use opgate_admission::policy::{
-    Configuration, DefaultLevel, Descriptor, Policy, Profile, Rule, Set,
+    Configuration, DefaultLevel, Descriptor, Policy, PolicySet, Profile, Rule,
 };
 
 /// Group, resource and operation.
@@ -158,8 +158,8 @@ fn asked(policy: &Policy) -> Asked {
     asked
 }
 
-fn load(configuration: &Configuration) -> Set {
-    let set = Set::load(configuration, None, 1, Options::of(Source::Absent)).unwrap();
+fn load(configuration: &Configuration) -> PolicySet {
+    let set = PolicySet::load(configuration, None, 1, Options::of(Source::Absent)).unwrap();
     assert!(set.broken().is_empty(), "{:?}", set.broken());
     set
 }

@@ -9,14 +9,14 @@ use tower_service::Service as _;
 
 use super::*;
 use opgate_admission::cluster::{Options as View, Source};
-use opgate_admission::policy::{Configuration, Set};
+use opgate_admission::policy::{Configuration, PolicySet};
 
 /// A server without policies.
 fn app() -> Arc<App> {
     let text = r#"{"apiVersion": "opgate.dev/v1alpha1", "kind": "Configuration", "policies": []}"#;
     let configuration =
         Configuration::parse(std::path::Path::new("opgate.yaml"), text, &[]).unwrap();
-    let set = Set::load(&configuration, None, 1, View::of(Source::Absent)).unwrap();
+    let set = PolicySet::load(&configuration, None, 1, View::of(Source::Absent)).unwrap();
     App::new(set.into(), &Options::default())
 }
 

@@ -142,14 +142,14 @@ fn properties(csv: &mut Csv<'_, '_>) {
         (Ok(Kind::List), None) => {}
         // One violation is enough: the list is unreadable.
         (Ok(Kind::List), Some((index, why))) => wrong(csv, &format!("[{index}]"), why),
-        (Ok(kind), _) => wrong(csv, "", is_a(kind)),
+        (Ok(kind), _) => wrong(csv, "", type_phrase(kind)),
     }
 }
 
 /// The reason why an element is not a property.
 fn why_not(element: &Element<2>, text: &str) -> Option<&'static str> {
     if element.part.kind != Kind::Object {
-        return Some(is_a(element.part.kind));
+        return Some(type_phrase(element.part.kind));
     }
     match element.member(openshift::TYPE).map(|part| part.text(text)) {
         None => Some("it has no type"),
@@ -167,7 +167,7 @@ fn wrong(csv: &mut Csv<'_, '_>, place: &str, why: &str) {
     csv.add(&CSV_79, &format!("{}{place}", field(PROPERTIES)), message);
 }
 
-fn is_a(kind: Kind) -> &'static str {
+fn type_phrase(kind: Kind) -> &'static str {
     match kind {
         Kind::Null => "it is null",
         Kind::Boolean => "it is a boolean",

@@ -30,8 +30,8 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     }
     let group = Group { review, object, keeps_targets: OnceCell::new(), targets: OnceCell::new() };
     if !review.is_update() {
-        group.is_the_only_one(report);
-        group.has_a_unique_name(report);
+        group.check_single_group(report);
+        group.check_unique_name(report);
     }
     group.who_writes_the_annotation(report);
     group.account_exists(report);

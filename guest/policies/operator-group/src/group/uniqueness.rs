@@ -61,7 +61,7 @@ rule! {
 }
 
 impl Group<'_> {
-    pub(super) fn is_the_only_one(&self, report: &mut Report<'_>) {
+    pub(super) fn check_single_group(&self, report: &mut Report<'_>) {
         if !report.is_on(&OPG_01) {
             return;
         }
@@ -188,7 +188,7 @@ rule! {
 impl Group<'_> {
     /// The name is unique among groups, and among the ClusterRoles that OLM names after them, where
     /// the edition of the profile requires it.
-    pub(super) fn has_a_unique_name(&self, report: &mut Report<'_>) {
+    pub(super) fn check_unique_name(&self, report: &mut Report<'_>) {
         let settings = self.review.settings;
         let by_profile =
             || matches!(settings.text_or_empty("/profile").as_str(), "ocp-4.12" | "ocp-4.5");

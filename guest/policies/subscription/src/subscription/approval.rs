@@ -19,7 +19,7 @@ impl Subscription<'_> {
             self.pinned(report);
         }
         if self.touches(&["installPlanApproval"]) {
-            self.is_known(report);
+            self.check_approval(report);
             self.mixed(report);
             self.by_token(report);
         }
@@ -65,7 +65,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn is_known(&self, report: &mut Report<'_>) {
+    fn check_approval(&self, report: &mut Report<'_>) {
         let kind = self.object.kind(POINTER);
         let error = schema::type_error(self.object, POINTER, FIELD, kind, Kind::Text);
         let message = match (error, self.approval.as_str()) {

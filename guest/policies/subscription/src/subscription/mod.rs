@@ -27,7 +27,7 @@ pub(crate) fn judge(review: &Review<'_>, report: &mut Report<'_>) {
     let subscription = Subscription::of(review, object);
     subscription.names_source(report);
     let group = subscription.group(report);
-    subscription.is_alone(report);
+    subscription.check_single_subscription(report);
     subscription.left_over(report);
     subscription.approval(report);
     subscription.older_channel(report);

@@ -52,7 +52,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    pub(super) fn is_alone(&self, report: &mut Report<'_>) {
+    pub(super) fn check_single_subscription(&self, report: &mut Report<'_>) {
         if self.package.is_empty() || !report.is_on(&SUB_07) || !self.touches(&["name"]) {
             return;
         }

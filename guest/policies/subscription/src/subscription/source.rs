@@ -13,15 +13,15 @@ const SOURCE: [&str; 2] = ["source", "sourceNamespace"];
 
 impl Subscription<'_> {
     pub(super) fn names_source(&self, report: &mut Report<'_>) {
-        self.is_complete(report);
+        self.check_required_fields(report);
         if !self.touches(&SOURCE) {
             return;
         }
-        self.is_curated(report);
+        self.check_allowed_sources(report);
         if self.source.is_empty() || self.source_namespace.is_empty() {
             return;
         }
-        self.is_near(report);
+        self.check_source_namespace(report);
         self.exists(report);
     }
 }
@@ -131,7 +131,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn is_near(&self, report: &mut Report<'_>) {
+    fn check_source_namespace(&self, report: &mut Report<'_>) {
         let namespace = &self.source_namespace;
         if namespace != self.namespace()
             && !operator_hub::global_namespaces(self.review.settings).contains(namespace)
@@ -186,7 +186,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn is_complete(&self, report: &mut Report<'_>) {
+    fn check_required_fields(&self, report: &mut Report<'_>) {
         let fields = [
             ("name", &self.package),
             ("source", &self.source),
@@ -246,7 +246,7 @@ rule! {
 }
 
 impl Subscription<'_> {
-    fn is_curated(&self, report: &mut Report<'_>) {
+    fn check_allowed_sources(&self, report: &mut Report<'_>) {
         let settings = self.review.settings;
         // No namespace has a longer name, and no pointer is longer than 4 KiB.
         if !report.is_on(&SUB_24) || self.namespace().len() > 253 {

@@ -2,8 +2,8 @@
 //! lock.
 //!
 //! ```text
-//! JSON ─▶ Reading::change ─▶ Change ─┬▶ Kind::add, to a listing ─▶ Kind::replace ─┐
-//!        (on any thread)             └▶ Kind::take_over ──────────────────────────┴▶ visible to queries
+//! JSON ─▶ ResolvedRead::change ─▶ Change ─┬▶ ResourceCache::add, to a listing ─▶ ResourceCache::replace ─┐
+//!        (on any thread)             └▶ ResourceCache::take_over ──────────────────────────┴▶ visible to queries
 //! ```
 //!
 //! Queries wait while the lock is held for writing. So under the lock, opgate does not read,
@@ -16,8 +16,8 @@ use opgate_cluster::{Key, Object, Query, Sketch, Store, Unreadable};
 use opgate_document::Value;
 use tokio::time::Instant;
 
-use super::{Kind, key_of};
-use crate::cluster::Reading;
+use super::{ResourceCache, key_of};
+use crate::cluster::ResolvedRead;
 use crate::cluster::aside::drop_aside;
 use crate::cluster::reservations::is_newer;
 use crate::cluster::unreadable::{NotKept, UnreadableObject};
@@ -38,7 +38,7 @@ pub(crate) struct Change {
 /// Sketches of objects of fewer bytes are made when they are needed.
 const LARGE: usize = 64 << 10;
 
-impl Reading {
+impl ResolvedRead {
     /// Projects the stored part of an object; `None` if the object is not stored. `namespace` is
     /// that of the request, for objects without one.
     ///
@@ -73,8 +73,8 @@ enum Stored {
     Nothing,
 }
 
-impl Kind {
-    /// [`Reading::project`].
+impl ResourceCache {
+    /// [`ResolvedRead::project`].
     pub(in crate::cluster) fn project(
         &self,
         object: Value<'_>,
@@ -121,7 +121,7 @@ impl Kind {
             },
             Err(why) => {
                 if self.state.read().listing.unreadable.get(&key).is_none() {
-                    self.tell_unreadable(&key, why);
+                    self.log_unreadable(&key, why);
                 }
                 let why = NotKept::Unreadable(why);
                 let name = UnreadableObject::new(key, why, || None, &self.memory);
@@ -157,7 +157,7 @@ impl Kind {
         }
     }
 
-    fn tell_unreadable(&self, key: &Key, why: Unreadable) {
+    fn log_unreadable(&self, key: &Key, why: Unreadable) {
         let line = |text: &str| opgate_text::one_line(text, 253);
         tracing::warn!(
             resource = %self.resource(), namespace = line(&key.namespace), name = line(&key.name),
@@ -171,7 +171,7 @@ impl Kind {
         let is_filtered = !self.labels().is_empty();
         let mut state = self.state.write();
         if is_newer(&state.listing.version, &listing.version) {
-            state.reserved.start_anew();
+            state.reserved.reset();
         }
         for key in state.reserved.all() {
             match listing.objects.get(&key) {
@@ -187,7 +187,7 @@ impl Kind {
         state.lists = state.lists.saturating_add(1);
         state.synced.get_or_insert_with(Instant::now);
         state.absent = false;
-        state.heard(true, began);
+        state.record_contact(true, began);
         drop(state);
         let objects = old.objects.len().saturating_add(old.unreadable.len());
         drop_aside(old, objects);
@@ -228,7 +228,7 @@ impl Kind {
             // It no longer has the required labels.
             Ok(None) => Stored::Nothing,
             Err(why) => {
-                self.tell_unreadable(&key, why);
+                self.log_unreadable(&key, why);
                 let why = NotKept::Unreadable(why);
                 Stored::Name(UnreadableObject::new(key.clone(), why, || None, &self.memory))
             }
@@ -249,7 +249,7 @@ impl Kind {
             }
         };
         state.listing.move_to(&version);
-        state.heard(true, Instant::now());
+        state.record_contact(true, Instant::now());
         drop(state);
         drop(old);
         self.settled.notify_waiters();
@@ -263,7 +263,7 @@ impl Kind {
         let old = state.listing.objects.remove(key);
         state.listing.unreadable.remove(key);
         state.listing.move_to(version);
-        state.heard(true, Instant::now());
+        state.record_contact(true, Instant::now());
         drop(state);
         drop(old);
         self.settled.notify_waiters();

@@ -6,11 +6,11 @@ use opgate_cluster::{Key, Object, Query};
 use opgate_document::Meter;
 use opgate_engine::reader::NotCurrent;
 
-use super::Kind;
-use super::status::State;
+use super::ResourceCache;
+use super::status::CacheState;
 use crate::cluster::reservations::{Form, stored};
 use crate::cluster::unreadable::NotKept;
-use crate::cluster::view::{Copies, Listing, Sight, World};
+use crate::cluster::view::{Copies, Listing, PossibleState, Sight};
 
 /// One object in a possible state.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(in crate::cluster) struct Selected {
     pub(in crate::cluster) is_unsure: bool,
 }
 
-impl Kind {
+impl ResourceCache {
     /// Returns one object in a possible state. The result of a direct read is used if it is newer.
     ///
     /// # Errors
@@ -60,8 +60,8 @@ impl Kind {
         let stored = stored(object, shown.known);
         let touches = shown.pending(stored).next().is_some();
         let (object, is_unsure) = match world {
-            World::Stored | World::Apart => (stored, false),
-            World::Applied(_) | World::Together => {
+            PossibleState::Stored | PossibleState::UnionPreferStored => (stored, false),
+            PossibleState::Pending(_) | PossibleState::UnionPreferPending => {
                 let copies = Copies::of(world, object, &shown);
                 let is_unsure = copies.is_joined || !copies.outlines.is_empty();
                 // The latest request.
@@ -144,7 +144,7 @@ impl Kind {
     /// current watch.
     fn base<'s>(
         &self,
-        state: &'s State,
+        state: &'s CacheState,
         fresh: Option<&'s Listing>,
     ) -> Result<&'s Listing, NotCurrent> {
         if let Some(fresh) = fresh

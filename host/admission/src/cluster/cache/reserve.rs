@@ -7,8 +7,10 @@ use opgate_document::{Document, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Kind;
-use crate::cluster::reservations::{Change, Full, Known, Made, Question, Tenant, Usage, is_newer};
+use super::ResourceCache;
+use crate::cluster::reservations::{
+    Change, Known, Question, ReservationsFull, ReservedChange, Tenant, Usage, is_newer,
+};
 use crate::cluster::view::Listing;
 
 /// Numbers of reservations, to detect new ones.
@@ -38,7 +40,7 @@ struct Forms {
     old: Option<Arc<Object>>,
 }
 
-impl Kind {
+impl ResourceCache {
     /// The numbers of reservations that were made and settled.
     pub(in crate::cluster) fn counters(&self) -> Counters {
         let state = self.state.read();
@@ -49,7 +51,10 @@ impl Kind {
     ///
     /// # Errors
     /// If it does not, or if there is no memory for reading the object.
-    pub(in crate::cluster) fn check_room(&self, allowed: Allowed<'_>) -> Result<(), Full> {
+    pub(in crate::cluster) fn check_room(
+        &self,
+        allowed: Allowed<'_>,
+    ) -> Result<(), ReservationsFull> {
         let Some(Forms { object, .. }) = self.forms(allowed)? else { return Ok(()) };
         let change = self.change_of(allowed, object);
         self.state.read().reserved.check_room(&change, self.options.bounds)
@@ -60,14 +65,14 @@ impl Kind {
     /// # Errors
     /// If it exceeds the reservation limits, or if there is no memory for reading the
     /// object.
-    pub(in crate::cluster) fn reserve(&self, allowed: Allowed<'_>) -> Result<(), Full> {
+    pub(in crate::cluster) fn reserve(&self, allowed: Allowed<'_>) -> Result<(), ReservationsFull> {
         let Some(Forms { object, old }) = self.forms(allowed)? else { return Ok(()) };
         let (key, bounds) = (allowed.key, self.options.bounds);
         let change = self.change_of(allowed, object.clone());
         let mut state = self.state.write();
         let contact = state.contact;
         let version = state.listing.version.parse().ok();
-        state.reserved.heard(version, contact);
+        state.reserved.advance_to(version, contact);
         let stored = state.listing.objects.get(key).cloned();
         let made = state.reserved.forms(key, [stored.as_ref(), old.as_ref()], object, bounds);
         state.reserved.make(&change, stored.as_ref(), made, bounds)?;
@@ -84,12 +89,12 @@ impl Kind {
 
     /// The stored parts of an allowed object and of the one before; none if nothing would be
     /// reserved.
-    fn forms(&self, allowed: Allowed<'_>) -> Result<Option<Forms>, Full> {
+    fn forms(&self, allowed: Allowed<'_>) -> Result<Option<Forms>, ReservationsFull> {
         let Allowed { key, object: document, old, before, .. } = allowed;
         let form = |object| self.project(object, &key.namespace).ok().flatten().map(Arc::new);
         let object = form(document.root());
         if document.is_exhausted() {
-            return Err(Full);
+            return Err(ReservationsFull);
         }
         // No API server sends an object with the name of another one: it will not be stored.
         let is_another = object.as_ref().is_some_and(|object| object.key() != key);
@@ -99,7 +104,7 @@ impl Kind {
     }
 
     /// The objects that a reservation would affect.
-    pub(in crate::cluster) fn made(&self, allowed: Allowed<'_>) -> Option<Made> {
+    pub(in crate::cluster) fn made(&self, allowed: Allowed<'_>) -> Option<ReservedChange> {
         let Forms { object, old } = self.forms(allowed).ok()??;
         let state = self.state.read();
         let stored = [state.listing.objects.get(allowed.key), old.as_ref()];
@@ -158,9 +163,9 @@ impl Kind {
         let mut state = self.state.write();
         let version = state.listing.version.parse().ok();
         let contact = state.contact;
-        state.reserved.heard(version, contact);
+        state.reserved.advance_to(version, contact);
         if let Some(at) = Instant::now().checked_sub(self.options.max_age) {
-            state.reserved.heard(None, at);
+            state.reserved.advance_to(None, at);
         }
     }
 

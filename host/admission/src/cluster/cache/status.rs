@@ -4,18 +4,18 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::Kind;
+use super::ResourceCache;
 use crate::cluster::reservations::Reservations;
 use crate::cluster::view::Listing;
 use crate::cluster::{Options, Source};
 use opgate_engine::reader::ReadError;
 
 /// The time after which a failing watch counts as interrupted: its cache can be outdated.
-const INTERRUPTED: Duration = Duration::from_secs(5);
+const WATCH_FAILURE_THRESHOLD: Duration = Duration::from_secs(5);
 
 /// Whether the cache of a resource is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum CacheStatus {
     /// The first answer of the API server has not arrived yet.
     Listing,
     /// The API server has never reported it.
@@ -28,7 +28,7 @@ pub enum Standing {
     TooOld,
 }
 
-impl Standing {
+impl CacheStatus {
     /// Whether the cache is ready.
     #[must_use]
     pub fn is_current(self) -> bool {
@@ -37,7 +37,7 @@ impl Standing {
 
     /// Whether the cache was ever ready.
     #[must_use]
-    pub fn was_seen(self) -> bool {
+    pub fn was_listed(self) -> bool {
         !matches!(self, Self::Listing | Self::Unseen)
     }
 }
@@ -46,7 +46,7 @@ impl Standing {
 #[derive(Debug, Clone)]
 pub struct Status {
     /// Whether the cache is ready.
-    pub standing: Standing,
+    pub standing: CacheStatus,
     /// Whether policies work without the resource: permission to read it is optional, or its
     /// server is down.
     pub left_out: bool,
@@ -86,7 +86,7 @@ pub struct Status {
 
 /// The reason why a list failed, if policies can work without the resource for that reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cluster) enum Refused {
+pub(in crate::cluster) enum ListFailure {
     /// The list did not fail, or for another reason.
     No,
     /// The API server does not permit to read it.
@@ -99,7 +99,7 @@ pub(in crate::cluster) enum Refused {
 
 /// The state of the cache of a resource, with times.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct CacheState {
     pub(super) listing: Listing,
     pub(super) reserved: Reservations,
     /// The time of the first list; none before it.
@@ -111,7 +111,7 @@ pub(super) struct State {
     /// The API server cannot serve it now.
     pub(super) unavailable: bool,
     /// The reason why the last list failed.
-    pub(super) refused: Refused,
+    pub(super) refused: ListFailure,
     /// The time since which the API server responds but denies access to the resource.
     pub(super) locked_out: Option<Instant>,
     /// The number of lists.
@@ -124,38 +124,38 @@ pub(super) struct State {
     pub(super) error: Option<String>,
 }
 
-impl State {
+impl CacheState {
     /// Records a contact. `at` is the time for which the news holds.
-    pub(super) fn heard(&mut self, is_event: bool, at: Instant) {
+    pub(super) fn record_contact(&mut self, is_event: bool, at: Instant) {
         self.contact = at;
         self.failing = None;
         self.error = None;
         self.unavailable = false;
-        self.refused = Refused::No;
+        self.refused = ListFailure::No;
         self.locked_out = None;
         if is_event {
             self.last_event = Some(SystemTime::now());
         }
-        self.reserved.heard(self.listing.version.parse().ok(), at);
+        self.reserved.advance_to(self.listing.version.parse().ok(), at);
     }
 
     pub(super) fn is_listing(&self) -> bool {
         self.synced.is_none() && self.error.is_none()
     }
 
-    pub(super) fn standing(&self, options: &Options) -> Standing {
+    pub(super) fn standing(&self, options: &Options) -> CacheStatus {
         match (self.synced, self.absent) {
-            (None, _) if self.is_listing() => Standing::Listing,
-            (None, _) => Standing::Unseen,
-            _ if self.is_too_old(options) => Standing::TooOld,
-            (Some(_), true) => Standing::NotInstalled,
-            (Some(_), false) => Standing::Current,
+            (None, _) if self.is_listing() => CacheStatus::Listing,
+            (None, _) => CacheStatus::Unseen,
+            _ if self.is_too_old(options) => CacheStatus::TooOld,
+            (Some(_), true) => CacheStatus::NotInstalled,
+            (Some(_), false) => CacheStatus::Current,
         }
     }
 
     pub(super) fn interrupted(&self) -> Option<Duration> {
         let failing = self.failing.map(|since| since.elapsed());
-        failing.filter(|failing| self.synced.is_some() && *failing >= INTERRUPTED)
+        failing.filter(|failing| self.synced.is_some() && *failing >= WATCH_FAILURE_THRESHOLD)
     }
 
     pub(super) fn is_too_old(&self, options: &Options) -> bool {
@@ -175,7 +175,7 @@ impl State {
     }
 }
 
-impl Kind {
+impl ResourceCache {
     /// Whether the resource is polled, because it cannot be watched.
     pub(in crate::cluster) fn is_polled(&self) -> bool {
         self.state.read().polled
@@ -195,19 +195,19 @@ impl Kind {
     /// Whether nothing waits for the resource: it was listed, or cannot be.
     pub(in crate::cluster) fn is_known(&self) -> bool {
         let state = self.state.read();
-        let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
+        let is_left_out = self.is_optional() && state.refused == ListFailure::Forbidden;
         state.synced.is_some() || state.unavailable || is_left_out
     }
 
     /// Records why the last list failed.
-    pub(in crate::cluster) fn refused(&self, refused: Refused) {
+    pub(in crate::cluster) fn refused(&self, refused: ListFailure) {
         let mut state = self.state.write();
         // A resource that was not installed may now exist without permission to read it.
-        if refused == Refused::Forbidden && state.absent {
+        if refused == ListFailure::Forbidden && state.absent {
             (state.absent, state.synced) = (false, None);
         }
         state.refused = refused;
-        if matches!(refused, Refused::Forbidden | Refused::Unauthorized) {
+        if matches!(refused, ListFailure::Forbidden | ListFailure::Unauthorized) {
             state.locked_out.get_or_insert_with(Instant::now);
         }
         drop(state);
@@ -218,8 +218,8 @@ impl Kind {
     /// it is optional, or the server that serves it is down.
     pub(in crate::cluster) fn refusal(&self) -> Option<ReadError> {
         let state = self.state.read();
-        let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
-        if !is_left_out && state.refused != Refused::Down {
+        let is_left_out = self.is_optional() && state.refused == ListFailure::Forbidden;
+        if !is_left_out && state.refused != ListFailure::Down {
             return None;
         }
         let why = format!("{} {}", self.resource(), state.why_not_current(&self.options)?);
@@ -232,7 +232,7 @@ impl Kind {
     #[must_use]
     pub fn is_locked_out(&self) -> bool {
         let state = self.state.read();
-        let is_left_out = self.is_optional() && state.refused == Refused::Forbidden;
+        let is_left_out = self.is_optional() && state.refused == ListFailure::Forbidden;
         state.locked_out.is_some() && !is_left_out && state.is_too_old(&self.options)
     }
 
@@ -247,12 +247,12 @@ impl Kind {
     pub fn status(&self) -> Status {
         let state = self.state.read();
         let (listing, why) = (&state.listing, state.why_not_current(&self.options));
-        let is_optional = self.is_optional() && state.refused == Refused::Forbidden;
+        let is_optional = self.is_optional() && state.refused == ListFailure::Forbidden;
         let reserved = state.reserved.usage();
         Status {
             standing: state.standing(&self.options),
-            left_out: is_optional || state.refused == Refused::Down,
-            unauthorized: state.refused == Refused::Unauthorized,
+            left_out: is_optional || state.refused == ListFailure::Down,
+            unauthorized: state.refused == ListFailure::Unauthorized,
             interrupted: state.interrupted().filter(|_| self.options.source == Source::Live),
             polled: state.polled,
             seen: state.synced.map(|since| since.elapsed()),

@@ -22,7 +22,7 @@ pub enum Question {
 
 impl Question {
     /// Whether a change of an object can change the result.
-    fn is_about(&self, made: &Made) -> bool {
+    fn is_about(&self, made: &ReservedChange) -> bool {
         match self {
             Self::Object(key) => *key == made.key,
             Self::Anything => true,
@@ -36,14 +36,14 @@ impl Question {
 
 /// A reservation: the object, in all versions that it had or can get.
 #[derive(Debug)]
-pub(in crate::cluster) struct Made {
+pub(in crate::cluster) struct ReservedChange {
     pub(super) key: Key,
     pub(super) forms: Vec<Arc<Object>>,
     /// The versions of which only an outline is kept.
     pub(super) outlines: Vec<Arc<Outline>>,
 }
 
-impl Made {
+impl ReservedChange {
     /// Whether one of the queries can have another result now.
     pub(in crate::cluster) fn answers<'q>(
         &self,
@@ -63,7 +63,7 @@ impl Made {
 pub(super) struct Log {
     /// The number of reservations so far.
     count: u64,
-    entries: VecDeque<Made>,
+    entries: VecDeque<ReservedChange>,
     bytes: usize,
 }
 
@@ -73,7 +73,7 @@ impl Log {
     }
 
     /// Adds a reservation, and removes the oldest ones if the log is full.
-    pub(super) fn push(&mut self, made: Made, max_bytes: usize) {
+    pub(super) fn push(&mut self, made: ReservedChange, max_bytes: usize) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(made.size());
         self.entries.push_back(made);

@@ -24,8 +24,8 @@ use opgate_cluster::{Key, Object};
 use tokio::time::Instant;
 
 use log::Log;
-pub(super) use log::Made;
 pub use log::Question;
+pub(super) use log::ReservedChange;
 pub(super) use pending::Form;
 use pending::Pending;
 pub use room::Bounds;
@@ -42,14 +42,14 @@ const MAX_PLACES: usize = 8;
 
 /// Maximum delay of an event. Events that arrive later than this after the end of a reservation
 /// show the state that was stored before that end.
-const LAG: Duration = Duration::from_secs(10);
+const MAX_EVENT_DELAY: Duration = Duration::from_secs(10);
 
 /// Part of the memory for the log.
 const LOG_PART: usize = 4;
 
 /// The reason why nothing can be reserved for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct ReservationsFull;
 
 /// The result of a direct read.
 #[derive(Debug, Clone)]
@@ -133,14 +133,14 @@ pub(super) struct Reservations {
 }
 
 /// The overlay of one key.
-pub(super) struct Shown<'r> {
+pub(super) struct OverlayEntry<'r> {
     pub(super) key: &'r Key,
     /// The result of a direct read, if there is one.
     pub(super) known: Option<&'r Known>,
     pending: &'r [Pending],
 }
 
-impl<'r> Shown<'r> {
+impl<'r> OverlayEntry<'r> {
     /// Removes the unsettled requests.
     pub(super) fn into_stored(self) -> Self {
         Self { pending: &[], ..self }
@@ -184,7 +184,7 @@ impl Reservations {
         stored: [Option<&Arc<Object>>; 2],
         new: Option<Arc<Object>>,
         bounds: Bounds,
-    ) -> Made {
+    ) -> ReservedChange {
         let overlay = self.by_key.get(key);
         let known = overlay.and_then(|overlay| match &overlay.known {
             Some(Known::Newer(object)) => Some(object),
@@ -196,7 +196,7 @@ impl Reservations {
         let forms = stored.into_iter().flatten().chain(known);
         let forms = forms.chain(all().filter_map(Form::object)).cloned().collect();
         let outlines = all().filter_map(Form::outline).cloned().collect();
-        Made { key: key.clone(), forms, outlines }
+        ReservedChange { key: key.clone(), forms, outlines }
     }
 
     /// The number of settled reservations.
@@ -226,12 +226,12 @@ impl Reservations {
     }
 
     /// The knowledge about one object.
-    pub(super) fn of(&self, key: &Key) -> Option<Shown<'_>> {
+    pub(super) fn of(&self, key: &Key) -> Option<OverlayEntry<'_>> {
         self.by_key.get_key_value(key).map(|(key, overlay)| overlay.show(key))
     }
 
     /// The knowledge about the objects of a namespace, or about all.
-    pub(super) fn within(&self, namespace: Option<&str>) -> impl Iterator<Item = Shown<'_>> {
+    pub(super) fn within(&self, namespace: Option<&str>) -> impl Iterator<Item = OverlayEntry<'_>> {
         let start = namespace.map(|namespace| Key::new(namespace, ""));
         let from = start.map_or(Bound::Unbounded, Bound::Included);
         let inside =
@@ -272,13 +272,22 @@ impl Reservations {
     ///
     /// # Errors
     /// If it does not, or if the tenant has used its share.
-    pub(super) fn check_room(&self, change: &Change<'_>, bounds: Bounds) -> Result<(), Full> {
+    pub(super) fn check_room(
+        &self,
+        change: &Change<'_>,
+        bounds: Bounds,
+    ) -> Result<(), ReservationsFull> {
         let pending = change.pending(bounds);
         self.place(change.key, &pending, bounds).map(|_| ())
     }
 
     /// Determines the entry of a request.
-    fn place(&self, key: &Key, pending: &Pending, bounds: Bounds) -> Result<Place, Full> {
+    fn place(
+        &self,
+        key: &Key,
+        pending: &Pending,
+        bounds: Bounds,
+    ) -> Result<Place, ReservationsFull> {
         let others = self.by_key.get(key).map_or(&[][..], |overlay| &overlay.pending);
         if let Some(equal) = others.iter().position(|other| other.is_equal(pending)) {
             return Ok(Place::Equal(equal));
@@ -298,7 +307,7 @@ impl Reservations {
             || self.usage().bytes.saturating_add(more.bytes) > bounds.bytes;
         let is_admitted = more == Usage::default()
             || (!is_full && self.room.admits(pending.tenant(), more, bounds));
-        if is_admitted { Ok(place) } else { Err(Full) }
+        if is_admitted { Ok(place) } else { Err(ReservationsFull) }
     }
 
     /// Adds a request. `stored` is the object that the watch shows.
@@ -309,9 +318,9 @@ impl Reservations {
         &mut self,
         change: &Change<'_>,
         stored: Option<&Arc<Object>>,
-        made: Made,
+        made: ReservedChange,
         bounds: Bounds,
-    ) -> Result<(), Full> {
+    ) -> Result<(), ReservationsFull> {
         let mut pending = change.pending(bounds);
         let place = self.place(change.key, &pending, bounds)?;
         let overlay = self.by_key.entry(change.key.clone()).or_default();
@@ -381,7 +390,7 @@ impl Reservations {
 
     /// Resets everything because versions have gone backwards: the knowledge belongs to another
     /// history, and the objects to be changed do not exist any more.
-    pub(super) fn start_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         for key in self.all() {
             self.change(&key, |overlay| {
                 overlay.known = None;
@@ -442,12 +451,12 @@ impl Reservations {
     }
 
     /// Records that all events up to this version have arrived, the last one at this time.
-    pub(super) fn heard(&mut self, version: Option<u64>, at: Instant) {
+    pub(super) fn advance_to(&mut self, version: Option<u64>, at: Instant) {
         if self.by_key.is_empty() {
             return;
         }
         let known = self.by_key.values().any(|overlay| overlay.known.is_some());
-        if !known && self.first_end.is_none_or(|first| first + LAG >= at) {
+        if !known && self.first_end.is_none_or(|first| first + MAX_EVENT_DELAY >= at) {
             return;
         }
         let version = version.map(|version| version.to_string());
@@ -456,7 +465,7 @@ impl Reservations {
                 if let Some(version) = &version {
                     overlay.forget_known(version);
                 }
-                overlay.pending.retain(|pending| pending.ends + LAG >= at);
+                overlay.pending.retain(|pending| pending.ends + MAX_EVENT_DELAY >= at);
             });
         }
     }
@@ -496,8 +505,8 @@ impl Reservations {
 }
 
 impl Overlay {
-    fn show<'r>(&'r self, key: &'r Key) -> Shown<'r> {
-        Shown { key, known: self.known.as_ref(), pending: &self.pending }
+    fn show<'r>(&'r self, key: &'r Key) -> OverlayEntry<'r> {
+        OverlayEntry { key, known: self.known.as_ref(), pending: &self.pending }
     }
 
     /// The stored object, if it is known.

@@ -21,7 +21,7 @@ impl Bounds {
     /// For clients that an API server authenticates.
     pub const AUTHENTICATED: Self = Self { count: 4_096, bytes: 16 << 20 };
     /// For clients that are not authenticated. The conflicts of an ordinary cluster fit.
-    pub const ANYBODY: Self = Self { count: 512, bytes: 2 << 20 };
+    pub const UNAUTHENTICATED: Self = Self { count: 512, bytes: 2 << 20 };
 
     /// Maximum size of an object that is kept whole. For a larger one, an outline is kept.
     pub(super) fn whole(self) -> usize {

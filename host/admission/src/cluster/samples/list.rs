@@ -21,7 +21,7 @@ use opgate_engine::reader::Sample;
 use tokio::time::timeout_at;
 
 use super::{Ask, NoSample};
-use crate::cluster::decode::{Page, PageText, Trouble, read_document, token_refused};
+use crate::cluster::decode::{ApiError, Page, PageText, read_document, token_refused};
 use crate::cluster::requests::{Server, path};
 
 /// Number of objects of the first page, and maximum number. The API server reads all objects of a
@@ -42,10 +42,10 @@ enum End {
     Full,
     /// The time is over.
     Late,
-    Trouble(Trouble),
+    Trouble(ApiError),
 }
 
-impl<E: Into<Trouble>> From<E> for End {
+impl<E: Into<ApiError>> From<E> for End {
     fn from(trouble: E) -> Self {
         Self::Trouble(trouble.into())
     }
@@ -115,19 +115,19 @@ impl Server {
                 Err(End::Full) => Ok(taken.sample(false)),
                 Err(End::Late) if !taken.texts.is_empty() => Ok(taken.sample(false)),
                 Err(End::Late) => unavailable("the API server did not list it in time"),
-                Err(End::Trouble(Trouble::Gone)) if is_first => {
+                Err(End::Trouble(ApiError::Gone)) if is_first => {
                     is_first = false;
                     continue;
                 }
-                Err(End::Trouble(Trouble::Gone)) if !taken.texts.is_empty() => {
+                Err(End::Trouble(ApiError::Gone)) if !taken.texts.is_empty() => {
                     Ok(taken.sample(false))
                 }
                 // It no longer exists, or never did.
-                Err(End::Trouble(Trouble::Absent)) => Ok(Taken::new(ask).sample(true)),
-                Err(End::Trouble(Trouble::Forbidden(why))) => Err(NoSample::NotGranted(format!(
+                Err(End::Trouble(ApiError::Absent)) => Ok(Taken::new(ask).sample(true)),
+                Err(End::Trouble(ApiError::Forbidden(why))) => Err(NoSample::NotGranted(format!(
                     "{resource}: forbidden: {why}; grant list on it to the service account of opgate"
                 ))),
-                Err(End::Trouble(Trouble::Unauthorized(why))) => unavailable(&token_refused(&why)),
+                Err(End::Trouble(ApiError::Unauthorized(why))) => unavailable(&token_refused(&why)),
                 Err(End::Trouble(trouble)) => unavailable(&trouble.to_string()),
             };
         }
@@ -141,7 +141,7 @@ impl Server {
             let wanted = limit.min(ask.limit.saturating_sub(taken.texts.len())).max(1);
             params.limit = u32::try_from(wanted).ok();
             let request = Request::new(path(&ask.resource, None));
-            let request = request.list(&params).map_err(|e| Trouble::Other(e.to_string()))?;
+            let request = request.list(&params).map_err(|e| ApiError::Other(e.to_string()))?;
             let page = timeout_at(ask.until, self.sample_page(request, taken)).await;
             let page = page.map_err(|_| End::Late)??;
             if page.next.is_empty() {

@@ -3,20 +3,20 @@
 use super::*;
 
 /// A read of these fields in addition to those that are always stored.
-fn reading(fields: &[&str]) -> Reading {
+fn reading(fields: &[&str]) -> ResolvedRead {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let fields: Vec<_> = fields.iter().map(|field| (*field).to_owned()).collect();
     let declaration = Declaration::new(&fields, &[], &[]).unwrap();
     let labels = Selector::default();
-    Reading { resource, declaration, labels, namespace: None, optional: false }
+    ResolvedRead { resource, declaration, labels, namespace: None, optional: false }
 }
 
-fn live(readings: &[Reading]) -> Cluster {
-    Cluster::new(readings, Options::of(Source::Live))
+fn live(readings: &[ResolvedRead]) -> ClusterState {
+    ClusterState::new(readings, Options::of(Source::Live))
 }
 
 /// A change of an object that policies with either cluster state may decide.
-fn write(cluster: &Cluster, name: &str) -> Write {
+fn write(cluster: &ClusterState, name: &str) -> Write {
     let kinds = (0..cluster.kinds.len()).collect();
     let resource = Some(("g".to_owned(), "r".to_owned()));
     let object = Some(object(name, "", name, "x"));
@@ -24,11 +24,11 @@ fn write(cluster: &Cluster, name: &str) -> Write {
 }
 
 /// Queries for all objects, which conflict with any other change.
-fn all(cluster: &Cluster) -> Vec<(usize, Question)> {
+fn all(cluster: &ClusterState) -> Vec<(usize, Question)> {
     (0..cluster.kinds.len()).map(|kind| (kind, Question::Anything)).collect()
 }
 
-fn reserve(cluster: &Cluster, name: &str, seen: &[Counters]) -> Reserved {
+fn reserve(cluster: &ClusterState, name: &str, seen: &[Counters]) -> Reserved {
     cluster.reserve(&write(cluster, name), seen, &all(cluster), None).unwrap()
 }
 
@@ -41,16 +41,16 @@ fn identical_reads_share_a_cache() {
         (&["/spec"], false),
         (&["/spec", "/status", "/data"], false),
     ] {
-        let new = Cluster::beside(&[reading(fields)], &old);
+        let new = ClusterState::replacing(&[reading(fields)], &old);
         assert_eq!(new.shares(&old.kinds[0]), shared, "{fields:?}");
     }
-    let elsewhere = Reading { namespace: Some("ns".into()), ..reading(&["/spec", "/status"]) };
+    let elsewhere = ResolvedRead { namespace: Some("ns".into()), ..reading(&["/spec", "/status"]) };
     let labels =
         opgate_cluster::selector(Document::parse(r#"{"matchLabels":{"a":"b"}}"#).unwrap().root());
-    let labelled = Reading { labels: labels.unwrap(), ..reading(&["/spec", "/status"]) };
-    let optional = Reading { optional: true, ..reading(&["/spec", "/status"]) };
+    let labelled = ResolvedRead { labels: labels.unwrap(), ..reading(&["/spec", "/status"]) };
+    let optional = ResolvedRead { optional: true, ..reading(&["/spec", "/status"]) };
     for other in [elsewhere, labelled, optional] {
-        assert!(!Cluster::beside(&[other], &old).shares(&old.kinds[0]));
+        assert!(!ClusterState::replacing(&[other], &old).shares(&old.kinds[0]));
     }
 }
 
@@ -61,17 +61,18 @@ async fn two_caches_never_allow_conflicting_requests() {
     for fields in [&["/spec"][..], &["/spec", "/data"], &["/data"]] {
         for old_first in [true, false] {
             let old = live(&[reading(&["/spec"])]);
-            let new = Cluster::beside(&[reading(fields)], &old);
+            let new = ClusterState::replacing(&[reading(fields)], &old);
             let (first, second) = if old_first { (&old, &new) } else { (&new, &old) };
             let (seen_first, seen_second) = (first.counters(), second.counters());
             assert_eq!(reserve(first, "a", &seen_first), Reserved::Made);
             assert_eq!(reserve(second, "b", &seen_second), Reserved::Outdated, "{fields:?}");
             // The repeated evaluation sees the other one.
-            let found = second.kinds[0].get(&key("a"), None, World::Applied(0));
+            let found = second.kinds[0].get(&key("a"), None, PossibleState::Pending(0));
             let why = format!("{fields:?} {old_first}");
             list(&second.kinds[0], "1", &[]);
             assert!(found.is_err() || found.unwrap().touches, "{why}");
-            let found = second.kinds[0].get(&key("a"), None, World::Together).unwrap();
+            let found =
+                second.kinds[0].get(&key("a"), None, PossibleState::UnionPreferPending).unwrap();
             assert!(found.touches && found.object.is_some(), "{why}");
             assert_eq!(reserve(second, "b", &second.counters()), Reserved::Made);
         }
@@ -83,14 +84,14 @@ async fn two_caches_never_allow_conflicting_requests() {
 async fn dropped_cache_gets_no_reservations() {
     let old = live(&[reading(&["/spec"])]);
     let kind = Arc::downgrade(&old.kinds[0]);
-    let new = Cluster::beside(&[reading(&["/data"])], &old);
+    let new = ClusterState::replacing(&[reading(&["/data"])], &old);
     assert!(!old.seat.is_alone());
     drop(old);
     assert!(new.seat.is_alone() && kind.upgrade().is_none());
     assert_eq!(reserve(&new, "a", &new.counters()), Reserved::Made);
     // Three generations at a time.
-    let next = Cluster::beside(&[reading(&["/spec"])], &new);
-    let last = Cluster::beside(&[reading(&["/spec", "/data"])], &next);
+    let next = ClusterState::replacing(&[reading(&["/spec"])], &new);
+    let last = ClusterState::replacing(&[reading(&["/spec", "/data"])], &next);
     assert_eq!(reserve(&last, "b", &last.counters()), Reserved::Made);
     for cluster in [&new, &next, &last] {
         assert_eq!(cluster.kinds[0].pending(&key("b")).0, 1);
@@ -103,18 +104,18 @@ async fn reservation_survives_a_change_of_the_policy_set() {
     let old = live(&[reading(&["/spec"])]);
     list(&old.kinds[0], "1", &[object("there", "1", "t", "x")]);
     assert_eq!(reserve(&old, "a", &old.counters()), Reserved::Made);
-    let more = Reading {
+    let more = ResolvedRead {
         resource: Resource { group: "g".into(), version: "v1".into(), resource: "more".into() },
         ..reading(&["/spec"])
     };
-    let new = Cluster::beside(&[more, reading(&["/spec"])], &old);
+    let new = ClusterState::replacing(&[more, reading(&["/spec"])], &old);
     drop(old);
     let kind = &new.kinds[1];
-    assert!(kind.get(&key("there"), None, World::Stored).unwrap().object.is_some());
-    assert!(kind.get(&key("a"), None, World::Stored).unwrap().touches);
+    assert!(kind.get(&key("there"), None, PossibleState::Stored).unwrap().object.is_some());
+    assert!(kind.get(&key("a"), None, PossibleState::Stored).unwrap().touches);
     // The list that shows it settles it, in the new cluster state as in the old one.
     list(kind, "2", &[object("there", "1", "t", "x"), object("a", "2", "a", "x")]);
-    assert!(!kind.get(&key("a"), None, World::Stored).unwrap().touches);
+    assert!(!kind.get(&key("a"), None, PossibleState::Stored).unwrap().touches);
 }
 
 /// The new cluster state is synced as soon as the kinds are that only it has, except for those
@@ -122,18 +123,18 @@ async fn reservation_survives_a_change_of_the_policy_set() {
 #[tokio::test]
 async fn only_new_reads_delay_the_candidate_cache() {
     use futures_util::FutureExt as _;
-    let of = |resource: &str, fields: &[&str]| Reading {
+    let of = |resource: &str, fields: &[&str]| ResolvedRead {
         resource: Resource { group: "g".into(), version: "v1".into(), resource: resource.into() },
         ..reading(fields)
     };
     let old = live(&[of("shared", &["/spec"]), of("missing", &["/spec"])]);
-    let new = Cluster::beside(
+    let new = ClusterState::replacing(
         &[of("shared", &["/spec"]), of("missing", &["/data"]), of("new", &["/spec"])],
         &old,
     );
-    assert!(new.seen_beside(&old).now_or_never().is_none());
+    assert!(new.wait_synced_except(&old).now_or_never().is_none());
     list(&new.kinds[2], "1", &[]);
-    assert!(new.seen_beside(&old).now_or_never().is_some());
+    assert!(new.wait_synced_except(&old).now_or_never().is_some());
     assert!(!new.is_seen());
 }
 
@@ -144,10 +145,10 @@ async fn cache_that_missed_a_reservation_is_not_activated() {
     let bounds = Bounds { count: 8, bytes: 1 << 20 };
     let options = Options { bounds, ..Options::of(Source::Live) };
     let bundle = |fields: &[&str]| reading(fields);
-    let old = Cluster::new(&[bundle(&["/spec"])], options);
+    let old = ClusterState::new(&[bundle(&["/spec"])], options);
     list(&old.kinds[0], "1", &[]);
-    let new = Cluster::beside(&[bundle(&["/data"])], &old);
-    let good = Cluster::beside(&[bundle(&["/data"])], &old);
+    let new = ClusterState::replacing(&[bundle(&["/data"])], &old);
+    let good = ClusterState::replacing(&[bundle(&["/data"])], &old);
     assert_eq!(reserve(&old, "first", &old.counters()), Reserved::Made);
     assert!(good.serves());
     drop(good);

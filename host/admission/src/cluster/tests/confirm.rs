@@ -26,8 +26,8 @@ impl Stored {
 impl Api for Stored {
     fn list<'a>(
         &'a self,
-        kind: &'a Kind,
-        scope: &'a Scope,
+        kind: &'a ResourceCache,
+        scope: &'a QueryScope,
     ) -> BoxFuture<'a, Result<Listing, String>> {
         let read = self.reads.fetch_add(1, Ordering::Relaxed);
         let Some(objects) = &self.objects else {
@@ -37,7 +37,7 @@ impl Api for Stored {
         for object in objects {
             let name = object.get("/metadata/name").and_then(|v| v.text().map(str::to_owned));
             let name = name.unwrap();
-            if scope.covers(&Scope::Object(key(&name))) {
+            if scope.covers(&QueryScope::Object(key(&name))) {
                 let changed = super::object(&name, &format!("{}", 50 + read), "u", "x");
                 let object = if self.changes { &changed } else { object };
                 kind.take(&mut listing, object.root(), "");
@@ -59,22 +59,22 @@ enum Asks {
 }
 
 struct Request<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ClusterState,
     asks: Asks,
     evaluations: AtomicUsize,
 }
 
-impl Judge for Request<'_> {
+impl Evaluate for Request<'_> {
     type Verdict = bool;
     type Overload = Undecided;
 
-    async fn judge(&self, lens: &Lens) -> Result<Asked<bool>, Undecided> {
+    async fn judge(&self, lens: &EvaluationView) -> Result<Evaluation<bool>, Undecided> {
         self.evaluations.fetch_add(1, Ordering::Relaxed);
         let kind = &self.cluster.kinds[0];
         let scope = match self.asks {
-            Asks::Alone => Scope::All,
-            Asks::Needed => Scope::Object(key("needed")),
-            Asks::Any => Scope::Namespace("ns".to_owned()),
+            Asks::Alone => QueryScope::All,
+            Asks::Needed => QueryScope::Object(key("needed")),
+            Asks::Any => QueryScope::Namespace("ns".to_owned()),
         };
         let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &scope));
         let objects = match self.asks {
@@ -90,7 +90,7 @@ impl Judge for Request<'_> {
         let allows = objects.is_empty() == (self.asks == Asks::Alone);
         let mut grounds = Grounds::default();
         grounds.add(0, &scope, &objects);
-        Ok(Asked {
+        Ok(Evaluation {
             verdict: allows,
             allows,
             is_sound: true,
@@ -107,11 +107,15 @@ impl Judge for Request<'_> {
         verdict
     }
 
-    fn resting_on(&self, verdict: bool, _: &[String]) -> bool {
+    fn with_pending_note(&self, verdict: bool, _: &[String]) -> bool {
         verdict
     }
 
-    fn without_room(&self, _: bool, no_room: NoRoom) -> Result<bool, Undecided> {
+    fn on_reservation_limit(
+        &self,
+        _: bool,
+        no_room: ReservationLimitReached,
+    ) -> Result<bool, Undecided> {
         Err(Undecided::NoRoom(no_room))
     }
 
@@ -141,7 +145,7 @@ async fn denial_is_confirmed_by_the_api_server() {
         list(&cluster.kinds[0], "9", shown);
         let direct = Direct::new(has.clone());
         let request = Request { cluster: &cluster, asks, evaluations: AtomicUsize::new(0) };
-        let exactness = Exactness { direct: Some(&direct), always: false, contested: &[] };
+        let exactness = ReadConsistency { direct: Some(&direct), always: false, contested: &[] };
         let deadline = Instant::now() + Duration::from_secs(5);
         let decided = decide(&cluster, exactness, deadline, &request).await;
         let counts = (has.reads.load(Ordering::Relaxed), request.evaluations.into_inner());
@@ -157,7 +161,7 @@ async fn object_that_changes_without_end_is_confirmed_three_times() {
     let direct = Direct::new(has.clone());
     let request =
         Request { cluster: &cluster, asks: Asks::Alone, evaluations: AtomicUsize::new(0) };
-    let exactness = Exactness { direct: Some(&direct), always: false, contested: &[] };
+    let exactness = ReadConsistency { direct: Some(&direct), always: false, contested: &[] };
     let deadline = Instant::now() + Duration::from_secs(5);
     assert_eq!(decide(&cluster, exactness, deadline, &request).await, Ok(false));
     assert_eq!(has.reads.load(Ordering::Relaxed), 3);
@@ -170,15 +174,16 @@ fn reads_to_confirm_a_denial_are_limited_to_named_objects() {
     let kind = &cluster.kinds[0];
     let all: Vec<_> = (0..99).map(|n| object(&format!("object-{n:02}"), "1", "u", "x")).collect();
     list(kind, "9", &all);
-    let found = kind.select(&Query::default(), usize::MAX, None, World::Stored, None).unwrap();
+    let found =
+        kind.select(&Query::default(), usize::MAX, None, PossibleState::Stored, None).unwrap();
     let mut grounds = Grounds::default();
-    grounds.add(0, &Scope::All, &found.objects);
-    grounds.add(0, &Scope::Object(key("missing")), &[]);
-    grounds.add(0, &Scope::All, &[]);
-    let scopes = |grounds: Vec<Ground>| -> Vec<Scope> {
+    grounds.add(0, &QueryScope::All, &found.objects);
+    grounds.add(0, &QueryScope::Object(key("missing")), &[]);
+    grounds.add(0, &QueryScope::All, &[]);
+    let scopes = |grounds: Vec<Ground>| -> Vec<QueryScope> {
         grounds.into_iter().map(|ground| ground.scope).collect()
     };
-    let object = |name: &str| Scope::Object(key(name));
+    let object = |name: &str| QueryScope::Object(key(name));
     let named = grounds.clone().of_denial("object-07 and object-05 already have it");
     assert_eq!(scopes(named), [object("missing"), object("object-05"), object("object-07")]);
     let unnamed = scopes(grounds.of_denial("it is there already"));

@@ -12,35 +12,35 @@ use super::*;
 
 /// Denies if there is any object except for its result.
 struct Alone<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ClusterState,
     judged: AtomicUsize,
 }
 
 impl<'a> Alone<'a> {
-    fn new(cluster: &'a Cluster) -> Self {
+    fn new(cluster: &'a ClusterState) -> Self {
         Self { cluster, judged: AtomicUsize::new(0) }
     }
 }
 
-impl Judge for Alone<'_> {
+impl Evaluate for Alone<'_> {
     type Verdict = String;
     type Overload = Undecided;
 
-    async fn judge(&self, lens: &Lens) -> Result<Asked<String>, Undecided> {
+    async fn judge(&self, lens: &EvaluationView) -> Result<Evaluation<String>, Undecided> {
         self.judged.fetch_add(1, Ordering::Relaxed);
-        let asked = vec![(0, Scope::All)];
+        let asked = vec![(0, QueryScope::All)];
         let questions = vec![(0, Question::Query(Box::default()))];
-        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &Scope::All));
+        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &QueryScope::All));
         let kind = &self.cluster.kinds[0];
         match kind.select(&Query::default(), usize::MAX, fresh, lens.world, None) {
             Ok(found) => {
                 let allows = found.objects.iter().all(|object| *object.key().name == *"mine");
                 let mut grounds = Grounds::default();
-                grounds.add(0, &Scope::All, &found.objects);
+                grounds.add(0, &QueryScope::All, &found.objects);
                 let grounds = if allows { Vec::new() } else { grounds.of_denial("") };
                 let touched = found.touched.into_iter().map(|key| (0, key)).collect();
                 let verdict = if allows { "allowed" } else { "denied" }.to_owned();
-                Ok(Asked {
+                Ok(Evaluation {
                     verdict,
                     allows,
                     is_sound: true,
@@ -54,7 +54,7 @@ impl Judge for Alone<'_> {
             }
             Err(why) => {
                 let (verdict, touched) = (format!("{why:?}"), Vec::new());
-                Ok(Asked {
+                Ok(Evaluation {
                     verdict,
                     allows: false,
                     is_sound: false,
@@ -73,11 +73,15 @@ impl Judge for Alone<'_> {
         why.to_owned()
     }
 
-    fn resting_on(&self, verdict: String, objects: &[String]) -> String {
+    fn with_pending_note(&self, verdict: String, objects: &[String]) -> String {
         format!("{verdict}: {}", objects.join(", "))
     }
 
-    fn without_room(&self, _: String, no_room: NoRoom) -> Result<String, Undecided> {
+    fn on_reservation_limit(
+        &self,
+        _: String,
+        no_room: ReservationLimitReached,
+    ) -> Result<String, Undecided> {
         Err(Undecided::NoRoom(no_room))
     }
 
@@ -98,37 +102,41 @@ impl Judge for Alone<'_> {
 struct Answers(Option<&'static str>);
 
 impl Api for Answers {
-    fn list<'a>(&'a self, kind: &'a Kind, _: &'a Scope) -> BoxFuture<'a, Result<Listing, String>> {
+    fn list<'a>(
+        &'a self,
+        kind: &'a ResourceCache,
+        _: &'a QueryScope,
+    ) -> BoxFuture<'a, Result<Listing, String>> {
         let listing = Listing { version: "9".to_owned(), ..kind.empty() };
         let answer = self.0.map_or(Ok(listing), |why| Err(why.to_owned()));
         Box::pin(async move { answer })
     }
 }
 
-fn view(options: Options) -> Cluster {
+fn view(options: Options) -> ClusterState {
     let cluster = cluster(options);
     list(&cluster.kinds[0], "1", &[]);
     cluster
 }
 
 async fn ask(
-    cluster: &Cluster,
+    cluster: &ClusterState,
     direct: Option<&Direct>,
     seconds: u64,
 ) -> Result<String, Undecided> {
-    let exactness = Exactness { direct, always: false, contested: &[0] };
+    let exactness = ReadConsistency { direct, always: false, contested: &[0] };
     let deadline = Instant::now() + Duration::from_secs(seconds);
     decide(cluster, exactness, deadline, &Alone::new(cluster)).await
 }
 
-fn reserved(cluster: &Cluster) -> usize {
+fn reserved(cluster: &ClusterState) -> usize {
     cluster.kinds[0].status().reservations
 }
 
 #[tokio::test(start_paused = true)]
 async fn late_decision_reserves_nothing() {
     let cluster = view(Options::of(Source::Live));
-    assert_eq!(ask(&cluster, None, 0).await, Err(Undecided::Unsettled(Unsettled::Late)));
+    assert_eq!(ask(&cluster, None, 0).await, Err(Undecided::Unsettled(EvaluationError::Late)));
     assert_eq!(reserved(&cluster), 0);
     assert_eq!(ask(&cluster, None, 1).await, Ok("allowed".to_owned()));
     assert_eq!(reserved(&cluster), 1);
@@ -144,7 +152,7 @@ async fn full_reservation_limit_ends_in_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn unresolved_reservation_denies_before_the_deadline() {
-    let reserve = |cluster: &Cluster, name: &str| {
+    let reserve = |cluster: &ClusterState, name: &str| {
         let other = object(name, "", "o", "x");
         assert!(reserve_for(&cluster.kinds[0], "u", &key(name), &other, ""));
     };
@@ -183,10 +191,10 @@ async fn failed_watch_is_replaced_by_a_read_or_an_error() {
     let unread = format!("{failing}; read directly: 500: no answer");
     for (interrupted, direct, before, expected) in [
         // The denial is confirmed: the watched object is gone.
-        (Interrupted::Read, Some(&direct), "allowed", "allowed"),
-        (Interrupted::Read, Some(&silent), "denied", unread.as_str()),
-        (Interrupted::Read, None, "denied", failing),
-        (Interrupted::Fail, Some(&direct), "allowed", failing),
+        (OnWatchFailure::Read, Some(&direct), "allowed", "allowed"),
+        (OnWatchFailure::Read, Some(&silent), "denied", unread.as_str()),
+        (OnWatchFailure::Read, None, "denied", failing),
+        (OnWatchFailure::Fail, Some(&direct), "allowed", failing),
     ] {
         let cluster = view(Options { interrupted, ..Options::of(Source::Live) });
         cluster.kinds[0].apply(object("stored", "2", "s", "x").root(), "");
@@ -199,7 +207,7 @@ async fn failed_watch_is_replaced_by_a_read_or_an_error() {
 
 /// Queries all objects with a spec, and allows in any case.
 struct Asks<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ClusterState,
     name: String,
     spec: &'a str,
     takes: Duration,
@@ -207,22 +215,22 @@ struct Asks<'a> {
 }
 
 impl<'a> Asks<'a> {
-    fn new(cluster: &'a Cluster, name: &str, spec: &'a str, milliseconds: u64) -> Self {
+    fn new(cluster: &'a ClusterState, name: &str, spec: &'a str, milliseconds: u64) -> Self {
         let takes = Duration::from_millis(milliseconds);
         Self { cluster, name: name.to_owned(), spec, takes, judged: AtomicUsize::new(0) }
     }
 
     async fn decide(&self, seconds: u64) -> Result<(), Undecided> {
-        let exactness = Exactness { direct: None, always: false, contested: &[0] };
+        let exactness = ReadConsistency { direct: None, always: false, contested: &[0] };
         decide(self.cluster, exactness, Instant::now() + Duration::from_secs(seconds), self).await
     }
 }
 
-impl Judge for Asks<'_> {
+impl Evaluate for Asks<'_> {
     type Verdict = ();
     type Overload = Undecided;
 
-    async fn judge(&self, _: &Lens) -> Result<Asked<()>, Undecided> {
+    async fn judge(&self, _: &EvaluationView) -> Result<Evaluation<()>, Undecided> {
         self.judged.fetch_add(1, Ordering::Relaxed);
         let matches = vec![opgate_cluster::Match {
             index: 0,
@@ -231,11 +239,11 @@ impl Judge for Asks<'_> {
         }];
         let query = Query { matches, ..Query::default() };
         tokio::time::sleep(self.takes).await;
-        Ok(Asked {
+        Ok(Evaluation {
             verdict: (),
             allows: true,
             is_sound: true,
-            asked: vec![(0, Scope::All)],
+            asked: vec![(0, QueryScope::All)],
             questions: vec![(0, Question::Query(Box::new(query)))],
             touched: Vec::new(),
             is_unsure: false,
@@ -246,9 +254,13 @@ impl Judge for Asks<'_> {
 
     fn without_answer(&self, (): (), _: &str) {}
 
-    fn resting_on(&self, (): (), _: &[String]) {}
+    fn with_pending_note(&self, (): (), _: &[String]) {}
 
-    fn without_room(&self, (): (), no_room: NoRoom) -> Result<(), Undecided> {
+    fn on_reservation_limit(
+        &self,
+        (): (),
+        no_room: ReservationLimitReached,
+    ) -> Result<(), Undecided> {
         Err(Undecided::NoRoom(no_room))
     }
 
@@ -266,7 +278,7 @@ impl Judge for Asks<'_> {
 }
 
 /// Small writes without a pause, until dropped; each is decided as any other.
-async fn writes(cluster: &Cluster, spec: &str) -> usize {
+async fn writes(cluster: &ClusterState, spec: &str) -> usize {
     let mut number = 0;
     loop {
         let write = Asks::new(cluster, &format!("w{number}"), spec, 0);
@@ -308,7 +320,7 @@ async fn often_repeated_evaluation_gets_priority() {
     let judged = slow.judged.into_inner().max(other.judged.into_inner());
     assert!(judged <= 6, "{judged} rounds");
     assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
-    assert!(!cluster.claims.are_there());
+    assert!(!cluster.claims.has_claims());
 }
 
 /// A claim of a request that hangs, or whose client is gone, delays others only briefly.
@@ -369,7 +381,7 @@ async fn reservations_of_all_kinds_are_limited_in_bytes() {
     let reading = |name: &str| {
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: name.into() };
         let declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
-        Reading {
+        ResolvedRead {
             resource,
             declaration,
             labels: Selector::default(),
@@ -378,7 +390,7 @@ async fn reservations_of_all_kinds_are_limited_in_bytes() {
         }
     };
     let readings: Vec<_> = (0..8).map(|number| reading(&format!("r{number}"))).collect();
-    let cluster = Cluster::new(&readings, Options { bounds, ..Options::of(Source::Live) });
+    let cluster = ClusterState::new(&readings, Options { bounds, ..Options::of(Source::Live) });
     let mut made = 0;
     for number in 0..800 {
         // Many namespaces: one has only its share.

@@ -8,16 +8,16 @@ use opgate_cluster::{Object, Query};
 use super::*;
 use crate::cluster::NotCurrent;
 
-const APPLIED: World = World::Applied(0);
+const APPLIED: PossibleState = PossibleState::Pending(0);
 
-fn live() -> Arc<Kind> {
+fn live() -> Arc<ResourceCache> {
     let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
     list(&kind, "1", &[]);
     kind
 }
 
 /// A kind that only stores objects without the label `hidden`.
-fn visible() -> Arc<Kind> {
+fn visible() -> Arc<ResourceCache> {
     let selector = r#"{"matchExpressions":[{"key":"hidden","operator":"DoesNotExist"}]}"#;
     let kind = labelled(Options::of(Source::Live), selector).kinds.remove(0);
     list(&kind, "1", &[]);
@@ -25,7 +25,7 @@ fn visible() -> Arc<Kind> {
 }
 
 /// Names and specs of all objects in a possible state.
-fn shown(kind: &Kind, world: World) -> String {
+fn shown(kind: &ResourceCache, world: PossibleState) -> String {
     let found = kind.select(&Query::default(), usize::MAX, None, world, None).unwrap();
     texts(&found.objects)
 }
@@ -36,11 +36,12 @@ fn texts(objects: &[Arc<Object>]) -> String {
     objects.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-fn all(kind: &Kind) -> [String; 3] {
-    [World::Stored, APPLIED, World::Together].map(|world| shown(kind, world))
+fn all(kind: &ResourceCache) -> [String; 3] {
+    [PossibleState::Stored, APPLIED, PossibleState::UnionPreferPending]
+        .map(|world| shown(kind, world))
 }
 
-fn reserve(kind: &Kind, name: &str, uid: &str, before: &str, spec: &str) {
+fn reserve(kind: &ResourceCache, name: &str, uid: &str, before: &str, spec: &str) {
     let object = object(name, before, uid, spec);
     assert!(reserve_for(kind, "u", &key(name), &object, before));
 }
@@ -57,28 +58,33 @@ async fn reservation_does_not_hide_stored_objects() {
     reserve(&kind, "a", "u", "2", "new");
     let both = "a=old a=new b=other";
     assert_eq!(all(&kind), ["a=old b=other", "a=new b=other", both]);
-    assert_eq!(shown(&kind, World::Apart), both);
-    let single =
-        [(World::Stored, "old"), (APPLIED, "new"), (World::Together, "new"), (World::Apart, "old")];
+    assert_eq!(shown(&kind, PossibleState::UnionPreferStored), both);
+    let single = [
+        (PossibleState::Stored, "old"),
+        (APPLIED, "new"),
+        (PossibleState::UnionPreferPending, "new"),
+        (PossibleState::UnionPreferStored, "old"),
+    ];
     for (world, spec) in single {
         let got = kind.get(&key("a"), None, world).unwrap();
         assert_eq!(texts(&[got.object.unwrap()]), format!("a={spec}"));
         assert!(got.touches);
     }
-    assert!(!kind.get(&key("b"), None, World::Stored).unwrap().touches);
+    assert!(!kind.get(&key("b"), None, PossibleState::Stored).unwrap().touches);
 
     // A second request about the same object leaves the first one in its place.
     reserve(&kind, "a", "u", "2", "third");
     assert_eq!(shown(&kind, APPLIED), "a=new b=other");
-    assert_eq!(shown(&kind, World::Applied(1)), "a=third b=other");
-    assert_eq!(shown(&kind, World::Together), "a=old a=new a=third b=other");
+    assert_eq!(shown(&kind, PossibleState::Pending(1)), "a=third b=other");
+    assert_eq!(shown(&kind, PossibleState::UnionPreferPending), "a=old a=new a=third b=other");
 
     // However small the pages are, all copies are on them.
     for limit in 1..4 {
         let (mut after, mut skip, mut found) = (None, usize::MAX, Vec::new());
         loop {
             let query = Query { limit, after: after.clone(), ..Query::default() };
-            let page = kind.select(&query, skip, None, World::Together, None).unwrap();
+            let page =
+                kind.select(&query, skip, None, PossibleState::UnionPreferPending, None).unwrap();
             found.extend(page.objects.iter().cloned());
             if page.objects.len() < limit {
                 break;
@@ -99,14 +105,18 @@ async fn pending_change_touches_queries_for_old_and_new_value() {
         let values = Arc::new(std::iter::once(spec.to_owned()).collect());
         let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
-        for (world, expected) in [World::Stored, APPLIED, World::Together].into_iter().zip(worlds) {
+        for (world, expected) in [PossibleState::Stored, APPLIED, PossibleState::UnionPreferPending]
+            .into_iter()
+            .zip(worlds)
+        {
             let found = kind.select(&query, usize::MAX, None, world, None).unwrap();
             assert_eq!(texts(&found.objects), expected, "{spec} in {world:?}");
             assert_eq!(found.touched, [key("a")], "{spec} in {world:?}");
         }
     }
     let elsewhere = Query { namespace: Some("other".to_owned()), ..Query::default() };
-    let found = kind.select(&elsewhere, usize::MAX, None, World::Together, None).unwrap();
+    let found =
+        kind.select(&elsewhere, usize::MAX, None, PossibleState::UnionPreferPending, None).unwrap();
     assert!(found.touched.is_empty() && found.objects.is_empty());
 }
 
@@ -140,7 +150,7 @@ async fn events_settle_only_covered_reservations() {
     assert_eq!(pending("a"), 0);
     reserve(&kind, "a", "new", "5", "again");
     kind.delete(&key("a"), "6", "new");
-    assert_eq!((pending("a"), shown(&kind, World::Together)), (0, String::new()));
+    assert_eq!((pending("a"), shown(&kind, PossibleState::UnionPreferPending)), (0, String::new()));
     // If the uid is not known, any object of the name settles a new one.
     reserve(&kind, "b", "", "", "wanted");
     kind.apply(object("b", "7", "u", "wanted").root(), "");
@@ -186,19 +196,27 @@ async fn direct_read_settles_covered_reservations() {
     assert_eq!(pending(), 1, "it may be on its way");
     read(&[object("a", "4", "other", "stored")], "5");
     assert_eq!(pending(), 1, "it may follow another one of its name");
-    assert_eq!(shown(&kind, World::Stored), "a=stored", "what was read counts before the watch");
+    assert_eq!(
+        shown(&kind, PossibleState::Stored),
+        "a=stored",
+        "what was read counts before the watch"
+    );
     pass(3).await;
     read(&[], "5");
-    assert_eq!((pending(), shown(&kind, World::Together)), (0, String::new()), "it never came");
+    assert_eq!(
+        (pending(), shown(&kind, PossibleState::UnionPreferPending)),
+        (0, String::new()),
+        "it never came"
+    );
 
     reserve(&kind, "a", "u", "", "wanted");
     read(&[object("a", "6", "u", "wanted")], "6");
     assert_eq!(pending(), 0);
     assert_eq!(all(&kind), ["a=wanted", "a=wanted", "a=wanted"]);
     kind.apply(object("a", "4", "old", "late event").root(), "");
-    assert_eq!(shown(&kind, World::Stored), "a=wanted", "the watch is still behind");
+    assert_eq!(shown(&kind, PossibleState::Stored), "a=wanted", "the watch is still behind");
     kind.delete(&key("a"), "7", "u");
-    assert_eq!(shown(&kind, World::Stored), "", "now it is ahead");
+    assert_eq!(shown(&kind, PossibleState::Stored), "", "now it is ahead");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +233,8 @@ async fn direct_read_counts_until_the_watch_catches_up() {
     let newer = fresh("7", &[object("a", "6", "u", "read"), object("b", "7", "v", "read")]);
     let see = |listing: &Listing| {
         let query = Query::default();
-        let found = kind.select(&query, usize::MAX, Some(listing), World::Stored, None).unwrap();
+        let found =
+            kind.select(&query, usize::MAX, Some(listing), PossibleState::Stored, None).unwrap();
         texts(&found.objects)
     };
     assert_eq!(see(&newer), "a=read b=read");
@@ -236,7 +255,8 @@ async fn unreadable_object_fails_only_matching_queries() {
     kind.apply(bad.root(), "");
     let ask = |namespace: Option<&str>| {
         let query = Query { namespace: namespace.map(str::to_owned), ..Query::default() };
-        kind.select(&query, usize::MAX, None, World::Stored, None).map(|found| found.objects.len())
+        kind.select(&query, usize::MAX, None, PossibleState::Stored, None)
+            .map(|found| found.objects.len())
     };
     let why = "g/v1/r holds elsewhere/bad, which cannot be read: a field that policies read nests deeper than 512 levels";
     let error = NotCurrent::Unknown(why.to_owned());
@@ -244,8 +264,8 @@ async fn unreadable_object_fails_only_matching_queries() {
     assert_eq!(ask(Some("elsewhere")), Err(error.clone()));
     assert_eq!(ask(None), Err(error.clone()));
     let bad_key = Key::new("elsewhere", "bad");
-    assert_eq!(kind.get(&bad_key, None, World::Stored).err(), Some(error));
-    assert!(kind.get(&Key::new("elsewhere", "x"), None, World::Stored).is_ok());
+    assert_eq!(kind.get(&bad_key, None, PossibleState::Stored).err(), Some(error));
+    assert!(kind.get(&Key::new("elsewhere", "x"), None, PossibleState::Stored).is_ok());
     assert_eq!(kind.status().unreadable, 1);
     // A list skips it as well; it is good again once it can be read or is gone.
     let mut listing = kind.empty();
@@ -292,7 +312,7 @@ async fn a_slow_list_settles_nothing_that_came_after_its_beginning() {
     kind.replace(Listing { version: "10".to_owned(), ..kind.empty() }, began);
     let pending = |name: &str| kind.pending(&key(name)).0;
     assert_eq!((pending("new"), pending("changed")), (1, 1));
-    assert_eq!(shown(&kind, World::Stored), "known=read directly");
+    assert_eq!(shown(&kind, PossibleState::Stored), "known=read directly");
     // The watch continues from there.
     kind.bookmark("30");
     assert_eq!((pending("new"), pending("changed")), (0, 0));
@@ -318,11 +338,14 @@ async fn object_with_a_different_name_is_not_reserved() {
     for number in 0..300 {
         assert!(reserve_for(&kind, "u", &key(&format!("z{number}")), &forged, ""));
     }
-    assert_eq!((shown(&kind, World::Together), kind.status().reservations), (String::new(), 0));
+    assert_eq!(
+        (shown(&kind, PossibleState::UnionPreferPending), kind.status().reservations),
+        (String::new(), 0)
+    );
 }
 
 /// Tries to reserve the creation of an object.
-fn try_one(kind: &Kind, user: &str, namespace: &str, name: &str, spec: &str) -> bool {
+fn try_one(kind: &ResourceCache, user: &str, namespace: &str, name: &str, spec: &str) -> bool {
     let json =
         format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"spec":"{spec}"}}"#);
     let object = Document::parse(&json).unwrap();
@@ -351,11 +374,12 @@ async fn reservations_of_all_tenants_are_bounded() {
 
 /// The result of a query for this value with requests in progress: whether it cannot be answered,
 /// and how many objects differ in other possible states.
-fn asks(kind: &Kind, namespace: &str, spec: &str) -> (bool, usize) {
+fn asks(kind: &ResourceCache, namespace: &str, spec: &str) -> (bool, usize) {
     let values = Arc::new(std::iter::once(spec.to_owned()).collect());
     let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
     let query = Query { namespace: Some(namespace.to_owned()), matches, ..Query::default() };
-    let found = kind.select(&query, usize::MAX, None, World::Together, None).unwrap();
+    let found =
+        kind.select(&query, usize::MAX, None, PossibleState::UnionPreferPending, None).unwrap();
     (found.is_unsure, found.touched.len())
 }
 
@@ -402,7 +426,7 @@ async fn large_object_is_reserved_as_an_outline() {
     assert_eq!(asks(&kind, "b", &large), (false, 0));
     let got = kind.get(&Key::new("a", "large"), None, APPLIED).unwrap();
     assert!(got.is_unsure && got.touches);
-    assert!(!kind.get(&Key::new("a", "large"), None, World::Stored).unwrap().is_unsure);
+    assert!(!kind.get(&Key::new("a", "large"), None, PossibleState::Stored).unwrap().is_unsure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,7 +443,7 @@ async fn equal_requests_are_one_reservation_that_is_extended() {
     assert_eq!(kind.ended(tokio::time::Instant::now(), 9), [key("a")]);
     // A creation of an object that is stored already changes nothing while it is stored.
     reserve(&kind, "a", "other", "", "stored");
-    let shown = |kind: &Kind| shown(kind, World::Together);
+    let shown = |kind: &ResourceCache| shown(kind, PossibleState::UnionPreferPending);
     assert_eq!(shown(&kind), "a=stored a=wanted");
     kind.delete(&key("a"), "3", "u");
     assert_eq!(shown(&kind), "a=wanted a=stored");
@@ -446,15 +470,16 @@ async fn excess_requests_for_an_object_share_one_possible_state() {
         reserve(&kind, "a", &format!("u{spec}"), "", &format!("s{spec}"));
     }
     let world = |number: usize| {
-        let found =
-            kind.select(&Query::default(), usize::MAX, None, World::Applied(number), None).unwrap();
+        let found = kind
+            .select(&Query::default(), usize::MAX, None, PossibleState::Pending(number), None)
+            .unwrap();
         (texts(&found.objects), found.is_unsure)
     };
     assert_eq!(world(0), ("a=s0".to_owned(), false));
     assert_eq!(world(2), ("a=s2".to_owned(), false));
     assert_eq!(world(3), ("a=s3 a=s4 a=s5 a=s6".to_owned(), false), "in the way of others");
     assert_eq!(world(4), (String::new(), false), "needed by others");
-    let get = |number| kind.get(&key("a"), None, World::Applied(number)).unwrap();
+    let get = |number| kind.get(&key("a"), None, PossibleState::Pending(number)).unwrap();
     assert!(get(3).is_unsure, "it is one of four objects");
     assert!(!get(2).is_unsure);
 }
@@ -466,8 +491,12 @@ async fn object_under_review_is_shown_as_it_is_stored() {
     list(kind, "1", &[object("a", "1", "u", "stored")]);
     reserve(kind, "a", "v", "", "wanted");
     reserve(kind, "b", "w", "", "other");
-    let reviewed = Some(Arc::new(Own { kinds: vec![0], key: key("a") }));
-    let lens = Lens { world: World::Together, reviewed, ..Lens::default() };
+    let reviewed = Some(Arc::new(ReviewedObject { kinds: vec![0], key: key("a") }));
+    let lens = EvaluationView {
+        world: PossibleState::UnionPreferPending,
+        reviewed,
+        ..EvaluationView::default()
+    };
     let select = |kind_of_lens| {
         let sight = lens.sight(kind_of_lens);
         kind.select(&Query::default(), usize::MAX, None, sight, None).unwrap()
@@ -488,22 +517,23 @@ async fn empty_direct_read_hides_older_watched_objects() {
         kind.learn(&key("a"), &found, tokio::time::Instant::now());
     };
     read("4");
-    assert_eq!(shown(&kind, World::Stored), "a=stored b=stored", "the read is older");
+    assert_eq!(shown(&kind, PossibleState::Stored), "a=stored b=stored", "the read is older");
     read("7");
-    assert_eq!(shown(&kind, World::Stored), "b=stored");
-    assert!(kind.get(&key("a"), None, World::Stored).unwrap().object.is_none());
+    assert_eq!(shown(&kind, PossibleState::Stored), "b=stored");
+    assert!(kind.get(&key("a"), None, PossibleState::Stored).unwrap().object.is_none());
     // Events up to the read are no news.
     kind.apply(object("a", "6", "u", "changed").root(), "");
-    assert_eq!(shown(&kind, World::Stored), "b=stored");
+    assert_eq!(shown(&kind, PossibleState::Stored), "b=stored");
     kind.apply(object("a", "8", "w", "new").root(), "");
-    assert_eq!(shown(&kind, World::Stored), "a=new b=stored");
+    assert_eq!(shown(&kind, PossibleState::Stored), "a=new b=stored");
 }
 
 #[tokio::test(start_paused = true)]
 async fn query_without_a_current_cache_fails() {
     let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
-    let ask =
-        |kind: &Kind| kind.get(&key("a"), None, World::Stored).map(|found| found.object.is_some());
+    let ask = |kind: &ResourceCache| {
+        kind.get(&key("a"), None, PossibleState::Stored).map(|found| found.object.is_some())
+    };
     let listing = NotCurrent::Listing("g/v1/r is not synced yet".to_owned());
     assert_eq!(ask(&kind), Err(listing), "soon there is one");
     kind.failed("forbidden: because".to_owned());
@@ -511,7 +541,7 @@ async fn query_without_a_current_cache_fails() {
     assert_eq!(ask(&kind), unknown("g/v1/r is not synced yet: forbidden: because"));
     kind.absent();
     assert_eq!(ask(&kind), Ok(false), "a resource that is not installed has no objects");
-    assert_eq!(kind.status().standing, Standing::NotInstalled);
+    assert_eq!(kind.status().standing, CacheStatus::NotInstalled);
 
     pass(200).await;
     kind.failed("no answer".to_owned());
@@ -525,7 +555,7 @@ async fn query_without_a_current_cache_fails() {
     kind.failed("no answer".to_owned());
     assert_eq!(ask(&kind), unknown("g/v1/r was last heard of 306 s ago: no answer"));
     let listing = Listing { version: "9".to_owned(), ..kind.empty() };
-    let read = kind.get(&key("a"), Some(&listing), World::Stored);
+    let read = kind.get(&key("a"), Some(&listing), PossibleState::Stored);
     assert!(read.is_ok(), "what was read directly needs no watch");
 
     let files = cluster(Options::of(Source::Snapshot)).kinds.remove(0);
@@ -546,28 +576,28 @@ fn incompletely_read_object_is_not_reserved() {
 
 #[tokio::test(start_paused = true)]
 async fn refused_and_silent_resource_is_locked_out() {
-    use super::super::cache::Refused;
+    use super::super::cache::ListFailure;
     let kind = live();
     let pass = async || tokio::time::advance(Duration::from_secs(301)).await;
-    kind.refused(Refused::Unauthorized);
+    kind.refused(ListFailure::Unauthorized);
     assert!(kind.status().unauthorized && !kind.is_locked_out(), "what is known still counts");
     pass().await;
     assert!(kind.is_locked_out());
-    kind.refused(Refused::No);
+    kind.refused(ListFailure::No);
     assert!(kind.is_locked_out() && !kind.status().unauthorized, "a time-out changes nothing");
     list(&kind, "2", &[]);
     assert!(!kind.is_locked_out());
     pass().await;
-    kind.refused(Refused::No);
+    kind.refused(ListFailure::No);
     assert!(!kind.status().standing.is_current() && !kind.is_locked_out(), "it is only silent");
-    kind.refused(Refused::Forbidden);
+    kind.refused(ListFailure::Forbidden);
     assert!(kind.is_locked_out());
 }
 
 #[test]
 fn refused_token_is_no_missing_permission() {
     let kind = live();
-    let told = |code| decode::Trouble::of(code, "Unauthorized").told(&kind);
+    let told = |code| decode::ApiError::of(code, "Unauthorized").told(&kind);
     assert!(told(401).starts_with("the API server does not accept the token of opgate (401: "));
     assert!(!told(401).contains("grant") && told(403).contains("grant list and watch"));
 }

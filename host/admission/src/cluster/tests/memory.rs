@@ -10,7 +10,7 @@ const LIMIT: usize = 1 << 20;
 /// The share of the first large namespace.
 const SHARE: usize = LIMIT / 4;
 
-fn bounded() -> (Cluster, Arc<Kind>) {
+fn bounded() -> (ClusterState, Arc<ResourceCache>) {
     let cluster = cluster(Options { memory: LIMIT, ..Options::of(Source::Live) });
     let kind = cluster.kinds[0].clone();
     list(&kind, "1", &[]);
@@ -27,9 +27,9 @@ fn large(namespace: &str, name: &str, version: u64, bytes: usize) -> Arc<Documen
 }
 
 /// The number of objects in a namespace, or the reason why there is no result.
-fn count(kind: &Kind, namespace: Option<&str>) -> Result<usize, String> {
+fn count(kind: &ResourceCache, namespace: Option<&str>) -> Result<usize, String> {
     let query = Query { namespace: namespace.map(str::to_owned), ..Query::default() };
-    match kind.select(&query, usize::MAX, None, World::Stored, None) {
+    match kind.select(&query, usize::MAX, None, PossibleState::Stored, None) {
         Ok(found) => Ok(found.objects.len()),
         Err(NotCurrent::Unknown(why)) => Err(why),
         Err(other) => panic!("{other:?}"),
@@ -59,7 +59,7 @@ async fn objects_over_the_share_fail_only_matching_queries() {
     assert!(why.starts_with(text), "{why}");
     assert!(why.contains(" bytes that the others leave of 1Mi (--max-cluster-memory)"), "{why}");
     assert_eq!(count(&kind, None).unwrap_err(), why);
-    let get = |name: &str| kind.get(&Key::new("tenant", name), None, World::Stored);
+    let get = |name: &str| kind.get(&Key::new("tenant", name), None, PossibleState::Stored);
     assert!(get("o05").unwrap().object.is_some());
     assert!(get("o06").is_err());
     assert!(get("not-there").unwrap().object.is_none());
@@ -69,7 +69,8 @@ async fn objects_over_the_share_fail_only_matching_queries() {
         let values = Arc::new(std::iter::once(spec).collect());
         let matches = vec![opgate_cluster::Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
-        kind.select(&query, usize::MAX, None, World::Stored, None).map(|found| found.objects.len())
+        kind.select(&query, usize::MAX, None, PossibleState::Stored, None)
+            .map(|found| found.objects.len())
     };
     assert_eq!(by_value("x".repeat(100)), Ok(2));
     assert_eq!(by_value("y".to_owned()), Ok(0));
@@ -114,7 +115,7 @@ async fn tenants_with_much_leave_room_for_those_with_little() {
     kind.apply(large("victim", "a", 3, 100).root(), "");
     assert_eq!(count(&kind, Some("victim")), Ok(1));
     kind.apply(large("", "b", 4, 10 << 10).root(), "");
-    assert!(kind.get(&Key::new("", "b"), None, World::Stored).unwrap().object.is_some());
+    assert!(kind.get(&Key::new("", "b"), None, PossibleState::Stored).unwrap().object.is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +129,7 @@ async fn names_of_objects_are_limited_in_memory() {
     assert!(status.objects + status.by_name < 2_000, "{status:?}");
     assert!(cluster.memory().0 < LIMIT / 3, "{:?}", cluster.memory());
     let get = |namespace: &str, name: &str| {
-        let got = kind.get(&Key::new(namespace, name), None, World::Stored);
+        let got = kind.get(&Key::new(namespace, name), None, PossibleState::Stored);
         got.map(|got| got.object.is_some()).map_err(|why| format!("{why:?}"))
     };
     assert_eq!(get("tenant", "o00001"), Ok(true));
@@ -178,7 +179,7 @@ async fn a_view_that_replaces_another_shares_its_memory() {
     list(&kind, "5", &objects);
     let mut reading = kind.reading().clone();
     reading.declaration = Declaration::new(&["/spec".to_owned()], &[], &[]).unwrap();
-    let new = Cluster::beside(&[reading], &old);
+    let new = ClusterState::replacing(&[reading], &old);
     let other = new.kinds[0].clone();
     assert!(!Arc::ptr_eq(&kind, &other));
     list(&other, "5", &objects);

@@ -12,12 +12,12 @@ mod reader;
 use super::*;
 
 /// A resource of which `spec`, found by an index, is stored.
-fn cluster(options: Options) -> Cluster {
+fn cluster(options: Options) -> ClusterState {
     labelled(options, "{}")
 }
 
 /// Cluster state for objects with some labels only.
-fn labelled(options: Options, selector: &str) -> Cluster {
+fn labelled(options: Options, selector: &str) -> ClusterState {
     let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
     let index = opgate_cluster::Index {
         name: "spec".into(),
@@ -26,8 +26,8 @@ fn labelled(options: Options, selector: &str) -> Cluster {
     };
     let declaration = Declaration::new(&["/spec".to_owned()], &[], &[index]).unwrap();
     let labels = opgate_cluster::selector(Document::parse(selector).unwrap().root()).unwrap();
-    let reading = Reading { resource, declaration, labels, namespace: None, optional: false };
-    Cluster::new(&[reading], options)
+    let reading = ResolvedRead { resource, declaration, labels, namespace: None, optional: false };
+    ClusterState::new(&[reading], options)
 }
 
 fn object(name: &str, version: &str, uid: &str, spec: &str) -> Arc<Document> {
@@ -42,7 +42,7 @@ fn key(name: &str) -> Key {
 }
 
 /// Replaces all objects by a list.
-fn list(kind: &Kind, version: &str, objects: &[Arc<Document>]) {
+fn list(kind: &ResourceCache, version: &str, objects: &[Arc<Document>]) {
     let mut listing = Listing { version: version.to_owned(), ..kind.empty() };
     for object in objects {
         kind.take(&mut listing, object.root(), "");
@@ -53,12 +53,12 @@ fn list(kind: &Kind, version: &str, objects: &[Arc<Document>]) {
 /// The reason why there is no decision.
 #[derive(Debug, PartialEq, Eq)]
 enum Undecided {
-    Unsettled(Unsettled),
-    NoRoom(NoRoom),
+    Unsettled(EvaluationError),
+    NoRoom(ReservationLimitReached),
 }
 
-impl From<Unsettled> for Undecided {
-    fn from(unsettled: Unsettled) -> Self {
+impl From<EvaluationError> for Undecided {
+    fn from(unsettled: EvaluationError) -> Self {
         Self::Unsettled(unsettled)
     }
 }
@@ -69,7 +69,13 @@ fn user() -> Arc<str> {
 }
 
 /// Reserves the creation of an object, or the change of one of the version `before`.
-fn reserve_for(kind: &Kind, user: &str, key: &Key, object: &Document, before: &str) -> bool {
+fn reserve_for(
+    kind: &ResourceCache,
+    user: &str,
+    key: &Key,
+    object: &Document,
+    before: &str,
+) -> bool {
     let tenant = Tenant { namespace: key.namespace.clone(), user: user.into() };
     kind.reserve(Allowed { key, object, old: None, before, tenant: &tenant }).is_ok()
 }

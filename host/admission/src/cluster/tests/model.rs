@@ -155,10 +155,10 @@ type Shared = Arc<Mutex<Server>>;
 struct Model(Shared);
 
 impl Model {
-    fn now(&self, kind: &Kind, scope: &Scope) -> Listing {
+    fn now(&self, kind: &ResourceCache, scope: &QueryScope) -> Listing {
         let server = self.0.lock();
         let mut listing = Listing { version: server.version.to_string(), ..kind.empty() };
-        let asked = |name: &&String| scope.covers(&Scope::Object(key(name)));
+        let asked = |name: &&String| scope.covers(&QueryScope::Object(key(name)));
         for name in server.objects.keys().filter(asked) {
             kind.take(&mut listing, document(name, &server.objects[name]).root(), "");
         }
@@ -169,8 +169,8 @@ impl Model {
 impl Api for Model {
     fn list<'a>(
         &'a self,
-        kind: &'a Kind,
-        scope: &'a Scope,
+        kind: &'a ResourceCache,
+        scope: &'a QueryScope,
     ) -> BoxFuture<'a, Result<Listing, String>> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(3)).await;
@@ -187,7 +187,7 @@ fn document(name: &str, stored: &Stored) -> Arc<Document> {
 
 /// The rule as a policy queries it: do other objects have this spec?
 struct Rule<'r> {
-    cluster: &'r Cluster,
+    cluster: &'r ClusterState,
     name: String,
     spec: u8,
     most: usize,
@@ -195,17 +195,17 @@ struct Rule<'r> {
     old: Option<Arc<Document>>,
 }
 
-impl Judge for Rule<'_> {
+impl Evaluate for Rule<'_> {
     type Verdict = bool;
     type Overload = Undecided;
 
-    async fn judge(&self, lens: &Lens) -> Result<Asked<bool>, Undecided> {
+    async fn judge(&self, lens: &EvaluationView) -> Result<Evaluation<bool>, Undecided> {
         let values = Arc::new(std::iter::once(self.spec.to_string()).collect());
         let matches = vec![Match { index: 0, values, absent: false }];
         let query = Query { matches, ..Query::default() };
-        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &Scope::All));
-        let reviewed = Some(Arc::new(Own { kinds: vec![0], key: key(&self.name) }));
-        let sight = Lens { reviewed, world: lens.world, ..Lens::default() };
+        let fresh = lens.fresh.as_ref().and_then(|fresh| fresh.listing(0, &QueryScope::All));
+        let reviewed = Some(Arc::new(ReviewedObject { kinds: vec![0], key: key(&self.name) }));
+        let sight = EvaluationView { reviewed, world: lens.world, ..EvaluationView::default() };
         let sight = sight.sight(0);
         let found = self.cluster.kinds[0].select(&query, usize::MAX, fresh, sight, None).unwrap();
         let names = found.objects.iter().map(|object: &Arc<Object>| &object.key().name);
@@ -214,13 +214,13 @@ impl Judge for Rule<'_> {
         // An evaluation takes time.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let mut grounds = Grounds::default();
-        grounds.add(0, &Scope::All, &found.objects);
+        grounds.add(0, &QueryScope::All, &found.objects);
         let grounds = if allows { Vec::new() } else { grounds.of_denial("") };
         let touched = found.touched.into_iter().map(|key| (0, key)).collect();
-        let asked = vec![(0, Scope::All)];
+        let asked = vec![(0, QueryScope::All)];
         // Exactly the query: reservations about other specs do not matter.
         let questions = vec![(0, Question::Query(Box::new(query)))];
-        Ok(Asked {
+        Ok(Evaluation {
             verdict: allows,
             allows,
             is_sound: true,
@@ -237,11 +237,15 @@ impl Judge for Rule<'_> {
         panic!("{why}")
     }
 
-    fn resting_on(&self, verdict: bool, _: &[String]) -> bool {
+    fn with_pending_note(&self, verdict: bool, _: &[String]) -> bool {
         verdict
     }
 
-    fn without_room(&self, _: bool, no_room: NoRoom) -> Result<bool, Undecided> {
+    fn on_reservation_limit(
+        &self,
+        _: bool,
+        no_room: ReservationLimitReached,
+    ) -> Result<bool, Undecided> {
         Err(Undecided::NoRoom(no_room))
     }
 
@@ -259,7 +263,7 @@ impl Judge for Rule<'_> {
 }
 
 struct Play {
-    cluster: Arc<Cluster>,
+    cluster: Arc<ClusterState>,
     direct: Arc<Direct>,
     server: Shared,
     consistent: bool,
@@ -289,8 +293,11 @@ impl Play {
             object: object(&name, &version, &uid, &spec.to_string()),
             old: old.as_ref().map(|old| document(&name, old)),
         };
-        let exactness =
-            Exactness { direct: Some(&self.direct), always: self.consistent, contested: &[0] };
+        let exactness = ReadConsistency {
+            direct: Some(&self.direct),
+            always: self.consistent,
+            contested: &[0],
+        };
         let deadline = began + Duration::from_secs(5);
         let verdict = decide(&self.cluster, exactness, deadline, &rule).await;
         let now = Instant::now();
@@ -302,7 +309,7 @@ impl Play {
                 return;
             }
             // Requests in progress about an object that cannot be evaluated, one after the other.
-            Err(Undecided::Unsettled(Unsettled::Contention)) => return,
+            Err(Undecided::Unsettled(EvaluationError::Contention)) => return,
             Err(other) => panic!("{other:?}"),
         }
         let until = now + self.cluster.options.reservation;

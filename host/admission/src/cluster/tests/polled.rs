@@ -4,19 +4,19 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::cache::poll_time;
-use crate::cluster::decode::{PageText, Trouble};
-use crate::cluster::paging::is_bounded;
+use crate::cluster::decode::{ApiError, PageText};
+use crate::cluster::paging::ensure_bounded;
 use crate::review::{Review, text};
 
 /// Resources without any field.
-fn reading(resources: &[&str]) -> Vec<Reading> {
+fn reading(resources: &[&str]) -> Vec<ResolvedRead> {
     let reading = |name: &&str| {
         let mut parts = name.split('/').map(str::to_owned);
         let mut part = || parts.next().unwrap();
         let resource = Resource { group: part(), version: part(), resource: part() };
         let fields = ["/gitVersion".to_owned(), "/spec".to_owned()];
         let declaration = Declaration::new(&fields, &[], &[]).unwrap();
-        Reading {
+        ResolvedRead {
             resource,
             declaration,
             labels: Selector::default(),
@@ -30,14 +30,15 @@ fn reading(resources: &[&str]) -> Vec<Reading> {
 const VERSIONS: &str = "opgate.dev/v1alpha1/serverversions";
 
 /// The stored fields of the object `kubernetes`.
-fn version(cluster: &Cluster) -> Option<Value> {
-    let got = cluster.kinds[0].get(&Key::new("", "kubernetes"), None, World::Stored).unwrap();
+fn version(cluster: &ClusterState) -> Option<Value> {
+    let got =
+        cluster.kinds[0].get(&Key::new("", "kubernetes"), None, PossibleState::Stored).unwrap();
     let raw = got.object?.document().root().raw().into_owned();
     Some(serde_json::from_str(&raw).unwrap())
 }
 
-fn snapshot(documents: &[&str]) -> Cluster {
-    let cluster = Cluster::new(&reading(&[VERSIONS]), Options::of(Source::Snapshot));
+fn snapshot(documents: &[&str]) -> ClusterState {
+    let cluster = ClusterState::new(&reading(&[VERSIONS]), Options::of(Source::Snapshot));
     let mut snapshot = Snapshot::default();
     for json in documents {
         assert_eq!(snapshot.add(Document::parse(json).unwrap()), Ok(1), "{json}");
@@ -73,7 +74,7 @@ fn a_list_in_a_file_may_have_several_objects_of_one_name() {
         let list = json!({"apiVersion": "g/v1", "kind": "PackageList", "items": items});
         Document::parse(&list.to_string()).unwrap()
     };
-    let cluster = Cluster::new(&reading(&["g/v1/packages"]), Options::of(Source::Snapshot));
+    let cluster = ClusterState::new(&reading(&["g/v1/packages"]), Options::of(Source::Snapshot));
     let said = |documents: &[&[&str]]| {
         let mut snapshot = Snapshot::default();
         for specs in documents {
@@ -81,7 +82,8 @@ fn a_list_in_a_file_may_have_several_objects_of_one_name() {
         }
         snapshot.fill(&cluster);
         let query = opgate_cluster::Query::default();
-        let found = cluster.kinds[0].select(&query, usize::MAX, None, World::Stored, None).unwrap();
+        let found =
+            cluster.kinds[0].select(&query, usize::MAX, None, PossibleState::Stored, None).unwrap();
         let spec = |o: &Arc<opgate_cluster::Object>| {
             o.document().get("/spec").unwrap().text().unwrap().to_owned()
         };
@@ -108,9 +110,9 @@ fn no_request_changes_the_version_of_the_api_server() {
     let review = text(review.to_string().into_bytes()).unwrap();
     let review = Review::read(&review).unwrap();
     let files = snapshot(&[ANSWER]);
-    files.evolve(&review);
+    files.apply_allowed(&review);
     assert_eq!(version(&files).unwrap()["gitVersion"], "v1.25.4");
-    let live = Cluster::new(&reading(&[VERSIONS]), Options::of(Source::Live));
+    let live = ClusterState::new(&reading(&[VERSIONS]), Options::of(Source::Live));
     let inputs = review.inputs();
     assert!(live.change(&review, inputs.object.as_ref(), None).is_none(), "nothing to reserve");
 }
@@ -118,7 +120,7 @@ fn no_request_changes_the_version_of_the_api_server() {
 #[tokio::test]
 async fn unavailable_resource_does_not_block_sync_of_others() {
     let resources = ["g/v1/a", "g/v1/b", VERSIONS];
-    let cluster = Cluster::new(&reading(&resources), Options::of(Source::Live));
+    let cluster = ClusterState::new(&reading(&resources), Options::of(Source::Live));
     let [a, b, own] = &cluster.kinds[..] else { panic!() };
     assert!(!cluster.is_seen() && cluster.longest_seen().is_none());
     list(own, "", &[]);
@@ -130,13 +132,13 @@ async fn unavailable_resource_does_not_block_sync_of_others() {
     assert!(cluster.longest_seen().is_none());
     list(a, "1", &[]);
     assert!(cluster.is_seen() && cluster.longest_seen().is_some());
-    cluster.seen().await;
-    assert_eq!(b.status().standing, Standing::Unseen);
-    let why = b.get(&key("x"), None, World::Stored).map(|_| ());
+    cluster.wait_synced().await;
+    assert_eq!(b.status().standing, CacheStatus::Unseen);
+    let why = b.get(&key("x"), None, PossibleState::Stored).map(|_| ());
     let expected = "g/v1/b is not synced yet: 503: service unavailable".to_owned();
     assert_eq!(why, Err(NotCurrent::Unknown(expected)));
 
-    let own = Cluster::new(&reading(&[VERSIONS]), Options::of(Source::Live));
+    let own = ClusterState::new(&reading(&[VERSIONS]), Options::of(Source::Live));
     assert!(!own.is_seen());
     list(&own.kinds[0], "", &[]);
     assert!(own.is_seen() && own.longest_seen().is_some(), "nothing else is read");
@@ -145,10 +147,10 @@ async fn unavailable_resource_does_not_block_sync_of_others() {
 #[tokio::test(start_paused = true)]
 async fn sync_wait_ends_when_every_resource_has_reported() {
     let cluster =
-        Arc::new(Cluster::new(&reading(&["g/v1/a", "g/v1/b"]), Options::of(Source::Live)));
+        Arc::new(ClusterState::new(&reading(&["g/v1/a", "g/v1/b"]), Options::of(Source::Live)));
     let waiting = tokio::spawn({
         let cluster = cluster.clone();
-        async move { cluster.seen().await }
+        async move { cluster.wait_synced().await }
     });
     tokio::task::yield_now().await;
     list(&cluster.kinds[0], "1", &[]);
@@ -170,14 +172,14 @@ async fn age_of_a_polled_resource_counts_from_its_last_list() {
     assert_eq!((status.age, status.lists, status.objects), (Some(Duration::ZERO), 2, 1));
     tokio::time::advance(Duration::from_secs(301)).await;
     kind.failed("503: service unavailable".to_owned());
-    let why = kind.get(&key("a"), None, World::Stored).map(|_| ());
+    let why = kind.get(&key("a"), None, PossibleState::Stored).map(|_| ());
     let expected = "g/v1/r was last heard of 301 s ago: 503: service unavailable".to_owned();
     assert_eq!(why, Err(NotCurrent::Unknown(expected)));
     kind.absent();
     assert!(!kind.status().polled, "what is installed next can be watched");
 }
 
-fn live_polled() -> Arc<Kind> {
+fn live_polled() -> Arc<ResourceCache> {
     let kind = cluster(Options::of(Source::Live)).kinds.remove(0);
     list(&kind, "", &[]);
     assert!(kind.set_polled(true) && !kind.set_polled(true));
@@ -187,10 +189,10 @@ fn live_polled() -> Arc<Kind> {
 #[test]
 fn a_missing_permission_is_one_that_is_needed() {
     let told = |resource: &str, polled: bool| {
-        let cluster = Cluster::new(&reading(&[resource]), Options::of(Source::Live));
+        let cluster = ClusterState::new(&reading(&[resource]), Options::of(Source::Live));
         let kind = &cluster.kinds[0];
         kind.set_polled(polled || kind.is_polled());
-        Trouble::of(403, "because").told(kind)
+        ApiError::of(403, "because").told(kind)
     };
     for (resource, polled, grant) in [
         ("g/v1/r", false, "grant list and watch on it"),
@@ -222,10 +224,10 @@ fn unstored_polled_objects_are_limited_in_bytes() {
     let large = |name: usize| object(&name.to_string(), "", "", &"x".repeat(1 << 20));
     for name in 0..31 {
         kind.take(&mut listing, large(name).root(), "");
-        assert!(is_bounded(&listing).is_ok(), "{name}");
+        assert!(ensure_bounded(&listing).is_ok(), "{name}");
     }
     kind.take(&mut listing, large(31).root(), "");
-    let why = is_bounded(&listing).unwrap_err().to_string();
+    let why = ensure_bounded(&listing).unwrap_err().to_string();
     assert_eq!(why, "objects of which more than 67108864 bytes would be kept");
 }
 

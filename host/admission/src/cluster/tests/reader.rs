@@ -31,7 +31,7 @@ fn impossible_names_are_not_requested() {
     let cluster = Arc::new(cluster(Options::of(Source::Live)));
     list(&cluster.kinds[0], "1", &[object("rbac:name,with=all", "1", "u", "x")]);
     let reading = cluster.kinds[0].reading().clone();
-    let view = Arc::new(View::new(&cluster, &[reading], Vec::new()));
+    let view = Arc::new(PolicyView::new(&cluster, &[reading], Vec::new()));
     let resource = resource();
     let (meter, account) = (meter(u64::MAX), Account::new(1 << 20));
     let payer = Payer { meter: &meter, account: &account };
@@ -47,12 +47,12 @@ fn impossible_names_are_not_requested() {
         ("ns", "a/status", false),
         ("ns", "%2e%2e", false),
     ] {
-        let mut reader = view.reader(Lens::default());
+        let mut reader = view.reader(EvaluationView::default());
         let found = reader.get(&resource, namespace, name, payer).unwrap().unwrap();
         let there = namespace == "ns" && name == "rbac:name,with=all";
         assert_eq!(!found.objects().is_empty(), there, "{namespace} {name}");
         assert_eq!(!reader.asked().is_empty(), is_possible, "{namespace} {name}");
-        let mut reader = view.reader(Lens::default());
+        let mut reader = view.reader(EvaluationView::default());
         let query = Question { namespace: Some(namespace.to_owned()), ..Question::default() };
         let names = reader.names(&resource, query, payer).unwrap().unwrap();
         assert!(names.objects().is_empty() || namespace == "ns", "{namespace}");
@@ -73,7 +73,7 @@ fn queries_are_charged_and_stop_at_the_limit() {
         let object = object(&format!("r{n}"), "", "", &format!("v{n}"));
         assert!(reserve_for(kind, "u", &key(&format!("r{n}")), &object, ""));
     };
-    let view = Arc::new(View::new(&cluster, &[kind.reading().clone()], Vec::new()));
+    let view = Arc::new(PolicyView::new(&cluster, &[kind.reading().clone()], Vec::new()));
     let values: Vec<_> = (0..MANY).map(|n| format!("v{n}")).collect();
     let index = |values: &[String]| Question {
         matches: vec![("spec".to_owned(), values.to_vec(), false)],
@@ -109,7 +109,8 @@ fn queries_are_charged_and_stop_at_the_limit() {
             let ask = |looks: u64| {
                 let meter = meter(looks);
                 let payer = Payer { meter: &meter, account: &account };
-                let found = view.reader(Lens::default()).names(&resource(), question(), payer);
+                let found =
+                    view.reader(EvaluationView::default()).names(&resource(), question(), payer);
                 let count = found.unwrap().map_or(0, |found| found.objects().len());
                 (count, meter)
             };
@@ -140,7 +141,7 @@ fn objects_of_an_answer_are_paid_for_before_they_are_made() {
     let reading = |field: &str| {
         let declaration = Declaration::new(&[field.to_owned()], &[], &[]).unwrap();
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
-        Reading {
+        ResolvedRead {
             resource,
             declaration,
             labels: Selector::default(),
@@ -150,15 +151,16 @@ fn objects_of_an_answer_are_paid_for_before_they_are_made() {
     };
     let own = reading("/status");
     let cluster =
-        Arc::new(Cluster::new(&[reading("/spec"), own.clone()], Options::of(Source::Live)));
+        Arc::new(ClusterState::new(&[reading("/spec"), own.clone()], Options::of(Source::Live)));
     let stored: Vec<_> =
         (0..100).map(|n| object(&format!("o{n}"), "1", "u", &"x".repeat(1_000))).collect();
     list(&cluster.kinds[0], "1", &stored);
     for (reading, own) in [(reading("/spec"), true), (own, false)] {
-        let view = Arc::new(View::new(&cluster, &[reading], Vec::new()));
+        let view = Arc::new(PolicyView::new(&cluster, &[reading], Vec::new()));
         let (meter, account) = (meter(u64::MAX), Account::new(10_000));
         let payer = Payer { meter: &meter, account: &account };
-        let found = view.reader(Lens::default()).list(&resource(), Question::default(), payer);
+        let found =
+            view.reader(EvaluationView::default()).list(&resource(), Question::default(), payer);
         let found = found.unwrap().unwrap();
         let documents = found.objects().iter().map_while(|object| found.document(object, payer));
         let documents: Vec<_> = documents.collect();
@@ -181,11 +183,11 @@ fn pages_have_each_of_several_objects_of_one_name_once() {
         specs.map(|spec| object(name, "", "", &spec.to_string())).collect::<Vec<_>>()
     };
     list(kind, "", &[named("a", 0..1), named("b", 1..6), named("c", 6..8)].concat());
-    let view = Arc::new(View::new(&cluster, &[kind.reading().clone()], Vec::new()));
+    let view = Arc::new(PolicyView::new(&cluster, &[kind.reading().clone()], Vec::new()));
     let (meter, account) = (meter(u64::MAX), Account::new(1 << 20));
     let payer = Payer { meter: &meter, account: &account };
     for limit in 1..10 {
-        let mut reader = view.reader(Lens::default());
+        let mut reader = view.reader(EvaluationView::default());
         let (mut after, mut specs) = (None, Vec::new());
         loop {
             let query = Question { after, limit, ..Question::default() };
@@ -211,7 +213,7 @@ fn pages_have_each_of_several_objects_of_one_name_once() {
 fn reads_with_different_labels_are_separate_unless_one_is_full() {
     let reading = |labels: &str| {
         let labels = opgate_cluster::selector(Document::parse(labels).unwrap().root()).unwrap();
-        Reading {
+        ResolvedRead {
             resource: Resource { group: "g".into(), version: "v1".into(), resource: "r".into() },
             declaration: Declaration::new(&[], &[], &[]).unwrap(),
             labels,
@@ -227,7 +229,7 @@ fn reads_with_different_labels_are_separate_unless_one_is_full() {
         (vec![a.clone(), c.clone(), all.clone()], &["g/v1/r"]),
         (vec![all.clone(), a.clone()], &["g/v1/r"]),
     ] {
-        let cluster = Cluster::new(&readings, Options::of(Source::Live));
+        let cluster = ClusterState::new(&readings, Options::of(Source::Live));
         let found: Vec<_> = cluster.kinds().iter().map(|kind| kind.name()).collect();
         assert_eq!(found, names);
         for reading in &readings {
@@ -244,7 +246,7 @@ fn reads_of_different_namespaces_are_separate() {
         let declaration = Declaration::new(&[field.to_owned()], &[], &[]).unwrap();
         let resource = Resource { group: "g".into(), version: "v1".into(), resource: "r".into() };
         let (labels, namespace) = (Selector::default(), namespace.map(str::to_owned));
-        Reading { resource, declaration, labels, namespace, optional }
+        ResolvedRead { resource, declaration, labels, namespace, optional }
     };
     let readings = [
         reading("/a", Some("one"), true),
@@ -252,7 +254,7 @@ fn reads_of_different_namespaces_are_separate() {
         reading("/c", Some("one"), false),
         reading("/d", None, false),
     ];
-    let cluster = Cluster::new(&readings, Options::of(Source::Live));
+    let cluster = ClusterState::new(&readings, Options::of(Source::Live));
     let kinds = cluster.kinds().iter().map(|kind| (kind.name(), kind.is_optional()));
     let expected = [("g/v1/r in one", false), ("g/v1/r in two", true), ("g/v1/r", false)];
     assert_eq!(kinds.collect::<Vec<_>>(), expected);
@@ -261,6 +263,6 @@ fn reads_of_different_namespaces_are_separate() {
         assert_eq!(kind.namespace(), reading.namespace.as_deref());
         assert!(reading.declaration.is_within(kind.declaration()));
     }
-    let alone = Cluster::new(&readings[1..2], Options::of(Source::Live));
+    let alone = ClusterState::new(&readings[1..2], Options::of(Source::Live));
     assert_eq!(alone.kinds()[0].name(), "g/v1/r");
 }

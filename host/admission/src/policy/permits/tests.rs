@@ -6,8 +6,8 @@ use futures_util::FutureExt as _;
 
 use super::*;
 
-fn fair(permits: usize, queue: usize) -> Arc<Fair> {
-    Arc::new(Fair::new(permits, queue, false))
+fn fair(permits: usize, queue: usize) -> Arc<FairPermits> {
+    Arc::new(FairPermits::new(permits, queue, false))
 }
 
 fn later() -> Instant {
@@ -15,24 +15,24 @@ fn later() -> Instant {
 }
 
 /// A request of a tenant that waits or has its permit.
-type Asked = Pin<Box<dyn Future<Output = Result<Permit, Refused>>>>;
+type Asked = Pin<Box<dyn Future<Output = Result<Permit, PermitError>>>>;
 
-fn ask(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Asked {
+fn ask(fair: &Arc<FairPermits>, tenant: u64, pace: CallClass) -> Asked {
     let fair = fair.clone();
     async move { fair.permit((Tenant(tenant), 100), pace, Some(later())).await }.boxed_local()
 }
 
 /// Runs until it waits; returns its result.
-fn got(asked: &mut Asked) -> Option<Result<Permit, Refused>> {
+fn got(asked: &mut Asked) -> Option<Result<Permit, PermitError>> {
     asked.as_mut().now_or_never()
 }
 
-fn permit(fair: &Arc<Fair>, tenant: u64, pace: Pace) -> Permit {
+fn permit(fair: &Arc<FairPermits>, tenant: u64, pace: CallClass) -> Permit {
     got(&mut ask(fair, tenant, pace)).expect("at once").unwrap()
 }
 
 /// Everything that was acquired is released.
-fn assert_idle(fair: &Fair) {
+fn assert_idle(fair: &FairPermits) {
     let state = fair.state.lock();
     let running = (state.running, state.running_long, state.running_dear);
     assert_eq!((running, state.waiting, state.bytes), ((0, 0, 0), 0, 0));
@@ -54,10 +54,10 @@ async fn tenant_holds_at_most_half_of_the_permits() {
     ];
     for [permits, each, long, dear, dear_each] in cases {
         for (pace, is_dear, each, all) in [
-            (Pace::Short, false, each, permits),
-            (Pace::Short, true, each, permits),
-            (Pace::Long, false, each, long),
-            (Pace::Long, true, dear_each, dear),
+            (CallClass::Short, false, each, permits),
+            (CallClass::Short, true, each, permits),
+            (CallClass::Long, false, each, long),
+            (CallClass::Long, true, dear_each, dear),
         ] {
             let fair = fair(permits, 1_000);
             let (mut held, mut most) = (Vec::new(), 0);
@@ -73,8 +73,8 @@ async fn tenant_holds_at_most_half_of_the_permits() {
             }
             assert_eq!((most, held.len()), (each, all), "{permits} {pace:?} {is_dear}");
             // In addition to long calls of any tenant, a permit remains for a short one.
-            if permits > 1 && pace == Pace::Long {
-                permit(&fair, 100, Pace::Short);
+            if permits > 1 && pace == CallClass::Long {
+                permit(&fair, 100, CallClass::Short);
             }
             drop(held);
             assert_idle(&fair);
@@ -85,11 +85,11 @@ async fn tenant_holds_at_most_half_of_the_permits() {
 #[tokio::test]
 async fn tenants_take_turns() {
     let fair = fair(1, 100);
-    let mut held = Some(permit(&fair, 0, Pace::Short));
+    let mut held = Some(permit(&fair, 0, CallClass::Short));
     // One has ten waiting before the two others come.
     let tenants = [[1].repeat(10), vec![2, 3, 2, 3]].concat();
     let mut waiting: Vec<_> =
-        tenants.iter().map(|tenant| (*tenant, ask(&fair, *tenant, Pace::Short))).collect();
+        tenants.iter().map(|tenant| (*tenant, ask(&fair, *tenant, CallClass::Short))).collect();
     for (_, asked) in &mut waiting {
         assert!(got(asked).is_none());
     }
@@ -111,16 +111,16 @@ async fn tenants_take_turns() {
 #[tokio::test]
 async fn expensive_tenant_waits_behind_cheaper_ones() {
     let fair = fair(1, 100);
-    let mut first = permit(&fair, 1, Pace::Short);
+    let mut first = permit(&fair, 1, CallClass::Short);
     first.charge(Duration::from_millis(100));
     drop(first);
-    let mut second = permit(&fair, 2, Pace::Short);
-    assert!(!second.is_dear());
+    let mut second = permit(&fair, 2, CallClass::Short);
+    assert!(!second.is_expensive());
     second.charge(Duration::from_millis(200));
     drop(second);
-    let held = permit(&fair, 3, Pace::Short);
+    let held = permit(&fair, 3, CallClass::Short);
     let mut waiting: Vec<_> =
-        [2, 1, 1, 4].map(|tenant| (tenant, ask(&fair, tenant, Pace::Short))).into();
+        [2, 1, 1, 4].map(|tenant| (tenant, ask(&fair, tenant, CallClass::Short))).into();
     for (_, asked) in &mut waiting {
         assert!(got(asked).is_none());
     }
@@ -146,15 +146,15 @@ async fn expensive_tenant_waits_behind_cheaper_ones() {
 #[tokio::test]
 async fn full_queue_rejects_the_tenant_with_most_calls() {
     let fair = fair(2, 8);
-    let held = [permit(&fair, 0, Pace::Short), permit(&fair, 9, Pace::Short)];
+    let held = [permit(&fair, 0, CallClass::Short), permit(&fair, 9, CallClass::Short)];
     let mut waiting = Vec::new();
     let mut fill = |tenant: u64, count: usize| {
         let mut refused = 0;
         for _ in 0..count {
-            let mut asked = ask(&fair, tenant, Pace::Short);
+            let mut asked = ask(&fair, tenant, CallClass::Short);
             match got(&mut asked) {
                 None => waiting.push((tenant, asked)),
-                Some(Err(Refused::Share(4))) => refused += 1,
+                Some(Err(PermitError::Share(4))) => refused += 1,
                 Some(other) => panic!("{other:?}"),
             }
         }
@@ -168,7 +168,7 @@ async fn full_queue_rejects_the_tenant_with_most_calls() {
     let mut displaced = Vec::new();
     for (tenant, asked) in &mut waiting {
         if let Some(answer) = got(asked) {
-            assert!(matches!(answer.unwrap_err(), Refused::Share(_)));
+            assert!(matches!(answer.unwrap_err(), PermitError::Share(_)));
             displaced.push(*tenant);
         }
     }
@@ -177,9 +177,9 @@ async fn full_queue_rejects_the_tenant_with_most_calls() {
     assert!(displaced.iter().all(|tenant| [1, 2].contains(tenant)), "{displaced:?}");
     assert_eq!(fair.state.lock().waiting, 8);
     // If each tenant has one, the next one is rejected.
-    let mut alike: Vec<_> = (20..30).map(|tenant| ask(&fair, tenant, Pace::Short)).collect();
+    let mut alike: Vec<_> = (20..30).map(|tenant| ask(&fair, tenant, CallClass::Short)).collect();
     let answers: Vec<_> = alike.iter_mut().map(got).collect();
-    assert!(matches!(answers[9], Some(Err(Refused::Full(8)))), "{answers:?}");
+    assert!(matches!(answers[9], Some(Err(PermitError::Full(8)))), "{answers:?}");
     drop(alike);
     drop(waiting);
     drop(held);
@@ -189,13 +189,14 @@ async fn full_queue_rejects_the_tenant_with_most_calls() {
 #[tokio::test]
 async fn large_reviews_that_wait_leave_room_for_small_ones() {
     let fair = fair(1, 1_000);
-    let held = permit(&fair, 0, Pace::Short);
+    let held = permit(&fair, 0, CallClass::Short);
     let mut waiting = Vec::new();
     let mut wait = |tenant: u64, bytes: usize| {
         let fair = fair.clone();
-        let mut asked: Asked =
-            async move { fair.permit((Tenant(tenant), bytes), Pace::Short, Some(later())).await }
-                .boxed_local();
+        let mut asked: Asked = async move {
+            fair.permit((Tenant(tenant), bytes), CallClass::Short, Some(later())).await
+        }
+        .boxed_local();
         let waits = got(&mut asked).is_none();
         waiting.push(asked);
         waits
@@ -213,10 +214,10 @@ async fn large_reviews_that_wait_leave_room_for_small_ones() {
 #[tokio::test]
 async fn long_calls_run_between_short_ones() {
     let fair = fair(2, 1_000);
-    let held = permit(&fair, 1, Pace::Long);
-    let mut long = ask(&fair, 2, Pace::Long);
+    let held = permit(&fair, 1, CallClass::Long);
+    let mut long = ask(&fair, 2, CallClass::Long);
     assert!(got(&mut long).is_none());
-    let mut short: Vec<_> = (10..40).map(|tenant| ask(&fair, tenant, Pace::Short)).collect();
+    let mut short: Vec<_> = (10..40).map(|tenant| ask(&fair, tenant, CallClass::Short)).collect();
     let first = got(&mut short[0]).unwrap().unwrap();
     for asked in &mut short[1..] {
         assert!(got(asked).is_none());
@@ -239,24 +240,27 @@ async fn long_calls_run_between_short_ones() {
 #[tokio::test]
 async fn cancelled_requests_release_permits_and_queue_entries() {
     let fair = fair(1, 8);
-    let held = permit(&fair, 1, Pace::Short);
-    let mut gone = ask(&fair, 2, Pace::Short);
-    let mut stays = ask(&fair, 3, Pace::Short);
+    let held = permit(&fair, 1, CallClass::Short);
+    let mut gone = ask(&fair, 2, CallClass::Short);
+    let mut stays = ask(&fair, 3, CallClass::Short);
     assert!(got(&mut gone).is_none() && got(&mut stays).is_none());
     // Dropped while it waits, and dropped when the permit is on its way.
     drop(gone);
     assert_eq!(fair.state.lock().waiting, 1);
-    let mut second = ask(&fair, 2, Pace::Short);
+    let mut second = ask(&fair, 2, CallClass::Short);
     assert!(got(&mut second).is_none());
     drop(held);
     drop(stays);
     assert!(got(&mut second).unwrap().is_ok());
     assert_idle(&fair);
-    let late = fair.permit((Tenant(1), 100), Pace::Short, None).await.unwrap();
-    assert_eq!(fair.permit((Tenant(2), 100), Pace::Short, None).await.unwrap_err(), Refused::Busy);
+    let late = fair.permit((Tenant(1), 100), CallClass::Short, None).await.unwrap();
+    assert_eq!(
+        fair.permit((Tenant(2), 100), CallClass::Short, None).await.unwrap_err(),
+        PermitError::Busy
+    );
     let now = Some(Instant::now());
-    let refused = fair.permit((Tenant(2), 100), Pace::Short, now).await.unwrap_err();
-    assert!(matches!(refused, Refused::Late(_)), "{refused:?}");
+    let refused = fair.permit((Tenant(2), 100), CallClass::Short, now).await.unwrap_err();
+    assert!(matches!(refused, PermitError::Late(_)), "{refused:?}");
     drop(late);
     assert_idle(&fair);
 }
@@ -265,16 +269,16 @@ async fn cancelled_requests_release_permits_and_queue_entries() {
 async fn tenants_are_forgotten_the_cheapest_first() {
     let fair = fair(4, 8);
     for tenant in 0..20_000 {
-        let mut permit = permit(&fair, tenant, Pace::Short);
+        let mut permit = permit(&fair, tenant, CallClass::Short);
         if tenant == 7 {
             permit.charge(MOST_CHARGED);
-            permit.note(Pace::Long);
+            permit.note(CallClass::Long);
         }
         drop(permit);
         assert!(fair.state.lock().accounts.len() <= MOST_TENANTS);
     }
-    assert_eq!(fair.pace(Tenant(7)), Pace::Long, "it cost the most");
-    assert_eq!(fair.pace(Tenant(8)), Pace::Short);
+    assert_eq!(fair.pace(Tenant(7)), CallClass::Long, "it cost the most");
+    assert_eq!(fair.pace(Tenant(8)), CallClass::Short);
 }
 
 #[test]

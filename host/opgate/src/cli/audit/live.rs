@@ -12,17 +12,17 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use opgate_admission::cluster::{Connection, Group, Served};
-use opgate_admission::policy::{MatchRule, Set};
+use opgate_admission::policy::{MatchRule, PolicySet};
 use opgate_admission::review::Operation;
 use opgate_document::Document;
 use opgate_files::{GROUP, dump, parallel};
 use opgate_input::objects::{self, Typed};
 use opgate_text::one_line;
 
-use super::MOST;
-use crate::cli::evaluate::{Findings, Judge, Judged, is_exempt};
-use crate::cli::report::Unread;
-use crate::cli::{Failure, Outcome};
+use super::MAX_OBJECTS;
+use crate::cli::evaluate::{CheckRun, SubjectEvaluator, SubjectResult, is_exempt};
+use crate::cli::report::UnreadableInput;
+use crate::cli::{CommandError, ExitStatus};
 
 /// Bytes of objects in one batch.
 const BATCH: usize = 1 << 20;
@@ -43,20 +43,20 @@ pub(in crate::cli) struct Live<'l> {
 /// If there is no connection, or the engine fails.
 pub(in crate::cli) fn cluster(
     live: &Live<'_>,
-    set: &Set,
-    mut findings: Findings<'_>,
-) -> Result<Outcome, Failure> {
-    findings.is_audit();
+    set: &PolicySet,
+    mut findings: CheckRun<'_>,
+) -> Result<ExitStatus, CommandError> {
+    findings.set_audit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let paths = paths(live.kubeconfig)?;
         let connection = Connection::kubeconfig(&paths, live.context);
-        let connection = connection.await.map_err(Failure::usage)?;
-        let unreachable = |why: String| Failure::usage(anyhow::anyhow!("the cluster: {why}"));
+        let connection = connection.await.map_err(CommandError::usage)?;
+        let unreachable = |why: String| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
         let groups = connection.groups().await.map_err(unreachable)?;
         let (served, unknown) = served(&connection, set, groups).await;
         for why in unknown {
-            findings.unread.push(Unread { source: why.clone(), line: why });
+            findings.unread.push(UnreadableInput { source: why.clone(), line: why });
         }
         let failed = connection.fill(set.cluster()).await;
         for (resource, why) in &failed {
@@ -67,14 +67,14 @@ pub(in crate::cli) fn cluster(
         for served in served.into_iter().filter(is_listed) {
             judge(&connection, set, &served, live.namespace, &mut findings).await?;
         }
-        Ok::<_, Failure>(())
+        Ok::<_, CommandError>(())
     })?;
     findings.end()
 }
 
-fn missed(resource: &str, why: &str) -> Unread {
+fn missed(resource: &str, why: &str) -> UnreadableInput {
     let line = one_line(&format!("{resource}: not evaluated: {why}"), 1_024);
-    Unread { source: resource.to_owned(), line }
+    UnreadableInput { source: resource.to_owned(), line }
 }
 
 /// Returns the files that `kubectl` reads, unless some are named.
@@ -98,7 +98,7 @@ pub(in crate::cli) fn paths(kubeconfig: &OsStr) -> anyhow::Result<Vec<PathBuf>> 
 /// cannot be discovered.
 async fn served(
     connection: &Connection,
-    set: &Set,
+    set: &PolicySet,
     groups: Vec<Group>,
 ) -> (Vec<Served>, Vec<String>) {
     let rules: Vec<_> = set
@@ -147,11 +147,11 @@ fn wants(rule: &MatchRule, served: &Served) -> bool {
 /// Lists the objects of a resource and evaluates them in batches.
 async fn judge(
     connection: &Connection,
-    set: &Set,
+    set: &PolicySet,
     served: &Served,
     namespace: Option<&str>,
-    findings: &mut Findings<'_>,
-) -> Result<(), Failure> {
+    findings: &mut CheckRun<'_>,
+) -> Result<(), CommandError> {
     if namespace.is_some() && !served.is_namespaced {
         return Ok(());
     }
@@ -163,7 +163,7 @@ async fn judge(
         let space = text("/metadata/namespace").unwrap_or_default().to_owned();
         let name = text("/metadata/name").unwrap_or_default().to_owned();
         // A list that was read again has some twice.
-        if count < MOST && seen.entry(space).or_default().insert(name) {
+        if count < MAX_OBJECTS && seen.entry(space).or_default().insert(name) {
             count += 1;
             batch.add(document);
         }
@@ -172,13 +172,13 @@ async fn judge(
     batch.judge();
     let Batch { failed, findings, .. } = batch;
     if let Some(error) = failed {
-        return Err(Failure::engine(error));
+        return Err(CommandError::engine(error));
     }
     if let Err(why) = listed {
         findings.unread.push(missed(&served.resource.to_string(), &why));
     }
-    if count >= MOST {
-        let why = format!("more than {MOST} objects");
+    if count >= MAX_OBJECTS {
+        let why = format!("more than {MAX_OBJECTS} objects");
         findings.unread.push(missed(&served.resource.to_string(), &why));
     }
     Ok(())
@@ -186,11 +186,11 @@ async fn judge(
 
 /// Objects that are evaluated together.
 struct Batch<'b, 's> {
-    set: &'b Set,
+    set: &'b PolicySet,
     served: &'b Served,
     documents: Vec<Document>,
     bytes: usize,
-    findings: &'b mut Findings<'s>,
+    findings: &'b mut CheckRun<'s>,
     failed: Option<anyhow::Error>,
 }
 
@@ -220,14 +220,14 @@ impl Batch<'_, '_> {
 
 /// Result of one object.
 enum One {
-    Judged(Box<Judged>),
+    Judged(Box<SubjectResult>),
     /// It is being deleted.
     Leaving,
     /// No webhook matches it.
     Exempt,
 }
 
-fn one(set: &Set, served: &Served, document: &Document) -> anyhow::Result<One> {
+fn one(set: &PolicySet, served: &Served, document: &Document) -> anyhow::Result<One> {
     let Served { resource, kind, .. } = served;
     let api_version = match resource.group.as_str() {
         "" => resource.version.clone(),
@@ -248,6 +248,6 @@ fn one(set: &Set, served: &Served, document: &Document) -> anyhow::Result<One> {
     match subject {
         None => Ok(One::Leaving),
         Some(subject) if is_exempt(&subject) => Ok(One::Exempt),
-        Some(subject) => Ok(One::Judged(Box::new(Judge::new(set)?.judge(&subject)?))),
+        Some(subject) => Ok(One::Judged(Box::new(SubjectEvaluator::new(set)?.judge(&subject)?))),
     }
 }

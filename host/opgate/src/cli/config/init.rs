@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::cli::audit::kubeconfigs;
 use crate::cli::report::stdout;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{CommandError, ExitStatus};
 use opgate_admission::cluster::Connection;
 use opgate_admission::policy::{Platform, Wanted};
 
@@ -40,15 +40,15 @@ pub(super) struct Init {
 }
 
 impl Init {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let platform = if self.from_cluster { Some(self.platform()?) } else { None };
         let mut out = stdout(None);
         out.write_all(text(platform.as_ref()).as_bytes())?;
         out.flush()?;
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 
-    fn platform(&self) -> Result<Platform, Failure> {
+    fn platform(&self) -> Result<Platform, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let named = self.kubeconfig.clone().unwrap_or_default();
@@ -60,9 +60,9 @@ impl Init {
                 let paths = kubeconfigs(&named)?;
                 Connection::kubeconfig(&paths, self.kube_context.as_deref()).await
             };
-            let connection = connection.map_err(Failure::usage)?;
+            let connection = connection.map_err(CommandError::usage)?;
             let finding = Platform::find(&connection, Wanted::ALL);
-            let failed = |why: String| Failure::usage(anyhow::anyhow!("the cluster: {why}"));
+            let failed = |why: String| CommandError::usage(anyhow::anyhow!("the cluster: {why}"));
             match tokio::time::timeout(TIME, finding).await {
                 Ok(found) => found.map_err(|refused| failed(refused.why)),
                 Err(_) => Err(failed(format!("no answer within {} s", TIME.as_secs()))),

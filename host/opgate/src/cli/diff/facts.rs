@@ -11,7 +11,8 @@ use crate::registration::Registration;
 use crate::registration::matches::{Match, PolicyFacts};
 use crate::registration::server::{Service, Target};
 use opgate_admission::policy::{
-    Configuration, ModuleSource, Origin, Policy, PolicyConfig, Set, SignatureKey, Trust, Users,
+    Configuration, ModuleSource, Origin, Policy, PolicyConfig, PolicySet, SignatureKey, Trust,
+    Users,
 };
 
 /// Placeholder for facts that servers read from their cluster.
@@ -56,7 +57,7 @@ pub(super) struct Wanted {
 
 /// The stored parts of objects that a policy reads.
 #[derive(Debug, Clone)]
-pub(super) struct Kept(opgate_admission::cluster::Reading);
+pub(super) struct Kept(opgate_admission::cluster::ResolvedRead);
 
 impl Kept {
     /// Returns the names of the members that differ.
@@ -78,7 +79,7 @@ impl Facts {
     /// Fails if a policy matches requests that an API server would not accept in its configuration.
     pub(super) fn of(
         configuration: &Configuration,
-        set: &Set,
+        set: &PolicySet,
         conditions: bool,
     ) -> Result<Self, String> {
         let mut facts = Self::default();
@@ -119,7 +120,7 @@ impl Facts {
     fn policy(&mut self, policy: &Policy) {
         for rule in &policy.descriptor.rules {
             let key = (policy.name.clone(), rule.id.clone());
-            self.rules.insert(key, (policy.level_now(rule), rule.title.clone()));
+            self.rules.insert(key, (policy.effective_level(rule), rule.title.clone()));
         }
         for reading in &policy.readings {
             let namespace = reading.namespace.clone().unwrap_or_default();

@@ -26,14 +26,14 @@ use self::facts::Facts;
 use self::reviews::Reviews;
 use super::registry::RegistryArgs;
 use super::report::{stdout, text_or_json};
-use super::{ConfigArgs, Failure, Outcome, ReadArgs};
+use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs};
 use crate::builtin::BUILTINS;
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Configuration, Set};
+use opgate_admission::policy::{Configuration, PolicySet};
 use opgate_input::read::Reader;
 
 /// Examples and exit statuses after the help text.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate diff old.yaml new.yaml                      What would change
   opgate diff old.yaml new.yaml --reviews reviews    Also which recorded reviews are decided otherwise
@@ -50,7 +50,7 @@ const MOST: usize = 4 << 20;
 
 /// Arguments of `opgate diff`.
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Diff {
     /// Current configuration; - for standard input
     #[arg(value_name = "BEFORE")]
@@ -107,7 +107,7 @@ struct Side {
 }
 
 impl Side {
-    fn read(path: &Path, config: &ConfigArgs) -> Result<Self, Failure> {
+    fn read(path: &Path, config: &ConfigArgs) -> Result<Self, CommandError> {
         let name = path.display().to_string();
         let configuration = if is_stdin(path) {
             let text = Reader::new(MOST).stdin().map_err(|e| anyhow::anyhow!("-: {e}"))?;
@@ -118,18 +118,21 @@ impl Side {
         } else {
             Configuration::read(path, BUILTINS)
         };
-        let mut configuration = configuration.map_err(Failure::usage)?;
+        let mut configuration = configuration.map_err(CommandError::usage)?;
         config.resolve(&mut configuration)?;
         Ok(Self { name, configuration })
     }
 
-    fn load(&self, source: Source, config: &ConfigArgs) -> Result<Set, Failure> {
-        config.complete_set_of(&self.configuration, source).map_err(|failure| {
-            let Failure { outcome, error } = failure;
+    fn load(&self, source: Source, config: &ConfigArgs) -> Result<PolicySet, CommandError> {
+        config.load_all_or_fail(&self.configuration, source).map_err(|failure| {
+            let CommandError { outcome, error } = failure;
             // Errors in the file have their place already.
-            let error =
-                if outcome == Outcome::Engine { error.context(self.name.clone()) } else { error };
-            Failure { outcome, error }
+            let error = if outcome == ExitStatus::Engine {
+                error.context(self.name.clone())
+            } else {
+                error
+            };
+            CommandError { outcome, error }
         })
     }
 }
@@ -139,7 +142,7 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 impl Diff {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self {
             old,
             new,
@@ -155,19 +158,19 @@ impl Diff {
         let named = [&old, &new].into_iter().chain(&reviews).chain(&cluster_state);
         if named.filter(|path| is_stdin(path)).count() > 1 {
             let error = "standard input can be read only once: name it once";
-            return Err(Failure::usage(anyhow::anyhow!(error)));
+            return Err(CommandError::usage(anyhow::anyhow!(error)));
         }
         let config = ConfigArgs { config: None, cache_dir, registry };
         let (old, new) = (Side::read(&old, &config)?, Side::read(&new, &config)?);
         let load = |side: &Side, source| side.load(source, &config);
         let mut sets = (load(&old, Source::Absent)?, load(&new, Source::Absent)?);
-        let facts = |side: &Side, set: &Set| {
+        let facts = |side: &Side, set: &PolicySet| {
             let facts = Facts::of(&side.configuration, set, !no_match_conditions);
-            facts.map_err(|why| Failure::engine(anyhow::anyhow!("{}: {why}", side.name)))
+            facts.map_err(|why| CommandError::engine(anyhow::anyhow!("{}: {why}", side.name)))
         };
         let facts = (facts(&old, &sets.0)?, facts(&new, &sets.1)?);
         let mut difference = Difference::of(&facts.0, &facts.1);
-        let mut outcome = Outcome::Ok;
+        let mut outcome = ExitStatus::Ok;
         if !reviews.is_empty() {
             let reader = read.reader();
             if !cluster_state.is_empty() {
@@ -184,7 +187,7 @@ impl Diff {
         }
         difference.conclude();
         if difference.different && fail_on == FailOn::Any {
-            outcome = outcome.max(Outcome::Denied);
+            outcome = outcome.max(ExitStatus::Denied);
         }
         let mut out = stdout(Some(text_or_json(output == Format::Json)));
         let printed = match output {
@@ -196,7 +199,7 @@ impl Diff {
         match printed.and_then(|()| out.flush()) {
             // The reader closed the output early; the result so far counts.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(outcome),
-            other => other.map(|()| outcome).map_err(Failure::from),
+            other => other.map(|()| outcome).map_err(CommandError::from),
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::cli::replay_report::Record;
-use crate::cli::{Failure, Outcome, input};
-use opgate_admission::policy::Set;
+use crate::cli::{CommandError, ExitStatus, input};
+use opgate_admission::policy::PolicySet;
 use opgate_admission::review::Review;
 use opgate_input::read::Reader;
 
@@ -23,7 +23,7 @@ pub(super) struct Reviews {
     pub(super) different: Vec<Decided>,
     /// Other outcomes: an unreadable review, or a policy error.
     #[serde(skip)]
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExitStatus,
 }
 
 /// A review with two decisions.
@@ -67,16 +67,16 @@ impl Reviews {
     /// # Errors
     /// If a path does not exist, or there is no review in any.
     pub(super) fn decide(
-        sets: (&Set, &Set),
+        sets: (&PolicySet, &PolicySet),
         paths: &[PathBuf],
         reader: &Reader,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let (files, skipped) = input::files(paths)?;
         if skipped > 0 {
             tracing::warn!(files = skipped, "left out: not .json, .jsonl, .ndjson, .yaml or .yml");
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let mut reviews = Self { compared: 0, different: Vec::new(), outcome: Outcome::Ok };
+        let mut reviews = Self { compared: 0, different: Vec::new(), outcome: ExitStatus::Ok };
         for file in files {
             for item in input::read(&file, reader) {
                 let read = item.checked().and_then(|text| {
@@ -87,14 +87,14 @@ impl Reviews {
                 match read {
                     Ok((old, new)) => reviews.add(&old, new),
                     Err(why) => {
-                        reviews.outcome = reviews.outcome.max(Outcome::Usage);
+                        reviews.outcome = reviews.outcome.max(ExitStatus::Usage);
                         tracing::error!("{why}");
                     }
                 }
             }
         }
-        if reviews.compared == 0 && reviews.outcome == Outcome::Ok {
-            return Err(Failure::usage(anyhow::anyhow!("no review found in the given paths")));
+        if reviews.compared == 0 && reviews.outcome == ExitStatus::Ok {
+            return Err(CommandError::usage(anyhow::anyhow!("no review found in the given paths")));
         }
         Ok(reviews)
     }
@@ -103,8 +103,8 @@ impl Reviews {
         self.compared += 1;
         for record in [old, &new] {
             // A denial is not an error of this command.
-            if record.outcome() == Outcome::Engine {
-                self.outcome = Outcome::Engine;
+            if record.outcome() == ExitStatus::Engine {
+                self.outcome = ExitStatus::Engine;
             }
         }
         let decisions = (Decision::of(old), Decision::of(&new));
@@ -129,7 +129,7 @@ impl Reviews {
     }
 }
 
-async fn decide(set: &Set, review: &Review<'_>, source: &str) -> Record {
+async fn decide(set: &PolicySet, review: &Review<'_>, source: &str) -> Record {
     let started = Instant::now();
     let decided = set.decide(review, None, started + PATIENCE, &()).await;
     Record::new(review, source, decided, started.elapsed())

@@ -36,7 +36,7 @@ use self::facts::{Facts, Installation};
 use super::audit::kubeconfigs;
 use super::report::{stream, text_or_json};
 use super::stdin::{self, Stdin};
-use super::{ConfigArgs, Failure, Outcome, ReadArgs};
+use super::{CommandError, ConfigArgs, ExitStatus, ReadArgs};
 use crate::registration::names::is_label;
 use opgate_admission::cluster::Connection;
 use opgate_text::one_line;
@@ -47,7 +47,7 @@ const NAMESPACE: &str = "opgate-system";
 const SERVICE: &str = "opgate";
 
 /// Hints after the help text.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 With PATH it examines files instead of a cluster: what `opgate manifests all` prints, or a dump
 (`kubectl get -A -o yaml namespaces,nodes,services,endpointslices,pods,deployments,…`); `-` is standard
 input. It reads only, and prints nothing secret. docs/doctor.md describes it.
@@ -63,7 +63,7 @@ input, 3 the engine failed.";
 
 /// Arguments of `opgate doctor`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = NEXT)]
+#[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub(super) struct Doctor {
     #[command(subcommand)]
     command: Option<Command>,
@@ -192,7 +192,7 @@ fn unknown(id: &str) -> String {
 }
 
 impl Doctor {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Some(Command::Explain { ids }) => explain(&ids),
             Some(Command::Docs { folder }) => pages(&folder),
@@ -201,29 +201,30 @@ impl Doctor {
     }
 }
 
-fn explain(ids: &[String]) -> Result<Outcome, Failure> {
+fn explain(ids: &[String]) -> Result<ExitStatus, CommandError> {
     let mut out = anstream::stdout();
     for (index, id) in ids.iter().enumerate() {
-        let doc = catalog::doc(id).ok_or_else(|| Failure::usage(anyhow::anyhow!(unknown(id))))?;
+        let doc =
+            catalog::doc(id).ok_or_else(|| CommandError::usage(anyhow::anyhow!(unknown(id))))?;
         if index > 0 {
             writeln!(out)?;
         }
         write!(out, "{}", catalog::section(doc))?;
     }
-    Ok(Outcome::Ok)
+    Ok(ExitStatus::Ok)
 }
 
-fn pages(folder: &Path) -> Result<Outcome, Failure> {
+fn pages(folder: &Path) -> Result<ExitStatus, CommandError> {
     let written = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
         catalog::pages().iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
     };
     written().with_context(|| folder.display().to_string())?;
-    Ok(Outcome::Ok)
+    Ok(ExitStatus::Ok)
 }
 
 impl Examine {
-    fn run(self) -> Result<Outcome, Failure> {
+    fn run(self) -> Result<ExitStatus, CommandError> {
         let mut facts = if self.paths.is_empty() { self.cluster()? } else { self.files()? };
         facts.expected = expected(&facts, &self.config)?;
         let days = Days { leaf: self.days_left, ca: self.ca_days_left };
@@ -235,7 +236,7 @@ impl Examine {
             Format::Json => report::json(&mut out, &facts, &found)?,
         }
         let fails = found.worst().is_some_and(|worst| Some(worst) <= self.fail_on.level());
-        Ok(if fails { Outcome::Denied } else { Outcome::Ok })
+        Ok(if fails { ExitStatus::Denied } else { ExitStatus::Ok })
     }
 
     /// Returns the installation that is named, or the only one that is found.
@@ -265,7 +266,7 @@ impl Examine {
         }
     }
 
-    fn files(&self) -> Result<Facts, Failure> {
+    fn files(&self) -> Result<Facts, CommandError> {
         let reader = self.read.reader();
         let mut paths = self.paths.clone();
         let mut copy = None;
@@ -294,7 +295,7 @@ impl Examine {
         Ok(facts)
     }
 
-    fn cluster(&self) -> Result<Facts, Failure> {
+    fn cluster(&self) -> Result<Facts, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let connection = self.connection().await?;
@@ -306,15 +307,15 @@ impl Examine {
         })
     }
 
-    async fn connection(&self) -> Result<Connection, Failure> {
+    async fn connection(&self) -> Result<Connection, CommandError> {
         let named = self.kubeconfig.clone().unwrap_or_default();
         let is_named = !named.is_empty() || std::env::var_os("KUBECONFIG").is_some();
         if !is_named && self.kube_context.is_none() && is_in_pod() {
-            return Connection::in_cluster().map_err(Failure::usage);
+            return Connection::in_cluster().map_err(CommandError::usage);
         }
         let paths = kubeconfigs(&named)?;
         let connection = Connection::kubeconfig(&paths, self.kube_context.as_deref());
-        connection.await.map_err(Failure::usage)
+        connection.await.map_err(CommandError::usage)
     }
 
     /// Returns the chain of a server, if one is reachable.

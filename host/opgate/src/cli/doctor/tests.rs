@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use opgate_admission::policy::{Platform, Profile, Trust};
-use opgate_certs::{Authority, Shown, service_names};
-use opgate_server::ClusterState;
+use opgate_certs::{Authority, CertificateChain, service_names};
+use opgate_server::ClusterStatus;
 use serde_json::{Value, json};
 
 use super::catalog::docs;
@@ -278,7 +278,7 @@ fn healthy() -> Vec<Value> {
     let source = opgate_admission::cluster::Source::Absent;
     let mut configuration = configuration.unwrap();
     configuration.for_any_cluster();
-    let set = args.complete_set_of(&configuration, source);
+    let set = args.load_all_or_fail(&configuration, source);
     let set = set.map_err(|failure| failure.error).unwrap();
     let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
     let roles = Permissions::usual().of(&policies, set.wanted());
@@ -556,7 +556,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-28",
             vec![Know(|facts| {
                 let issued = made().ca.issue(&service_names(NAMESPACE, "opgate"), 90).unwrap();
-                let shown = Shown::pem(issued.certificate.as_bytes()).unwrap();
+                let shown = CertificateChain::pem(issued.certificate.as_bytes()).unwrap();
                 facts.served = Served::Chain("10.0.0.1:443".to_owned(), shown);
             })],
         ),
@@ -715,7 +715,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
                 Set(deployment, ARGS, args(&["--client-ca=/c", "--installation", "a/b"])),
                 Set("Pod/b", "/status/conditions/0/lastTransitionTime", json!(OLD)),
                 Know(|facts| {
-                    drop(facts.states.insert("b".to_owned(), Ok(ClusterState::default())));
+                    drop(facts.states.insert("b".to_owned(), Ok(ClusterStatus::default())));
                 }),
             ],
         ),
@@ -834,7 +834,7 @@ fn cases() -> Vec<(&'static str, Vec<Break>)> {
             "DOC-91",
             vec![Know(|facts| {
                 facts.failed.push(("secrets".to_owned(), "forbidden: x".to_owned()));
-                facts.is_unread(Kind::Secret, "forbidden: x".to_owned());
+                facts.set_unread(Kind::Secret, "forbidden: x".to_owned());
             })],
         ),
         // Other valid installations.
@@ -970,7 +970,7 @@ fn unknown_facts_are_reported_as_not_checked() {
         for (namespace, name) in objects {
             facts.remove(kind, &namespace, &name);
         }
-        facts.is_unread(kind, "forbidden".to_owned());
+        facts.set_unread(kind, "forbidden".to_owned());
         facts.failed.push((kind.resource(), "forbidden".to_owned()));
         let found = examine(&facts, DAYS);
         assert!(!found.not_checked().is_empty(), "{kind}");

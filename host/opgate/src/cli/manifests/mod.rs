@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use self::all::InstallationArgs;
 use self::network::Network;
 use self::permissions::Permissions;
-use super::{ConfigArgs, Failure, Outcome};
+use super::{CommandError, ConfigArgs, ExitStatus};
 use crate::registration::Registration;
 use crate::registration::matches::PolicyFacts;
 use crate::registration::names::{namespace, object_name};
@@ -153,26 +153,26 @@ enum Format {
 }
 
 impl Format {
-    fn print(self, object: &impl Serialize) -> Result<Outcome, Failure> {
-        let printed = serde_json::to_value(object).map_err(Failure::engine)?;
+    fn print(self, object: &impl Serialize) -> Result<ExitStatus, CommandError> {
+        let printed = serde_json::to_value(object).map_err(CommandError::engine)?;
         let mut out = anstream::stdout();
         match self {
-            Self::Yaml => write!(out, "{}", yaml::text(&printed).map_err(Failure::engine)?)?,
+            Self::Yaml => write!(out, "{}", yaml::text(&printed).map_err(CommandError::engine)?)?,
             Self::Json => writeln!(out, "{printed:#}")?,
         }
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 
     /// Returns several objects: a document each, or a list.
-    fn print_all(self, objects: &[Value]) -> Result<Outcome, Failure> {
+    fn print_all(self, objects: &[Value]) -> Result<ExitStatus, CommandError> {
         match self {
             Self::Yaml => {
                 write!(
                     anstream::stdout(),
                     "{}",
-                    yaml::documents(objects).map_err(Failure::engine)?
+                    yaml::documents(objects).map_err(CommandError::engine)?
                 )?;
-                Ok(Outcome::Ok)
+                Ok(ExitStatus::Ok)
             }
             Self::Json => {
                 self.print(&json!({"apiVersion": "v1", "kind": "List", "items": objects}))
@@ -182,7 +182,7 @@ impl Format {
 }
 
 impl Manifests {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::All(all) => {
                 let All { config, installation, output } = *all;
@@ -205,7 +205,7 @@ impl Manifests {
                 for path in package::write(&folder, &policies, &installation, &bundle_image)? {
                     writeln!(anstream::stdout(), "{}", path.display())?;
                 }
-                Ok(Outcome::Ok)
+                Ok(ExitStatus::Ok)
             }
             Command::Webhook(webhook) => webhook.run(),
             Command::Rbac(Rbac { config, permissions, output }) => {
@@ -214,14 +214,14 @@ impl Manifests {
                 output.print(&permissions.of(&policies, set.wanted()))
             }
             Command::NetworkPolicy(NetworkPolicy { network, output }) => {
-                output.print(&network.policy().map_err(Failure::usage)?)
+                output.print(&network.policy().map_err(CommandError::usage)?)
             }
         }
     }
 }
 
 impl Webhook {
-    fn run(self) -> Result<Outcome, Failure> {
+    fn run(self) -> Result<ExitStatus, CommandError> {
         let Self { config, server, ca, namespace, no_match_conditions, name, output } = self;
         let server = server.target()?;
         let own = match &server {

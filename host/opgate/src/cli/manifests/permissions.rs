@@ -16,7 +16,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::registration::names::{namespace, object_name};
-use opgate_admission::cluster::{Reading, Sampling};
+use opgate_admission::cluster::{ResolvedRead, SampleAccess};
 use opgate_admission::policy::{Policy, Wanted};
 use opgate_controller::NAME_LABEL;
 
@@ -82,7 +82,7 @@ impl Permissions {
         let mut places: BTreeMap<&str, Rules<'_>> = BTreeMap::new();
         let readings = policies.iter().flat_map(|policy| &policy.readings);
         // Everybody may read the version of the API server.
-        for Reading { resource, namespace, .. } in
+        for ResolvedRead { resource, namespace, .. } in
             readings.filter(|reading| !reading.resource.is_server_version())
         {
             let rules = match namespace.as_deref() {
@@ -92,7 +92,7 @@ impl Permissions {
             rules.entry((WATCHED, &resource.group)).or_default().insert(&resource.resource);
         }
         for policy in policies {
-            if let Sampling::On(grants) = &policy.sampling {
+            if let SampleAccess::On(grants) = &policy.sampling {
                 for (group, resource) in grants.rules() {
                     everywhere.entry((LISTED, group)).or_default().insert(resource);
                 }

@@ -19,7 +19,7 @@ use super::source::{SourceArgs, Subject};
 use super::test::cases;
 use super::test::run::Runner;
 use crate::cli::report::{stream, text_or_json};
-use crate::cli::{Failure, Outcome, ReadArgs, input};
+use crate::cli::{CommandError, ExitStatus, ReadArgs, input};
 use opgate_admission::policy::{Measured, ModuleSource};
 use opgate_admission::review::Review;
 
@@ -81,7 +81,7 @@ struct Loads {
 }
 
 impl Bench {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let subject = self.source.subject(self.path.as_deref())?;
         if !self.source.no_build {
             subject.build()?;
@@ -115,14 +115,14 @@ impl Bench {
         }
         match failed {
             Some(why) => {
-                Err(Failure::engine(anyhow!("{name}: a call ended in a policy error: {why}")))
+                Err(CommandError::engine(anyhow!("{name}: a call ended in a policy error: {why}")))
             }
-            None => Ok(Outcome::Ok),
+            None => Ok(ExitStatus::Ok),
         }
     }
 
     /// Loads the component without the cache, and from the cache.
-    fn loads(&self, subject: &Subject) -> Result<(Loads, usize), Failure> {
+    fn loads(&self, subject: &Subject) -> Result<(Loads, usize), CommandError> {
         let policy = &subject.policy;
         let cache = self.source.config.cache_of(policy);
         let of = |bytes: Vec<u8>, cache: Option<&std::path::Path>| {
@@ -146,7 +146,7 @@ impl Bench {
     }
 
     /// Measures the cases of the policy, each with its settings and its cluster state.
-    fn of_cases(&self, subject: &Subject, runner: &mut Runner) -> Result<Figures, Failure> {
+    fn of_cases(&self, subject: &Subject, runner: &mut Runner) -> Result<Figures, CommandError> {
         let mut cases = cases(subject, &runner.descriptor)?;
         cases.truncate(MOST_REVIEWS);
         let each = self.calls().div_ceil(cases.len().max(1));
@@ -157,14 +157,14 @@ impl Bench {
             match runner.measure(&case, each) {
                 Ok(Some((calls, host_calls))) => all.push((name, calls, host_calls)),
                 Ok(None) => {}
-                Err(why) => return Err(Failure::usage(anyhow!("{name}: {why}"))),
+                Err(why) => return Err(CommandError::usage(anyhow!("{name}: {why}"))),
             }
         }
         Figures::of(all)
     }
 
     /// Measures reviews from files, with default settings and without cluster state.
-    fn of_reviews(&self, runner: &Runner) -> Result<Figures, Failure> {
+    fn of_reviews(&self, runner: &Runner) -> Result<Figures, CommandError> {
         let policy = runner.policy()?;
         let reader = self.read.reader();
         let (files, _) = input::files(&self.reviews)?;
@@ -197,10 +197,10 @@ impl Bench {
 
 impl Figures {
     /// Creates it from reviews, each with its name, its calls and the number of imports per call.
-    fn of(reviews: Vec<(String, Vec<Measured>, u64)>) -> Result<Self, Failure> {
+    fn of(reviews: Vec<(String, Vec<Measured>, u64)>) -> Result<Self, CommandError> {
         if reviews.is_empty() {
             let text = "the policy matches no review: name reviews after PATH";
-            return Err(Failure::usage(anyhow!(text)));
+            return Err(CommandError::usage(anyhow!(text)));
         }
         let count = reviews.len();
         let (mut calls, mut host_calls) = (Vec::new(), 0);

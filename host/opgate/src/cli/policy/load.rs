@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 
 use crate::builtin::BUILTINS;
-use crate::cli::{ConfigArgs, Failure};
+use crate::cli::{CommandError, ConfigArgs};
 use opgate_admission::policy::{Descriptor, ModuleSource, PolicyConfig, describe, read_component};
 use opgate_engine::{Compiler, Engine, Form, Limits, Module, Pool};
-use opgate_server::Room;
+use opgate_server::DefaultLimits;
 
 /// A component, and what it says about itself.
 pub(super) struct Loaded {
@@ -26,7 +26,7 @@ pub(super) struct Loaded {
 
 impl Loaded {
     /// Creates the component of a policy.
-    pub(super) fn of(policy: &PolicyConfig, config: &ConfigArgs) -> Result<Self, Failure> {
+    pub(super) fn of(policy: &PolicyConfig, config: &ConfigArgs) -> Result<Self, CommandError> {
         let bytes = match &policy.module {
             ModuleSource::Builtin(name) => {
                 let builtin = BUILTINS.iter().find(|builtin| builtin.name == name);
@@ -36,7 +36,7 @@ impl Loaded {
                 read_component(path).with_context(|| path.display().to_string())?
             }
             ModuleSource::Oci(_) => {
-                return Err(Failure::usage(anyhow!("{}: pull it first", policy.module)));
+                return Err(CommandError::usage(anyhow!("{}: pull it first", policy.module)));
             }
         };
         let cache = config.cache_of(policy);
@@ -49,17 +49,18 @@ impl Loaded {
         bytes: Vec<u8>,
         limits: Limits,
         cache: Option<&Path>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let form = Form::of(&bytes);
         if form != Form::Component {
-            return Err(Failure::engine(anyhow!("{source}: {}", form.advice())));
+            return Err(CommandError::engine(anyhow!("{source}: {}", form.advice())));
         }
         let pool = Pool { instances: 1, memory: limits.memory };
-        let room = Room::of(Path::new("/"));
-        let compiler = Compiler::apart(room.children).map_err(Failure::engine)?;
-        let engine = Engine::start(pool, cache.map(Path::to_owned)).map_err(Failure::engine)?;
+        let room = DefaultLimits::of(Path::new("/"));
+        let compiler = Compiler::in_subprocess(room.children).map_err(CommandError::engine)?;
+        let engine =
+            Engine::start(pool, cache.map(Path::to_owned)).map_err(CommandError::engine)?;
         let engine = Arc::new(engine.with_compiler(compiler));
-        let of_it = |e: String| Failure::engine(anyhow!("{source}: {e}"));
+        let of_it = |e: String| CommandError::engine(anyhow!("{source}: {e}"));
         let started = Instant::now();
         let module = engine.load(&bytes, true).map_err(|e| of_it(e.to_string()))?;
         let descriptor = describe(&module, "inspected", limits).map_err(of_it)?;

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use super::published::{Pull, Push, Verify};
 use super::report::{stream, text_or_json};
 use super::wit::Wit;
-use super::{ConfigArgs, Failure, Outcome};
+use super::{CommandError, ConfigArgs, ExitStatus};
 use opgate_admission::cluster;
-use opgate_admission::policy::{Policy, Set};
+use opgate_admission::policy::{Policy, PolicySet};
 
 /// Arguments of `opgate policy`.
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ enum Format {
 }
 
 impl PolicyArgs {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::New(new) => new.run(),
             Command::List { config, output } => {
@@ -86,7 +86,7 @@ impl PolicyArgs {
     }
 }
 
-fn list(set: &Set, output: Format) -> Result<Outcome, Failure> {
+fn list(set: &PolicySet, output: Format) -> Result<ExitStatus, CommandError> {
     let mut out = stream(Some(text_or_json(output == Format::Json)));
     if output == Format::Json {
         let policies = set.policies().iter().map(|p| summary(p));
@@ -116,7 +116,7 @@ fn list(set: &Set, output: Format) -> Result<Outcome, Failure> {
             )?;
         }
     }
-    Ok(if set.broken().is_empty() { Outcome::Ok } else { Outcome::Engine })
+    Ok(if set.broken().is_empty() { ExitStatus::Ok } else { ExitStatus::Engine })
 }
 
 fn summary(policy: &Policy) -> Value {
@@ -131,13 +131,13 @@ fn summary(policy: &Policy) -> Value {
     })
 }
 
-fn named(set: &Set, name: &str) -> Result<Arc<Policy>, Failure> {
+fn named(set: &PolicySet, name: &str) -> Result<Arc<Policy>, CommandError> {
     if let Some(policy) = set.policies().iter().find(|p| p.name == name) {
         return Ok(policy.clone());
     }
     if let Some(broken) = set.broken().iter().find(|b| b.name == name) {
-        return Err(Failure::engine(anyhow::anyhow!("policy {name}: {}", broken.error)));
+        return Err(CommandError::engine(anyhow::anyhow!("policy {name}: {}", broken.error)));
     }
     let hint = opgate_text::hint(name, set.policies().iter().map(|p| p.name.as_str()));
-    Err(Failure::usage(anyhow::anyhow!("there is neither a policy nor a file {name:?}{hint}")))
+    Err(CommandError::usage(anyhow::anyhow!("there is neither a policy nor a file {name:?}{hint}")))
 }

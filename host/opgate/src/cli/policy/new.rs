@@ -14,7 +14,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::language::Language;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{CommandError, ExitStatus};
 
 /// The SDKs that the templates use. Their minor version is that of the contract.
 const SDK: &str = "0.6.0";
@@ -80,7 +80,7 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 impl New {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self { name, lang, out } = self;
         let template = TEMPLATES.iter().find(|template| template.language == lang.as_str());
         let template = template
@@ -103,7 +103,7 @@ impl New {
                 None => writeln!(out, "  {:14}  not found: {}", tool.name, tool.install)?,
             }
         }
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 }
 

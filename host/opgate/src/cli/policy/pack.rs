@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::cli::{Failure, Outcome};
+use crate::cli::{CommandError, ExitStatus};
 use opgate_engine::Form;
 
 /// From a module to a policy that serves.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate policy pack target/wasm32-unknown-unknown/release/house_images.wasm
 
@@ -21,7 +21,7 @@ Next (docs/write-a-policy.md):
 
 /// Arguments of `opgate policy pack`.
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Pack {
     /// Module that cargo built for wasm32-unknown-unknown
     module: PathBuf,
@@ -31,12 +31,12 @@ pub(super) struct Pack {
 }
 
 impl Pack {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self { module, out } = self;
         let output = out.unwrap_or_else(|| module.with_extension("component.wasm"));
         pack_to(&module, &output)?;
         writeln!(anstream::stdout(), "{}", output.display())?;
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 }
 

@@ -16,7 +16,7 @@ use clap::Args;
 use super::language::Language;
 use super::pack::pack_to;
 use crate::builtin::BUILTINS;
-use crate::cli::{ConfigArgs, Failure};
+use crate::cli::{CommandError, ConfigArgs};
 use opgate_admission::policy::{Configuration, ModuleSource, PolicyConfig, Profile};
 
 /// Folders above a component in which its `opgate.yaml` is looked for: cargo puts it four below.
@@ -49,7 +49,7 @@ pub(super) struct Subject {
 
 impl SourceArgs {
     /// Finds the policy. Nothing is built yet.
-    pub(super) fn subject(&self, path: Option<&Path>) -> Result<Subject, Failure> {
+    pub(super) fn subject(&self, path: Option<&Path>) -> Result<Subject, CommandError> {
         let Some(path) = path else { return self.named() };
         if path.is_dir() { self.folder(path) } else { self.component(path) }
     }
@@ -59,9 +59,9 @@ impl SourceArgs {
     }
 
     /// Returns a policy of a configuration, or a built-in one.
-    fn named(&self) -> Result<Subject, Failure> {
+    fn named(&self) -> Result<Subject, CommandError> {
         let Some(name) = &self.policy else {
-            return Err(Failure::usage(anyhow!(
+            return Err(CommandError::usage(anyhow!(
                 "name a component, a source directory, or a policy with --policy"
             )));
         };
@@ -72,7 +72,7 @@ impl SourceArgs {
         let policy = policy.ok_or_else(|| anyhow!("there is no policy {name:?}{hint}"))?;
         if matches!(policy.module, ModuleSource::Oci(_)) {
             let text = format!("{}: pull it first, with `opgate policy pull`", policy.module);
-            return Err(Failure::usage(anyhow!(text)));
+            return Err(CommandError::usage(anyhow!(text)));
         }
         let cases = self.cases.clone();
         let cases = cases.ok_or_else(|| anyhow!("name the folder with its cases: --cases"))?;
@@ -80,15 +80,15 @@ impl SourceArgs {
     }
 
     /// Selects a source directory, whose `opgate.yaml` names the component.
-    fn folder(&self, folder: &Path) -> Result<Subject, Failure> {
+    fn folder(&self, folder: &Path) -> Result<Subject, CommandError> {
         let path = folder.join("opgate.yaml");
         if !path.is_file() {
-            return Err(Failure::usage(anyhow!(
+            return Err(CommandError::usage(anyhow!(
                 "{}: has no opgate.yaml, which says where the component is (`opgate policy new` writes one)",
                 folder.display()
             )));
         }
-        let configuration = Configuration::read(&path, BUILTINS).map_err(Failure::usage)?;
+        let configuration = Configuration::read(&path, BUILTINS).map_err(CommandError::usage)?;
         let is_file = |policy: &PolicyConfig| matches!(policy.module, ModuleSource::File(_));
         let is_meant = |policy: &PolicyConfig| {
             is_file(policy) && self.policy.as_ref().is_none_or(|name| *name == policy.name)
@@ -98,12 +98,12 @@ impl SourceArgs {
             (Some(policy), 0) => policy,
             (None, _) => {
                 let text = format!("{}: no policy has a file as its `module`", path.display());
-                return Err(Failure::usage(anyhow!(text)));
+                return Err(CommandError::usage(anyhow!(text)));
             }
             (Some(_), _) => {
                 let text =
                     format!("{}: has several policies: choose with --policy", path.display());
-                return Err(Failure::usage(anyhow!(text)));
+                return Err(CommandError::usage(anyhow!(text)));
             }
         };
         let cases = self.cases_or(|| folder.join("cases"));
@@ -112,7 +112,7 @@ impl SourceArgs {
     }
 
     /// Returns a component in a file.
-    fn component(&self, path: &Path) -> Result<Subject, Failure> {
+    fn component(&self, path: &Path) -> Result<Subject, CommandError> {
         let named = || path.display().to_string();
         let whole = path.canonicalize().with_context(named)?;
         let beside = whole.parent().unwrap_or(Path::new("/"));
@@ -128,7 +128,7 @@ impl SourceArgs {
 }
 
 /// Returns a policy with a component and nothing else configured.
-pub(super) fn of_file(component: PathBuf) -> Result<PolicyConfig, Failure> {
+pub(super) fn of_file(component: PathBuf) -> Result<PolicyConfig, CommandError> {
     let mut defaults = Configuration::builtin(Profile::default(), BUILTINS).policies;
     let mut policy = defaults.pop().ok_or_else(|| anyhow!("there are no built-in policies"))?;
     "policy".clone_into(&mut policy.name);
@@ -160,7 +160,7 @@ impl Subject {
     }
 
     /// Builds the directory with the command of its language.
-    pub(super) fn build(&self) -> Result<(), Failure> {
+    pub(super) fn build(&self) -> Result<(), CommandError> {
         let Some((folder, language)) = &self.folder else { return Ok(()) };
         run(folder, language.build())?;
         let Some(component) = self.component().filter(|_| *language == Language::Rust) else {
@@ -172,35 +172,35 @@ impl Subject {
         let Some(module) = module.map(PathBuf::from).filter(|module| module.is_file()) else {
             let text =
                 format!("cargo did not write the module of {text}: check `module` in opgate.yaml");
-            return Err(Failure::usage(anyhow!(text)));
+            return Err(CommandError::usage(anyhow!(text)));
         };
         Ok(pack_to(&module, component)?)
     }
 
     /// Runs the tests of the language itself.
-    pub(super) fn native_test(&self) -> Result<bool, Failure> {
+    pub(super) fn native_test(&self) -> Result<bool, CommandError> {
         let Some((folder, language)) = &self.folder else {
-            return Err(Failure::usage(anyhow!("--native is for source directories")));
+            return Err(CommandError::usage(anyhow!("--native is for source directories")));
         };
         Ok(start(folder, language.native_test())?.success())
     }
 }
 
 /// Runs a command in a directory; the command must succeed.
-fn run(folder: &Path, command: &[&str]) -> Result<(), Failure> {
+fn run(folder: &Path, command: &[&str]) -> Result<(), CommandError> {
     let status = start(folder, command)?;
     if status.success() {
         return Ok(());
     }
     let text = format!("`{}` in {}: {status}", command.join(" "), folder.display());
-    Err(Failure::usage(anyhow!(text)))
+    Err(CommandError::usage(anyhow!(text)))
 }
 
 /// Its output is redirected to stderr. The command runs in the foreground without a timeout, so that Ctrl-C
 /// ends both processes.
-fn start(folder: &Path, command: &[&str]) -> Result<std::process::ExitStatus, Failure> {
+fn start(folder: &Path, command: &[&str]) -> Result<std::process::ExitStatus, CommandError> {
     let [program, arguments @ ..] = command else {
-        return Err(Failure::usage(anyhow!("no command")));
+        return Err(CommandError::usage(anyhow!("no command")));
     };
     let mut started = Command::new(Language::program(folder, program));
     started.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(std::io::stderr());

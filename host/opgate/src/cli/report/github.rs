@@ -6,7 +6,7 @@
 use std::io;
 
 use super::page::Pages;
-use super::{Item, Line, Unread};
+use super::{Item, ReportedViolation, UnreadableInput};
 use opgate_admission::policy::Effect;
 use opgate_text::is_control;
 use opgate_text::printed::printed;
@@ -58,7 +58,7 @@ struct Annotation {
 pub(in crate::cli) fn write(
     out: &mut impl io::Write,
     items: &[Item<'_>],
-    unread: &[Unread],
+    unread: &[UnreadableInput],
     pages: &Pages,
 ) -> io::Result<()> {
     let mut all: Vec<_> = items.iter().flat_map(|item| annotations(item, pages)).collect();
@@ -116,7 +116,7 @@ fn emit(out: &mut impl io::Write, mut all: Vec<Annotation>) -> io::Result<()> {
 
 fn annotations<'i>(item: &'i Item<'i>, pages: &'i Pages) -> impl Iterator<Item = Annotation> + 'i {
     let counted = item.lines.iter().filter(|line| line.violation.waived.is_none());
-    let found = counted.map(move |line: &Line<'_>| {
+    let found = counted.map(move |line: &ReportedViolation<'_>| {
         let violation = line.violation;
         let mut text = line.sentence();
         if !item.is_located {

@@ -4,15 +4,15 @@ use std::io;
 use std::time::Duration;
 
 use super::page::Pages;
-use super::{Item, Line, Unread, counts};
-use crate::cli::Outcome;
+use super::{Item, ReportedViolation, UnreadableInput, counts};
+use crate::cli::ExitStatus;
 
 /// Writes a suite of this name.
 pub(in crate::cli) fn write(
     out: &mut impl io::Write,
     suite: &str,
     items: &[Item<'_>],
-    unread: &[Unread],
+    unread: &[UnreadableInput],
     pages: &Pages,
 ) -> io::Result<()> {
     let [_, denied, failed] = counts(items);
@@ -29,7 +29,7 @@ pub(in crate::cli) fn write(
         let time = item.time.map(|time| format!(" time=\"{:.6}\"", time.as_secs_f64()));
         let time = time.unwrap_or_default();
         writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\"{time}>")?;
-        let line = |line: &Line<'_>| {
+        let line = |line: &ReportedViolation<'_>| {
             let at = item.is_located.then(|| format!("{}: ", line.at(item.source)));
             let (at, v) = (at.unwrap_or_default(), line.violation);
             let text = format!("{} {} {}", v.level, v.rule, line.sentence());
@@ -44,20 +44,20 @@ pub(in crate::cli) fn write(
         let mut output: Vec<_> = waived.into_iter().map(line).collect();
         let denials = item.lines.iter().map(|line| line.violation).filter(|v| v.denies());
         lines.extend(pages.leads(denials).iter().map(|lead| xml(lead)));
-        if item.outcome == Outcome::Ok {
+        if item.outcome == ExitStatus::Ok {
             output = [std::mem::take(&mut lines), output].concat();
         }
         let (lines, message) = (lines.join("\n"), xml(&item.message));
         match item.outcome {
-            Outcome::Ok => {
+            ExitStatus::Ok => {
                 if let Some(why) = item.unjudged {
                     writeln!(out, "      <skipped message=\"not evaluated: {}\"/>", xml(why))?;
                 }
             }
-            Outcome::Denied | Outcome::Usage => {
+            ExitStatus::Denied | ExitStatus::Usage => {
                 writeln!(out, "      <failure message=\"{message}\">{lines}</failure>")?;
             }
-            Outcome::Engine => {
+            ExitStatus::Engine => {
                 writeln!(out, "      <error message=\"{message}\">{lines}</error>")?;
             }
         }
@@ -66,7 +66,7 @@ pub(in crate::cli) fn write(
         }
         writeln!(out, "    </testcase>")?;
     }
-    for Unread { source, line } in unread {
+    for UnreadableInput { source, line } in unread {
         let (source, line) = (xml(source), xml(line));
         writeln!(out, "    <testcase classname=\"{source}\" name=\"input\">")?;
         writeln!(out, "      <error message=\"{line}\"></error>")?;

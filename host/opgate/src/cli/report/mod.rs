@@ -24,7 +24,7 @@ use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use super::Outcome;
+use super::ExitStatus;
 use opgate_admission::policy::Effect;
 use opgate_files::Location;
 use opgate_text::one_line;
@@ -129,7 +129,7 @@ pub(super) struct Waived {
     pub(super) until: Option<String>,
     /// Its location.
     #[serde(skip)]
-    pub(super) at: At,
+    pub(super) at: ReportLocation,
 }
 
 impl Waived {
@@ -171,12 +171,12 @@ impl Violation {
 
 /// A policy without a verdict.
 #[derive(Debug, Serialize)]
-pub(super) struct Fault {
+pub(super) struct PolicyErrorRecord {
     pub(super) policy: String,
     pub(super) cause: String,
 }
 
-impl Fault {
+impl PolicyErrorRecord {
     fn sentence(&self) -> String {
         let Self { policy, cause } = self;
         if policy.is_empty() { cause.clone() } else { format!("policy {policy}: {cause}") }
@@ -185,7 +185,7 @@ impl Fault {
 
 /// A place in a file.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-pub(super) struct At {
+pub(super) struct ReportLocation {
     pub(super) file: String,
     pub(super) line: u64,
     pub(super) column: u64,
@@ -193,14 +193,14 @@ pub(super) struct At {
     pub(super) excerpt: String,
 }
 
-impl At {
+impl ReportLocation {
     /// Returns `file:line:column`.
     fn shown(&self) -> String {
         one_line(&format!("{}:{}:{}", self.file, self.line, self.column), 1_024)
     }
 }
 
-impl From<Location> for At {
+impl From<Location> for ReportLocation {
     fn from(place: Location) -> Self {
         let Location { file, line, column, excerpt } = place;
         Self { file, line, column, excerpt }
@@ -215,23 +215,23 @@ pub(super) struct Item<'r> {
     pub(super) region: Option<Region<'r>>,
     /// The object: `CREATE v1/configmaps ns/name`, `RegistryBundle x`.
     pub(super) object: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExitStatus,
     /// Why it is denied or has failed.
     pub(super) message: String,
     pub(super) time: Option<Duration>,
-    pub(super) lines: Vec<Line<'r>>,
+    pub(super) lines: Vec<ReportedViolation<'r>>,
     /// Whether its violations have locations in files.
     pub(super) is_located: bool,
-    pub(super) error: Option<&'r Fault>,
+    pub(super) error: Option<&'r PolicyErrorRecord>,
     /// Why it was not evaluated, if so.
     pub(super) unjudged: Option<&'r str>,
     /// The outcome that the summary counts.
-    pub(super) became: Became,
+    pub(super) became: ResultKind,
 }
 
 /// Outcome of a review or a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Became {
+pub(super) enum ResultKind {
     Passed,
     Warned,
     Denied,
@@ -250,13 +250,13 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn add(&mut self, became: Became) {
+    pub(super) fn add(&mut self, became: ResultKind) {
         *match became {
-            Became::Passed => &mut self.passed,
-            Became::Warned => &mut self.warned,
-            Became::Denied => &mut self.denied,
-            Became::Failed => &mut self.failed,
-            Became::NotJudged => &mut self.unjudged,
+            ResultKind::Passed => &mut self.passed,
+            ResultKind::Warned => &mut self.warned,
+            ResultKind::Denied => &mut self.denied,
+            ResultKind::Failed => &mut self.failed,
+            ResultKind::NotJudged => &mut self.unjudged,
         } += 1;
     }
 
@@ -294,12 +294,12 @@ pub(super) struct Region<'r> {
 }
 
 /// One violation of it.
-pub(super) struct Line<'r> {
+pub(super) struct ReportedViolation<'r> {
     pub(super) violation: &'r Violation,
-    pub(super) place: Option<&'r At>,
+    pub(super) place: Option<&'r ReportLocation>,
 }
 
-impl Line<'_> {
+impl ReportedViolation<'_> {
     /// Returns the message, with the field if there is no location.
     fn sentence(&self) -> String {
         let Violation { field, message, .. } = self.violation;
@@ -312,20 +312,20 @@ impl Line<'_> {
 
     /// Returns `file:line:column`, or the source of the violation.
     fn at(&self, source: &str) -> String {
-        self.place.map_or_else(|| one_line(source, 1_024), At::shown)
+        self.place.map_or_else(|| one_line(source, 1_024), ReportLocation::shown)
     }
 }
 
 /// Something that cannot be read, and that no policy has reported.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unread {
+pub(super) struct UnreadableInput {
     /// The path.
     pub(super) source: String,
     /// One line that names it as well.
     pub(super) line: String,
 }
 
-impl Unread {
+impl UnreadableInput {
     /// Returns the file, and line and column from 1, if its line begins with them.
     fn place(&self) -> (&str, Option<(u64, u64)>) {
         let found = self.line.split_once(": ").and_then(|(place, _)| {
@@ -339,6 +339,6 @@ impl Unread {
 
 /// Counts allowed and denied items, and errors.
 fn counts(items: &[Item<'_>]) -> [usize; 3] {
-    let count = |outcome: Outcome| items.iter().filter(|item| item.outcome == outcome).count();
-    [count(Outcome::Ok), count(Outcome::Denied), count(Outcome::Engine)]
+    let count = |outcome: ExitStatus| items.iter().filter(|item| item.outcome == outcome).count();
+    [count(ExitStatus::Ok), count(ExitStatus::Denied), count(ExitStatus::Engine)]
 }

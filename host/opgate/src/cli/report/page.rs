@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::Violation;
-use opgate_admission::policy::{Configuration, Docs, Policy, Rule, Set};
+use opgate_admission::policy::{Configuration, Docs, Policy, PolicySet, Rule};
 
 /// The pages of the configured policies, and where they are published.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(in crate::cli) struct Pages {
 impl Pages {
     /// Collects the addresses of all pages; their text only if it is `wanted`. A component that was removed
     /// meanwhile has none.
-    pub(in crate::cli) fn of(configuration: &Configuration, set: &Set, wanted: bool) -> Self {
+    pub(in crate::cli) fn of(configuration: &Configuration, set: &PolicySet, wanted: bool) -> Self {
         let mut pages = Self::default();
         for policy in set.policies() {
             let docs = if wanted { configuration.docs_of(&policy.source) } else { Ok(Docs::new()) };

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::page::Pages;
-use super::{At, Item, Region, Unread, Violation, Waived};
-use opgate_admission::policy::Set;
+use super::{Item, Region, ReportLocation, UnreadableInput, Violation, Waived};
+use opgate_admission::policy::PolicySet;
 
 /// The rule of results for policy errors.
 const POLICY_ERROR: &str = "policy-error";
@@ -14,9 +14,9 @@ const POLICY_ERROR: &str = "policy-error";
 /// Returns the whole log of a command.
 pub(in crate::cli) fn log(
     command: &str,
-    set: &Set,
+    set: &PolicySet,
     items: &[Item<'_>],
-    unread: &[Unread],
+    unread: &[UnreadableInput],
     pages: &Pages,
 ) -> Value {
     let mut results = Vec::new();
@@ -62,7 +62,7 @@ pub(in crate::cli) fn log(
         "results": results,
     });
     if !unread.is_empty() {
-        let notification = |unread: &Unread| {
+        let notification = |unread: &UnreadableInput| {
             let (source, place) = unread.place();
             let mut physical = json!({"artifactLocation": {"uri": uri(source)}});
             if let Some((line, column)) = place {
@@ -92,7 +92,7 @@ struct Rules<'s> {
 }
 
 impl<'s> Rules<'s> {
-    fn of(set: &'s Set, pages: &Pages) -> Self {
+    fn of(set: &'s PolicySet, pages: &Pages) -> Self {
         let mut rules = Self { described: Vec::new(), indexes: HashMap::new(), fault: None };
         for policy in set.policies() {
             for rule in &policy.descriptor.rules {
@@ -151,7 +151,7 @@ fn result(
     (rule, index): (&str, Option<usize>),
     level: &str,
     text: &str,
-    place: Option<&At>,
+    place: Option<&ReportLocation>,
 ) -> Value {
     let (source, region) = match (place, &item.region) {
         (Some(place), _) => (place.file.as_str(), Some(found(place))),
@@ -178,7 +178,7 @@ fn result(
 }
 
 /// Returns the region from the location to the end of its line.
-fn found(place: &At) -> Value {
+fn found(place: &ReportLocation) -> Value {
     let length = place.excerpt.trim_end().chars().count();
     let end = u64::try_from(length).unwrap_or(u64::MAX).saturating_add(1);
     let mut region = json!({"startLine": place.line, "startColumn": place.column});
@@ -201,7 +201,7 @@ fn of_review(region: &Region<'_>) -> Option<Value> {
 }
 
 /// Returns a fingerprint that is stable when lines are added above: a dismissed violation stays dismissed.
-fn fingerprint(item: &Item<'_>, place: Option<&At>, parts: &[&str]) -> Value {
+fn fingerprint(item: &Item<'_>, place: Option<&ReportLocation>, parts: &[&str]) -> Value {
     let file = place.map_or(item.source, |place| &place.file);
     let file = uri(file);
     let all: Vec<_> = [&*file, &item.object].iter().chain(parts).copied().collect();

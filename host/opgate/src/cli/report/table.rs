@@ -6,20 +6,21 @@ use std::io;
 use super::page::Pages;
 use super::tree::Tree;
 use super::{
-    At, Counts, ERROR, FAINT, Fault, GOOD, Item, Line, Unread, Violation, WARNING, Waived,
+    Counts, ERROR, FAINT, GOOD, Item, PolicyErrorRecord, ReportLocation, ReportedViolation,
+    UnreadableInput, Violation, WARNING, Waived,
 };
-use crate::cli::Outcome;
+use crate::cli::ExitStatus;
 use crate::cli::verbosity::is_quiet;
 use opgate_text::one_line;
 
 /// Writes a review: the request, and its violations below it.
 pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::Result<()> {
     let (word, style) = match item.outcome {
-        Outcome::Ok if item.unjudged.is_some() => ("not evaluated", WARNING),
-        Outcome::Ok if item.lines.is_empty() => ("allow", GOOD),
-        Outcome::Ok => ("allow", WARNING),
-        Outcome::Denied | Outcome::Usage => ("deny", ERROR),
-        Outcome::Engine => ("error", ERROR),
+        ExitStatus::Ok if item.unjudged.is_some() => ("not evaluated", WARNING),
+        ExitStatus::Ok if item.lines.is_empty() => ("allow", GOOD),
+        ExitStatus::Ok => ("allow", WARNING),
+        ExitStatus::Denied | ExitStatus::Usage => ("deny", ERROR),
+        ExitStatus::Engine => ("error", ERROR),
     };
     let (object, source) = (&item.object, one_line(item.source, 512));
     writeln!(out, "{style}{word:6}{style:#} {object}  {FAINT}{source}{FAINT:#}")?;
@@ -31,7 +32,7 @@ pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::R
     if let Some(why) = item.unjudged {
         writeln!(out, "       not evaluated: {why}")?;
     }
-    if let Some(Fault { policy, cause }) = item.error {
+    if let Some(PolicyErrorRecord { policy, cause }) = item.error {
         writeln!(out, "       {ERROR}error{ERROR:#} policy {policy}: {cause}")?;
     }
     Ok(())
@@ -41,7 +42,7 @@ pub(in crate::cli) fn review(out: &mut impl io::Write, item: &Item<'_>) -> io::R
 const OTHERS: usize = 3;
 
 /// A violation in a file.
-type Row<'i> = (&'i str, &'i Item<'i>, &'i Line<'i>);
+type Row<'i> = (&'i str, &'i Item<'i>, &'i ReportedViolation<'i>);
 
 /// Findings in files, in the order of a reader of the files.
 pub(in crate::cli) fn places<'i>(
@@ -58,7 +59,9 @@ pub(in crate::cli) fn places<'i>(
     rows.sort_by_key(|(file, _, line)| (*file, line.place.map(|p| (p.line, p.column))));
     // A repeated violation is listed at its first location. Denials are always listed.
     let mut same: HashMap<(&str, &str), Vec<&Row<'i>>> = HashMap::new();
-    let key = |line: &'i Line<'i>| (line.violation.rule.as_str(), line.violation.message.as_str());
+    let key = |line: &'i ReportedViolation<'i>| {
+        (line.violation.rule.as_str(), line.violation.message.as_str())
+    };
     for row in rows.iter().filter(|row| !is_verbose && !row.2.violation.denies()) {
         same.entry(key(row.2)).or_default().push(row);
     }
@@ -151,7 +154,7 @@ fn thousands(count: usize) -> String {
 /// outermost to the innermost.
 pub(in crate::cli) fn trees<'r>(
     out: &mut impl io::Write,
-    denials: impl Iterator<Item = (&'r str, Vec<&'r str>, Line<'r>)>,
+    denials: impl Iterator<Item = (&'r str, Vec<&'r str>, ReportedViolation<'r>)>,
 ) -> io::Result<()> {
     let mut trees: BTreeMap<&str, Tree<'_>> = BTreeMap::new();
     for (source, titles, line) in denials {
@@ -168,7 +171,7 @@ pub(in crate::cli) fn trees<'r>(
 /// Writes the policy errors.
 pub(in crate::cli) fn faults(out: &mut impl io::Write, items: &[Item<'_>]) -> io::Result<()> {
     for item in items {
-        if let Some(Fault { policy, cause }) = item.error {
+        if let Some(PolicyErrorRecord { policy, cause }) = item.error {
             let (source, object) = (one_line(item.source, 512), &item.object);
             writeln!(out, "{source}: {ERROR}error{ERROR:#} {object}: policy {policy}: {cause}")?;
         }
@@ -235,7 +238,7 @@ pub(in crate::cli) fn leads<'v>(
 }
 
 /// Returns `3 passed, 1 denied, 0 errors`.
-pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
+pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[UnreadableInput]) -> String {
     let mut counts = Counts::default();
     for item in items {
         counts.add(item.became);
@@ -251,7 +254,7 @@ pub(in crate::cli) fn summary(items: &[Item<'_>], unread: &[Unread]) -> String {
 const WIDTH: usize = 120;
 
 /// Writes the line of a location, with a mark below the column.
-fn excerpt(out: &mut impl io::Write, place: &At) -> io::Result<()> {
+fn excerpt(out: &mut impl io::Write, place: &ReportLocation) -> io::Result<()> {
     let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
     let length = place.excerpt.chars().count();
     if place.excerpt.trim().is_empty() || column > length {
@@ -272,7 +275,7 @@ mod tests {
     use super::*;
 
     fn shown(line: u64, column: u64, excerpt: &str) -> String {
-        let at = At { file: String::new(), line, column, excerpt: excerpt.to_owned() };
+        let at = ReportLocation { file: String::new(), line, column, excerpt: excerpt.to_owned() };
         let mut out = Vec::new();
         super::excerpt(&mut out, &at).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()

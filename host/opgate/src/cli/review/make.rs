@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Manifest, the older one ─┐
-//! Asked: who, what, where ─┼▶ Made: the review, and what was guessed
+//! RequestOptions: who, what, where ─┼▶ GeneratedReview: the review, and what was guessed
 //! Kinds ───────────────────┘
 //! ```
 //!
@@ -22,7 +22,7 @@ use super::kinds::{Kinds, misspelt};
 /// Default user of requests: the user of a cluster created with kubeadm.
 pub(in crate::cli) const USER: &str = "kubernetes-admin";
 const ADMINS: &str = "kubeadm:cluster-admins";
-const EVERYBODY: &str = "system:authenticated";
+const AUTHENTICATED_GROUP: &str = "system:authenticated";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// Characters of generated names, as Kubernetes takes them: none that make a word.
@@ -34,7 +34,7 @@ const MOST: usize = 256 << 20;
 
 /// Parameters of a request.
 #[derive(Debug, Clone, Default)]
-pub(in crate::cli) struct Asked {
+pub(in crate::cli) struct RequestOptions {
     /// By whether there is an older object if it is not named.
     pub(in crate::cli) operation: Option<Operation>,
     pub(in crate::cli) user: Option<String>,
@@ -62,7 +62,7 @@ pub(in crate::cli) struct Manifest {
 
 /// A review, and what there is to say about it.
 #[derive(Debug)]
-pub(in crate::cli) struct Made {
+pub(in crate::cli) struct GeneratedReview {
     /// JSON in one line.
     pub(in crate::cli) json: String,
     pub(in crate::cli) operation: Operation,
@@ -187,8 +187,8 @@ fn groups(user: &str, named: &[String]) -> Vec<String> {
     } else if user == USER && named.is_empty() {
         groups.push(ADMINS.to_owned());
     }
-    if user != "system:anonymous" && !groups.iter().any(|group| group == EVERYBODY) {
-        groups.push(EVERYBODY.to_owned());
+    if user != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED_GROUP) {
+        groups.push(AUTHENTICATED_GROUP.to_owned());
     }
     groups
 }
@@ -243,7 +243,7 @@ fn of_sub_resource(
 }
 
 /// Returns the default operation of a request.
-fn operation(asked: &Asked, has_old: bool) -> Operation {
+fn operation(asked: &RequestOptions, has_old: bool) -> Operation {
     let by_sub = || match asked.sub_resource.as_str() {
         "exec" | "attach" | "portforward" | "proxy" => Operation::Connect,
         "eviction" | "binding" | "token" => Operation::Create,
@@ -263,9 +263,9 @@ fn operation(asked: &Asked, has_old: bool) -> Operation {
 pub(in crate::cli) fn review(
     manifest: &Manifest,
     old: Option<&Manifest>,
-    asked: &Asked,
+    asked: &RequestOptions,
     kinds: &Kinds,
-) -> Result<Made, String> {
+) -> Result<GeneratedReview, String> {
     let fail = |why: &str| Err(format!("{}: {why}", manifest.source));
     if manifest.json.len().saturating_add(old.map_or(0, |old| old.json.len())) > MOST {
         return fail("larger than any object of an API server");
@@ -374,5 +374,5 @@ pub(in crate::cli) fn review(
         r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"{uid}","kind":{gvk},"resource":{gvr},{sub_resource}"requestKind":{gvk},"requestResource":{gvr},{request_sub}{name}{namespace}"operation":"{operation_name}","userInfo":{info},"object":{object},"oldObject":{old_object},"dryRun":{dry_run},"options":{options}}}}}"#
     );
     let json = json.replace(['\n', '\r'], " ");
-    Ok(Made { json, operation, user, notes })
+    Ok(GeneratedReview { json, operation, user, notes })
 }

@@ -6,7 +6,7 @@ mod new;
 
 use clap::{Args, Subcommand};
 
-use super::{Failure, Outcome};
+use super::{CommandError, ExitStatus};
 
 /// Arguments of `opgate review`.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ enum Command {
 }
 
 impl ReviewArgs {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         match self.command {
             Command::New(new) => new.run(),
         }

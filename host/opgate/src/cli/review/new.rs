@@ -17,10 +17,10 @@ use opgate_input::read::Reader;
 use serde_json::Value;
 
 use super::kinds::Kinds;
-use super::make::{self, Asked, Manifest};
-use crate::cli::{Failure, Outcome, ReadArgs, input, manifests};
+use super::make::{self, Manifest, RequestOptions};
+use crate::cli::{CommandError, ExitStatus, ReadArgs, input, manifests};
 
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   opgate review new -f pod.yaml | opgate replay -      Evaluate the creation of a Pod
   opgate review new -f new.yaml --old old.yaml         An UPDATE
@@ -32,7 +32,7 @@ Several manifests give several reviews, one a line. docs/replay.md has the detai
 
 /// Arguments of `opgate review new`.
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct New {
     /// Files with manifests, directories, or - for standard input; may be repeated
     #[arg(long = "file", short = 'f', value_name = "PATH", required = true)]
@@ -106,13 +106,13 @@ impl From<Does> for Operation {
 }
 
 impl New {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let reader = self.read.reader();
         let mut kinds = Kinds::default();
         let context = manifests_of(&self.cluster_state, &reader, &mut kinds)?;
         let new = manifests_of(&self.files, &reader, &mut kinds)?;
         let old = manifests_of(&self.old, &reader, &mut kinds)?;
-        let asked = Asked {
+        let asked = RequestOptions {
             operation: self.operation.map(Operation::from),
             user: Some(self.user),
             groups: self.groups,
@@ -149,13 +149,13 @@ impl New {
             }
         }
         if !errors.is_empty() {
-            return Err(Failure::usage(anyhow::anyhow!(errors.join("\n"))));
+            return Err(CommandError::usage(anyhow::anyhow!(errors.join("\n"))));
         }
         match print(&reviews, self.output) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other?,
         }
-        Ok(Outcome::Ok)
+        Ok(ExitStatus::Ok)
     }
 }
 

@@ -13,9 +13,9 @@ use opgate_server::Starting;
 use opgate_text::units::parse_duration;
 use tokio::sync::watch;
 
-use super::super::Failure;
+use super::super::CommandError;
 use super::super::certs::SourceArgs;
-use super::controllers::Duties;
+use super::controllers::Controllers;
 use super::webhook_registration::Bundle;
 
 /// The serving certificate.
@@ -49,7 +49,7 @@ pub(super) enum Certificates {
 }
 
 impl CertificateArgs {
-    pub(super) fn certificates(self, has_installation: bool) -> Result<Certificates, Failure> {
+    pub(super) fn certificates(self, has_installation: bool) -> Result<Certificates, CommandError> {
         match self.certificates {
             CertificateSource::Files => {
                 let source = self.files.source()?;
@@ -57,7 +57,7 @@ impl CertificateArgs {
                     Source::Directory(folder) => Some(folder.clone()),
                     Source::Files { certificate, .. } => certificate.parent().map(Path::to_owned),
                 };
-                let reloader = Reloader::new(source).map_err(Failure::usage)?;
+                let reloader = Reloader::new(source).map_err(CommandError::usage)?;
                 Ok(Certificates::Files(Arc::new(reloader), folder))
             }
             CertificateSource::SelfManaged if self.files.source().is_ok() => Err(wrong(
@@ -74,8 +74,8 @@ impl CertificateArgs {
     }
 }
 
-fn wrong(text: &'static str) -> Failure {
-    Failure::usage(anyhow::anyhow!(text))
+fn wrong(text: &'static str) -> CommandError {
+    CommandError::usage(anyhow::anyhow!(text))
 }
 
 impl Certificates {
@@ -98,10 +98,10 @@ impl Certificates {
     /// Returns the certificate to begin with; waits for the first one. None if `stop` ends before.
     pub(super) async fn first(
         self,
-        duties: Option<&mut Duties>,
+        duties: Option<&mut Controllers>,
         starting: &Starting,
         mut stop: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Option<Arc<Reloader>>, Failure> {
+    ) -> Result<Option<Arc<Reloader>>, CommandError> {
         if let Self::Files(files, _) = self {
             return Ok(Some(files));
         }

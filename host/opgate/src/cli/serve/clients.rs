@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use opgate_certs::Clients;
 
-use super::super::Failure;
+use super::super::CommandError;
 
 /// Flags that restrict the clients of the webhook port.
 #[derive(Debug, Args)]
@@ -20,8 +20,8 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
-    pub(super) fn clients(self) -> Result<Option<Arc<Clients>>, Failure> {
+    pub(super) fn clients(self) -> Result<Option<Arc<Clients>>, CommandError> {
         let clients = self.client_ca.map(|bundle| Clients::new(bundle, self.client_name));
-        Ok(clients.transpose().map_err(Failure::usage)?.map(Arc::new))
+        Ok(clients.transpose().map_err(CommandError::usage)?.map(Arc::new))
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::super::Failure;
-use opgate_admission::cluster::{self, Bounds, Connection, Interrupted, Source};
-use opgate_server::Room;
+use super::super::CommandError;
+use opgate_admission::cluster::{self, Bounds, Connection, OnWatchFailure, Source};
+use opgate_server::DefaultLimits;
 use opgate_text::units::{parse_bytes, parse_duration};
 
 /// Source of the other objects of the cluster.
@@ -47,7 +47,7 @@ pub(super) struct ClusterArgs {
     pub(super) sync_timeout: Duration,
     /// What to do while a watch fails: read the affected objects from the API server, or fail the call
     #[arg(long, value_name = "MODE", default_value = "read")]
-    on_watch_failure: Interrupted,
+    on_watch_failure: OnWatchFailure,
     /// Read the decisive objects from the API server itself instead of trusting the watch
     #[arg(long, conflicts_with = "cluster_state")]
     pub(super) consistent_reads: bool,
@@ -106,7 +106,7 @@ impl ClusterArgs {
     pub(super) async fn connection(
         &self,
         source: ClusterSource,
-    ) -> Result<Option<Connection>, Failure> {
+    ) -> Result<Option<Connection>, CommandError> {
         let connection = match (source, &self.kubeconfig) {
             (ClusterSource::None, _) => return Ok(None),
             (ClusterSource::Kubeconfig, Some(paths)) => {
@@ -115,14 +115,14 @@ impl ClusterArgs {
             }
             _ => Connection::in_cluster(),
         };
-        Ok(Some(connection.map_err(Failure::usage)?))
+        Ok(Some(connection.map_err(CommandError::usage)?))
     }
 
     pub(super) fn options(
         &self,
         source: Option<ClusterSource>,
         bounds: Bounds,
-        room: &Room,
+        room: &DefaultLimits,
     ) -> cluster::Options {
         let source = match source {
             None => Source::Snapshot,

@@ -8,26 +8,26 @@ use kube::Client;
 use opgate_certs::{Pair, Reloader};
 use opgate_controller::Installation;
 use opgate_controller::api::{Api, ApiServer};
-use opgate_controller::certificates::{Keeper, State, Times};
+use opgate_controller::certificates::{CertificateController, State, Times};
 use opgate_controller::clock::{Clock, System};
 use opgate_controller::events::Events;
 use opgate_controller::lease::{Election, Leader, unique};
-use opgate_controller::registration::{self, Follower};
+use opgate_controller::registration::{self, RegistrationController};
 use opgate_controller::replicas::{Publisher, Replicas, Report};
-use opgate_server::{Figures, Registered, Server};
+use opgate_server::{ExternalMetrics, RegistrationNames, Server};
 use opgate_supervise::{Supervised, Supervisor};
 use tokio::sync::{Mutex, watch};
 
-use super::super::Failure;
+use super::super::CommandError;
 use super::cluster::ClusterArgs;
 use super::webhook_registration::{Bundle, Follow};
 
 /// Maximum time for which a stopping server notifies other replicas. They notice a little later by
 /// themselves.
-const FAREWELL: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// They go on until [`Duties::end`].
-pub(super) struct Duties {
+/// They go on until [`Controllers::end`].
+pub(super) struct Controllers {
     installation: Installation,
     api: Arc<dyn Api>,
     client: Client,
@@ -39,19 +39,19 @@ pub(super) struct Duties {
     /// The status of this server.
     report: watch::Sender<Report>,
     states: Option<watch::Receiver<State>>,
-    registered: Arc<Registered>,
+    registered: Arc<RegistrationNames>,
     registration: registration::Figures,
-    figures: Vec<Figures>,
+    figures: Vec<ExternalMetrics>,
     tasks: Vec<Supervised>,
 }
 
-impl Duties {
+impl Controllers {
     /// Begins them. None without an installation or without a cluster.
     pub(super) async fn begin(
         installation: Option<Installation>,
         cluster: &ClusterArgs,
         supervisor: &Supervisor,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, CommandError> {
         let (Some(installation), Some(source)) = (installation, cluster.source()?) else {
             return Ok(None);
         };
@@ -78,8 +78,8 @@ impl Duties {
             registered: Arc::default(),
             registration: registration::Figures::default(),
             figures: vec![
-                Figures::new(move |registry| shown.register(registry)),
-                Figures::new(move |registry| renewed.register(registry)),
+                ExternalMetrics::new(move |registry| shown.register(registry)),
+                ExternalMetrics::new(move |registry| renewed.register(registry)),
             ],
             tasks: Vec::new(),
         };
@@ -114,9 +114,9 @@ impl Duties {
     /// Looks after the certificates.
     pub(super) fn keep_certificates(&mut self, times: Times) {
         let (installation, clock) = (self.installation.clone(), self.clock.clone());
-        let keeper = Keeper::new(installation, times, clock, self.leader.clone());
+        let keeper = CertificateController::new(installation, times, clock, self.leader.clone());
         let shown = keeper.figures();
-        self.figures.push(Figures::new(move |registry| shown.register(registry)));
+        self.figures.push(ExternalMetrics::new(move |registry| shown.register(registry)));
         self.states = Some(keeper.states());
         let (keeper, api) = (Arc::new(Mutex::new(keeper)), self.api.clone());
         self.tasks.push(self.supervisor.spawn("certificates", move || {
@@ -163,9 +163,9 @@ impl Duties {
     }
 
     /// Subscribes the server to the state of the webhook registration.
-    pub(super) fn registration(&mut self) -> Arc<Registered> {
+    pub(super) fn registration(&mut self) -> Arc<RegistrationNames> {
         let shown = self.registration.clone();
-        self.figures.push(Figures::new(move |registry| shown.register(registry)));
+        self.figures.push(ExternalMetrics::new(move |registry| shown.register(registry)));
         self.registered.clone()
     }
 
@@ -176,7 +176,7 @@ impl Duties {
             api: self.api.clone(),
             client: self.client.clone(),
             leader: self.leader.clone(),
-            follower: Follower::new(installation.clone(), clock.clone()),
+            follower: RegistrationController::new(installation.clone(), clock.clone()),
             replicas: Replicas::new(&installation, clock),
             installation,
             serving: server.serving(),
@@ -197,7 +197,7 @@ impl Duties {
     }
 
     /// Returns the metrics of these tasks.
-    pub(super) fn figures(&self) -> Vec<Figures> {
+    pub(super) fn figures(&self) -> Vec<ExternalMetrics> {
         self.figures.clone()
     }
 
@@ -214,7 +214,7 @@ impl Duties {
                 tracing::debug!(%error, "lease not deleted; it will expire");
             }
         };
-        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, farewell).await;
     }
 }
 

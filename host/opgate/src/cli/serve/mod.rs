@@ -23,21 +23,21 @@ use tokio::sync::watch;
 use self::certificates::CertificateArgs;
 use self::clients::ClientArgs;
 use self::cluster::ClusterArgs;
-use self::controllers::Duties;
+use self::controllers::Controllers;
 use self::discovery::Discovery;
 use self::installation::InstallationArgs;
 use self::reload::Reload;
 use self::webhook_registration::FollowArgs;
-use super::{ConfigArgs, Failure, Outcome, QUEUE, input};
+use super::{CommandError, ConfigArgs, DEFAULT_MAX_QUEUED_CALLS, ExitStatus, input};
 use opgate_admission::cluster::Bounds;
 use opgate_admission::policy::Loading;
 use opgate_input::read::Reader;
-use opgate_server::{Options, Room, Server, Starting};
+use opgate_server::{DefaultLimits, Options, Server, Starting};
 use opgate_supervise::Supervisor;
 use opgate_text::units::{parse_bytes, parse_duration};
 
 /// Hints for tasks before and after the start.
-const NEXT: &str = "\
+const AFTER_HELP: &str = "\
 Example:
   opgate serve --config opgate.yaml --tls-dir tls
 
@@ -50,7 +50,7 @@ In this order (docs/operate/start-a-server.md):
 
 /// Arguments of `opgate serve`.
 #[derive(Debug, Args)]
-#[command(after_help = NEXT)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigArgs,
@@ -70,7 +70,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_request_memory: Option<usize>,
     /// Maximum number of calls that wait for each policy; calls beyond it get 503
-    #[arg(long, value_name = "NUMBER", default_value_t = QUEUE)]
+    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_MAX_QUEUED_CALLS)]
     max_queued_calls: usize,
     /// Time to continue to accept connections after SIGTERM, until endpoints are updated
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
@@ -103,7 +103,7 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let Self {
             config,
             certificates,
@@ -125,20 +125,21 @@ impl Serve {
         } = self;
         opgate_unsafe::keep_large_memory_apart();
         opgate_server::write_no_core_dumps();
-        let room = Room::of(&system_root);
+        let room = DefaultLimits::of(&system_root);
         let installation = installation.installation();
         let certificates = certificates.certificates(installation.is_some())?;
         let cluster_source = cluster_args.source()?;
         let clients = clients.clients()?;
-        let bounds = if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::ANYBODY };
+        let bounds =
+            if clients.is_some() { Bounds::AUTHENTICATED } else { Bounds::UNAUTHENTICATED };
         let mut configuration = config.read()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let loading = Arc::new(Loading::default());
         let starting = runtime.block_on(Starting::bind(ops_listen, loading.clone()));
-        let starting = starting.map_err(Failure::usage)?;
+        let starting = starting.map_err(CommandError::usage)?;
         let supervisor = Supervisor::default();
         // While policies load, a certificate is made.
-        let begun = Duties::begin(installation, &cluster_args, &supervisor);
+        let begun = Controllers::begin(installation, &cluster_args, &supervisor);
         let mut duties = runtime.block_on(begun)?;
         if let (Some(duties), Some(times)) = (&mut duties, certificates.times()) {
             let _runtime = runtime.enter();
@@ -156,21 +157,25 @@ impl Serve {
                 };
                 tokio::select! {
                     () = discovery.first(&connection, &mut configuration, &starting) => Ok(true),
-                    () = stop.as_mut() => Ok::<_, Failure>(false),
+                    () = stop.as_mut() => Ok::<_, CommandError>(false),
                 }
             })?;
             if !found {
                 if let Some(duties) = duties {
                     runtime.block_on(duties.end());
                 }
-                return Ok(Outcome::Ok);
+                return Ok(ExitStatus::Ok);
             }
         }
         let options = cluster_args.options(cluster_source, bounds, &room);
         let cluster_memory = Some(options.memory).filter(|memory| *memory < usize::MAX);
         let mut set = config.set_of(&configuration, max_queued_calls, options, room, &loading)?;
         if cluster_source.is_none() {
-            input::fill(set.cluster(), &cluster_args.cluster_state, &Reader::default())?;
+            input::load_cluster_state(
+                set.cluster(),
+                &cluster_args.cluster_state,
+                &Reader::default(),
+            )?;
         }
         for broken in set.broken() {
             tracing::error!(policy = broken.name, error = broken.error, "policy failed to load");
@@ -187,8 +192,8 @@ impl Serve {
             max_connections: max_connections.map_or(room.connections, NonZeroUsize::get),
             sync_timeout: cluster_args.sync_timeout,
             supervisor,
-            registered: duties.as_mut().map(Duties::registration),
-            figures: duties.as_ref().map(Duties::figures).unwrap_or_default(),
+            registered: duties.as_mut().map(Controllers::registration),
+            figures: duties.as_ref().map(Controllers::figures).unwrap_or_default(),
             ..Options::default()
         };
         tracing::info!(
@@ -230,13 +235,13 @@ impl Serve {
             let first = certificates.first(duties.as_mut(), &starting, stop.as_mut());
             if let Some(certificate) = first.await? {
                 let server = Server::started(options, set, certificate.clone(), starting);
-                let server = server.map_err(Failure::usage)?;
+                let server = server.map_err(CommandError::usage)?;
                 if let Some(duties) = &mut duties {
                     let bundle = certificates::bundle(folder, duties.states(), certificate);
                     duties.follow(follow.follows(), &server, bundle);
                 } else if follow.follows() {
                     let error = "--manage-webhooks needs a cluster: it cannot be `none`";
-                    return Err(Failure::usage(anyhow::anyhow!(error)));
+                    return Err(CommandError::usage(anyhow::anyhow!(error)));
                 }
                 let reload = Arc::new(Reload {
                     interval: reload_interval.max(Duration::from_millis(10)),
@@ -250,19 +255,19 @@ impl Serve {
                     supervisor: supervisor.clone(),
                     serving: server.serving(),
                     free_for_requests: Box::new(server.free_for_requests()),
-                    events: duties.as_ref().map(Duties::events),
+                    events: duties.as_ref().map(Controllers::events),
                 });
                 let reload = reload.has_work().then(|| {
                     let hangup = hangup.clone();
                     supervisor.spawn("configuration", move || reload.clone().watch(hangup.clone()))
                 });
-                server.run(stop, hangup).await.map_err(Failure::usage)?;
+                server.run(stop, hangup).await.map_err(CommandError::usage)?;
                 drop(reload);
             }
             if let Some(duties) = duties {
                 duties.end().await;
             }
-            Ok(Outcome::Ok)
+            Ok(ExitStatus::Ok)
         })
     }
 }

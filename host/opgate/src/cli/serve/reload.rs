@@ -25,15 +25,15 @@ use super::super::{ConfigArgs, input};
 use super::cluster::{ClusterArgs, ClusterSource};
 use super::discovery::Discovery;
 use opgate_admission::cluster::{Connection, Source};
-use opgate_admission::policy::{Configuration, Set, SetError};
+use opgate_admission::policy::{Configuration, PolicySet, SetError};
 use opgate_controller::events::{Events, Severity};
 use opgate_input::read::Reader;
-use opgate_server::{Room, Serving, give_way, unseen};
+use opgate_server::{ActivePolicySet, DefaultLimits, give_way, unseen};
 use opgate_supervise::Supervisor;
 use opgate_text::units::bytes;
 
 /// Time between the two looks that must find the same.
-const SETTLE: Duration = Duration::from_millis(500);
+const DEBOUNCE: Duration = Duration::from_millis(500);
 
 /// Delays after an error outside the files, doubled from the first to the last.
 const FIRST_RETRY: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ const MOST_RETIRED: usize = 8;
 const LONGEST_CALL: Duration = Duration::from_secs(90);
 
 /// Minimum free memory for a reload. The reload is cancelled below half of it.
-const LEAST: usize = 8 << 20;
+const MIN_FREE_BYTES: usize = 8 << 20;
 
 /// Replaces the configuration while the server runs.
 pub(super) struct Reload {
@@ -64,24 +64,24 @@ pub(super) struct Reload {
     pub(super) connection: Option<Connection>,
     /// The detected platform, for `profile: auto`.
     pub(super) discovery: Arc<Discovery>,
-    pub(super) room: Room,
+    pub(super) room: DefaultLimits,
     pub(super) system_root: PathBuf,
     pub(super) supervisor: Supervisor,
-    pub(super) serving: Arc<Serving>,
+    pub(super) serving: Arc<ActivePolicySet>,
     /// Bytes that requests may still take.
     pub(super) free_for_requests: Box<dyn Fn() -> usize + Send + Sync>,
     pub(super) events: Option<Arc<Events>>,
 }
 
 /// Contents of the files.
-struct Look {
+struct FileState {
     /// Identifier of the contents: the digest of the configuration, or the error.
     id: String,
     configuration: Result<Configuration, String>,
 }
 
 /// Why the last good set serves on.
-enum Trouble {
+enum ReloadError {
     /// The error is in the files: the next attempt waits for a change.
     Files(String),
     /// The error may be temporary.
@@ -110,7 +110,8 @@ impl Reload {
         let (mut candidate, mut failed) = (None::<String>, None::<Failed>);
         let mut is_told = false;
         loop {
-            let wait = if candidate.is_some() { SETTLE.min(self.interval) } else { self.interval };
+            let wait =
+                if candidate.is_some() { DEBOUNCE.min(self.interval) } else { self.interval };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 changed = told.changed() => {
@@ -128,7 +129,7 @@ impl Reload {
             if look.id == self.serving.current().configuration {
                 (candidate, is_told) = (None, false);
                 if failed.take().is_some() {
-                    self.serving.is_current();
+                    self.serving.mark_up_to_date();
                     tracing::info!("files match the active configuration again");
                     self.tell(Severity::Normal, "ConfigurationUpToDate", &look.id);
                 }
@@ -151,13 +152,13 @@ impl Reload {
     }
 
     /// Tries to serve what the files hold. Returns what failed.
-    async fn attempt(&self, look: Look, before: Option<Failed>) -> Option<Failed> {
+    async fn attempt(&self, look: FileState, before: Option<Failed>) -> Option<Failed> {
         let started = Instant::now();
-        let Look { id, configuration } = look;
+        let FileState { id, configuration } = look;
         let digest = if configuration.is_ok() { id.as_str() } else { "" };
         let done = match configuration {
             Ok(configuration) => self.replace(&id, configuration).await,
-            Err(why) => Err(Trouble::Files(why)),
+            Err(why) => Err(ReloadError::Files(why)),
         };
         let (why, is_later) = match done {
             Ok(policies) => {
@@ -167,11 +168,11 @@ impl Reload {
                 return None;
             }
             // The next checks read the current files.
-            Err(Trouble::Changed) => return before,
-            Err(Trouble::Files(why)) => (why, false),
-            Err(Trouble::Later(why)) => (why, true),
+            Err(ReloadError::Changed) => return before,
+            Err(ReloadError::Files(why)) => (why, false),
+            Err(ReloadError::Later(why)) => (why, true),
         };
-        self.serving.failed(digest, &why);
+        self.serving.record_failure(digest, &why);
         // A repeated error is logged once.
         let before = before.filter(|failed| failed.id == id);
         if before.as_ref().is_none_or(|failed| failed.why != why) {
@@ -189,7 +190,7 @@ impl Reload {
     }
 
     /// Loads a set, makes it ready and serves it; gives the number of its policies.
-    async fn replace(&self, id: &str, configuration: Configuration) -> Result<usize, Trouble> {
+    async fn replace(&self, id: &str, configuration: Configuration) -> Result<usize, ReloadError> {
         let few = async {
             while self.serving.retired() >= MOST_RETIRED {
                 tokio::time::sleep(STEP).await;
@@ -197,41 +198,45 @@ impl Reload {
         };
         if !self.wait(id, LONGEST_CALL, few).await? {
             let why = "calls that began with earlier configurations have not ended";
-            return Err(Trouble::Later(why.to_owned()));
+            return Err(ReloadError::Later(why.to_owned()));
         }
         let served = self.serving.current();
-        let left = self.left(LEAST)?;
-        let children = self.room.children.min(left.saturating_sub(LEAST / 2));
+        let left = self.left(MIN_FREE_BYTES)?;
+        let children = self.room.children.min(left.saturating_sub(MIN_FREE_BYTES / 2));
         let (config, old) = (self.config.clone(), served.set.clone());
         let context = self.cluster.cluster_state.clone();
-        let loaded = aside(move || {
-            let set = config.set_beside(&old, &configuration, children)?;
+        let loaded = run_in_background(move || {
+            let set = config.candidate_set(&old, &configuration, children)?;
             if set.cluster().options().source == Source::Snapshot {
-                let filled = input::fill(set.cluster(), &context, &Reader::default());
+                let filled = input::load_cluster_state(set.cluster(), &context, &Reader::default());
                 return Ok((set, filled.map_err(|error| format!("--cluster-state: {error}"))));
             }
             Ok((set, Ok(())))
         });
         let (mut set, filled) = match loaded.await {
-            None => return Err(Trouble::Later("the thread that loads it failed".to_owned())),
-            Some(Err(SetError::Config(error))) => return Err(Trouble::Files(error.to_string())),
-            Some(Err(SetError::Engine(error))) => return Err(Trouble::Later(error.to_string())),
+            None => return Err(ReloadError::Later("the thread that loads it failed".to_owned())),
+            Some(Err(SetError::Config(error))) => {
+                return Err(ReloadError::Files(error.to_string()));
+            }
+            Some(Err(SetError::Engine(error))) => {
+                return Err(ReloadError::Later(error.to_string()));
+            }
             Some(Ok(loaded)) => loaded,
         };
-        filled.map_err(Trouble::Later)?;
+        filled.map_err(ReloadError::Later)?;
         if set.digest() != id {
-            return Err(Trouble::Changed);
+            return Err(ReloadError::Changed);
         }
         let broken = set.newly_broken(&served.set);
         let broken: Vec<_> = broken.map(|b| format!("policy {}: {}", b.name, b.error)).collect();
         if !broken.is_empty() {
-            return Err(Trouble::Later(broken.join("; ")));
+            return Err(ReloadError::Later(broken.join("; ")));
         }
-        self.left(LEAST / 2)?;
+        self.left(MIN_FREE_BYTES / 2)?;
         self.connect(&mut set, id, &served.set).await?;
         if !set.cluster().serves() {
             let why = "more was allowed meanwhile than can be kept until it is seen: try again";
-            return Err(Trouble::Later(why.to_owned()));
+            return Err(ReloadError::Later(why.to_owned()));
         }
         let policies = set.policies().len();
         self.serving.replace(set);
@@ -239,18 +244,23 @@ impl Reload {
     }
 
     /// Lets a set see the cluster: what it shares with the old one, and what only it reads.
-    async fn connect(&self, set: &mut Set, id: &str, old: &Set) -> Result<(), Trouble> {
+    async fn connect(
+        &self,
+        set: &mut PolicySet,
+        id: &str,
+        old: &PolicySet,
+    ) -> Result<(), ReloadError> {
         let reads = !set.cluster().kinds().is_empty();
         let connection = match (&self.connection, self.source) {
             (Some(connection), _) => Some(connection.clone()),
             (None, Some(source)) if reads => {
                 let connection = self.cluster.connection(source).await;
-                connection.map_err(|failure| Trouble::Later(failure.error.to_string()))?
+                connection.map_err(|failure| ReloadError::Later(failure.error.to_string()))?
             }
             _ => None,
         };
         let Some(connection) = connection else { return Ok(()) };
-        if set.reads_anew(old) {
+        if set.has_new_reads(old) {
             // From here on what is allowed is reserved for this set, too. What was allowed before is stored
             // when this time is over, or never: then a list has it.
             let time = set.cluster().options().reservation;
@@ -258,11 +268,11 @@ impl Reload {
         }
         set.keep(connection.watch_beside(set.cluster(), &self.supervisor, old.watches()));
         let most = Some(self.cluster.sync_timeout).filter(|time| !time.is_zero()).unwrap_or(SYNC);
-        if !self.wait(id, most, set.cluster().seen_beside(old.cluster())).await? {
+        if !self.wait(id, most, set.cluster().wait_synced_except(old.cluster())).await? {
             let lines = unseen(set);
             let why = if lines.is_empty() { "no list yet".to_owned() } else { lines.join("; ") };
             let why = format!("what it reads could not be listed within {most:?}: {why}");
-            return Err(Trouble::Later(why));
+            return Err(ReloadError::Later(why));
         }
         set.read_directly(connection, self.cluster.consistent_reads);
         Ok(())
@@ -275,7 +285,7 @@ impl Reload {
         id: &str,
         most: Duration,
         something: impl Future<Output = ()>,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, ReloadError> {
         let end = tokio::time::Instant::now() + most;
         let mut something = std::pin::pin!(something);
         let mut looked = Instant::now();
@@ -287,25 +297,25 @@ impl Reload {
             if tokio::time::Instant::now() >= end {
                 return Ok(false);
             }
-            self.left(LEAST / 2)?;
-            if looked.elapsed() >= self.interval.max(SETTLE) {
+            self.left(MIN_FREE_BYTES / 2)?;
+            if looked.elapsed() >= self.interval.max(DEBOUNCE) {
                 looked = Instant::now();
                 if self.look().await.is_some_and(|look| look.id != id) {
-                    return Err(Trouble::Changed);
+                    return Err(ReloadError::Changed);
                 }
             }
         }
     }
 
     /// Returns bytes of memory that are left for a reload.
-    fn left(&self, least: usize) -> Result<usize, Trouble> {
+    fn left(&self, least: usize) -> Result<usize, ReloadError> {
         let Some(left) = self.room.left(&self.system_root, (self.free_for_requests)()) else {
             return Ok(usize::MAX);
         };
         if left < least {
             let limit = bytes(self.room.limit.unwrap_or_default());
             // The text is constant, so that it is logged once.
-            return Err(Trouble::Later(format!(
+            return Err(ReloadError::Later(format!(
                 "not enough memory to load another configuration in addition to the active one: less than {} of {limit} are left; raise the memory limit, lower --max-request-memory, or restart the server",
                 bytes(least)
             )));
@@ -314,12 +324,14 @@ impl Reload {
     }
 
     /// Reads the files, and the cluster unless the files configure a profile.
-    async fn look(&self) -> Option<Look> {
+    async fn look(&self) -> Option<FileState> {
         let config = self.config.clone();
         // Registries are contacted only for new references in the file, see [`super::super::registry`].
-        let read = aside(move || config.configuration().map_err(|error| error.to_string())).await?;
+        let read =
+            run_in_background(move || config.configuration().map_err(|error| error.to_string()))
+                .await?;
         let failed =
-            |error: String| Look { id: format!("error: {error}"), configuration: Err(error) };
+            |error: String| FileState { id: format!("error: {error}"), configuration: Err(error) };
         let mut configuration = match read {
             Ok(configuration) => configuration,
             Err(error) => return Some(failed(error)),
@@ -327,7 +339,11 @@ impl Reload {
         if let Err(why) = self.discover(&mut configuration).await {
             return Some(failed(format!("profile auto: {why}")));
         }
-        aside(move || Look { id: configuration.digest(), configuration: Ok(configuration) }).await
+        run_in_background(move || FileState {
+            id: configuration.digest(),
+            configuration: Ok(configuration),
+        })
+        .await
     }
 
     /// Completes a configuration that leaves it to the cluster what the cluster is.
@@ -360,7 +376,9 @@ impl Reload {
 
 /// Runs work on a separate thread with lower priority than serving threads; none if the thread cannot be
 /// created.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+async fn run_in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     let (tell, told) = oneshot::channel();
     let thread = std::thread::Builder::new().name("opgate-reload".to_owned()).spawn(move || {
         give_way();

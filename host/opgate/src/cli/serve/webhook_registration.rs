@@ -18,16 +18,16 @@ use crate::cli::manifests::SYSTEM_NAMESPACE;
 use crate::registration::Registration;
 use crate::registration::matches::PolicyFacts;
 use crate::registration::server::{Service, Target};
-use opgate_admission::policy::Set;
+use opgate_admission::policy::PolicySet;
 use opgate_controller::Installation;
-use opgate_controller::api::{Api, Trouble};
+use opgate_controller::api::{Api, ApiError};
 use opgate_controller::events::{Events, Severity};
 use opgate_controller::lease::Leader;
 use opgate_controller::registration::{
-    Circumstances, Figures, Follower, Outcome, Standing, Wanted,
+    Figures, LeaderContext, Outcome, RegistrationController, RegistrationStatus, Wanted,
 };
 use opgate_controller::replicas::{Replicas, Report};
-use opgate_server::{ClusterState, Registered, Served, Serving};
+use opgate_server::{ActiveConfiguration, ActivePolicySet, ClusterStatus, RegistrationNames};
 
 /// Interval of registration checks.
 const LOOK: Duration = Duration::from_secs(5);
@@ -66,11 +66,11 @@ pub(super) struct Follow {
     pub(super) api: Arc<dyn Api>,
     pub(super) client: Client,
     pub(super) leader: Leader,
-    pub(super) follower: Follower,
+    pub(super) follower: RegistrationController,
     pub(super) replicas: Replicas,
-    pub(super) serving: Arc<Serving>,
+    pub(super) serving: Arc<ActivePolicySet>,
     pub(super) report: watch::Sender<Report>,
-    pub(super) registered: Arc<Registered>,
+    pub(super) registered: Arc<RegistrationNames>,
     pub(super) figures: Figures,
     pub(super) ready: Box<dyn Fn() -> bool + Send + Sync>,
     pub(super) bundle: Bundle,
@@ -103,17 +103,17 @@ impl Follow {
             tokio::time::sleep(LEAST).await;
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
-                () = registered.asked() => {}
+                () = registered.wait_refresh_request() => {}
                 changed = served.changed() => if changed.is_err() { return },
                 _ = leads.changed() => {}
             }
         }
     }
 
-    async fn round(&mut self, served: &Served) {
+    async fn round(&mut self, served: &ActiveConfiguration) {
         let wanted = self.wanted(served).await;
         let digest = wanted.as_ref().map(|wanted| wanted.digest().to_owned()).unwrap_or_default();
-        let troubles = ClusterState::troubles(&served.set);
+        let troubles = ClusterStatus::troubles(&served.set);
         let state = troubles.and_then(|troubles| serde_json::to_string(&troubles).ok());
         let state = state.unwrap_or_default();
         self.report.send_if_modified(|report| {
@@ -130,15 +130,15 @@ impl Follow {
         let look = match look {
             Ok(look) => look,
             Err(trouble) => {
-                self.registered.saw_nothing();
+                self.registered.mark_refreshed();
                 self.figures.shows(None);
                 return self.tell("!", &format!("not known: {trouble}"), true);
             }
         };
-        if matches!(look.standing, Standing::Current | Standing::Stale(_)) {
-            self.registered.saw(look.policies.clone(), &look.known);
+        if matches!(look.standing, RegistrationStatus::Current | RegistrationStatus::Stale(_)) {
+            self.registered.update(look.policies.clone(), &look.known);
         } else {
-            self.registered.saw_nothing();
+            self.registered.mark_refreshed();
         }
         let wanted = match wanted {
             Ok(wanted) => wanted,
@@ -150,34 +150,38 @@ impl Follow {
         self.figures.shows(Some(&look.standing));
         let name = self.follower.name().to_owned();
         match &look.standing {
-            Standing::Current => self.tell("+", &format!("current, {digest}"), false),
-            Standing::Absent => {
+            RegistrationStatus::Current => self.tell("+", &format!("current, {digest}"), false),
+            RegistrationStatus::Absent => {
                 let text = format!(
                     "there is no ValidatingWebhookConfiguration {name}: nothing is checked"
                 );
                 self.tell("!", &text, self.follows);
             }
-            Standing::NotOurs => {
+            RegistrationStatus::NotOurs => {
                 let text = format!(
                     "the ValidatingWebhookConfiguration {name} is not ours: its label and annotation name no other installation than {}, or it is left alone",
                     self.installation.owner()
                 );
                 self.tell("!", &text, true);
             }
-            Standing::Stale(changes) if !self.follows => {
+            RegistrationStatus::Stale(changes) if !self.follows => {
                 let text = format!("stale: {}", changes.join("; "));
                 self.tell("!", &text, true);
             }
-            Standing::Stale(changes) if !self.leader.is_leader() => {
+            RegistrationStatus::Stale(changes) if !self.leader.is_leader() => {
                 let text = format!("not followed yet: {}", changes.join("; "));
                 self.tell("~", &text, false);
             }
-            Standing::Stale(_) => self.follow(&wanted, look).await,
+            RegistrationStatus::Stale(_) => self.follow(&wanted, look).await,
         }
     }
 
     /// Applies the registration as the leader.
-    async fn follow(&mut self, wanted: &Wanted, look: opgate_controller::registration::Look) {
+    async fn follow(
+        &mut self,
+        wanted: &Wanted,
+        look: opgate_controller::registration::Observation,
+    ) {
         let live = match self.replicas.live(&*self.api).await {
             Ok(live) => live,
             Err(trouble) => {
@@ -186,7 +190,7 @@ impl Follow {
         };
         let bundle = (self.bundle)();
         let leader = self.leader.clone();
-        let circumstances = Circumstances {
+        let circumstances = LeaderContext {
             live: &live,
             ready: (self.ready)(),
             bundle: bundle.as_deref(),
@@ -196,10 +200,10 @@ impl Follow {
         match done {
             Ok(Outcome::Applied { changes, by_hand }) => {
                 self.figures.applied(SystemTime::now(), by_hand);
-                self.figures.shows(Some(&Standing::Current));
+                self.figures.shows(Some(&RegistrationStatus::Current));
                 let changes = changes.join("; ");
                 let digest = wanted.digest();
-                self.registered.shows(&format!("[+]registration current, {digest}"));
+                self.registered.set_status_line(&format!("[+]registration current, {digest}"));
                 self.state.told = String::new();
                 let (severity, reason) = if by_hand {
                     tracing::warn!(%changes, "webhook registration restored after an external change");
@@ -214,7 +218,7 @@ impl Follow {
             Err(trouble) if trouble.is_race() => {}
             Err(trouble) => {
                 let help = match &trouble {
-                    Trouble::Forbidden(_) => "; see docs/operate/webhooks.md#managed-registration",
+                    ApiError::Forbidden(_) => "; see docs/operate/webhooks.md#managed-registration",
                     _ => "",
                 };
                 self.tell("!", &format!("cannot be applied: {trouble}{help}"), true);
@@ -224,7 +228,7 @@ impl Follow {
 
     /// Shows how it is, and logs what is new.
     fn tell(&mut self, mark: &str, text: &str, warns: bool) {
-        self.registered.shows(&format!("[{mark}]registration {text}"));
+        self.registered.set_status_line(&format!("[{mark}]registration {text}"));
         if self.state.told != text {
             text.clone_into(&mut self.state.told);
             if warns {
@@ -236,7 +240,7 @@ impl Follow {
     }
 
     /// Returns the registration for the active policy set.
-    async fn wanted(&mut self, served: &Served) -> Result<Arc<Wanted>, String> {
+    async fn wanted(&mut self, served: &ActiveConfiguration) -> Result<Arc<Wanted>, String> {
         let conditions = self.conditions().await?;
         if let Some((configuration, with, wanted)) = &self.state.wanted
             && *configuration == served.configuration
@@ -275,7 +279,11 @@ impl Follow {
 }
 
 /// Returns the registration of a set.
-fn wanted(installation: &Installation, set: &Set, conditions: bool) -> Result<Wanted, String> {
+fn wanted(
+    installation: &Installation,
+    set: &PolicySet,
+    conditions: bool,
+) -> Result<Wanted, String> {
     if let Some(broken) = set.broken().first() {
         return Err(format!("policy {} cannot be used: {}", broken.name, broken.error));
     }

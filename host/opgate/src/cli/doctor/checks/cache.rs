@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use opgate_server::{ClusterState, NEARLY_FULL_PERCENT, ResourceStanding, ResourceState};
+use opgate_server::{ClusterStatus, NEARLY_FULL_PERCENT, ResourceStanding, ResourceState};
 
 use crate::cli::doctor::catalog::Doc;
 use crate::cli::doctor::catalog::cache::{INTERRUPTED, NOT_CURRENT, RESERVATIONS, TOKEN};
@@ -26,7 +26,7 @@ pub(super) fn check(facts: &Facts, found: &mut Findings) {
     }
 }
 
-fn state(facts: &Facts, pod: &Object) -> Result<ClusterState, String> {
+fn state(facts: &Facts, pod: &Object) -> Result<ClusterStatus, String> {
     if let Some(said) = facts.states.get(&pod.name) {
         return said.clone();
     }
@@ -39,7 +39,7 @@ fn state(facts: &Facts, pod: &Object) -> Result<ClusterState, String> {
     }
 }
 
-fn examine(facts: &Facts, pod: &Object, state: &ClusterState, found: &mut Findings) {
+fn examine(facts: &Facts, pod: &Object, state: &ClusterStatus, found: &mut Findings) {
     let (namespace, name) = (word(&facts.installation.namespace), word(&pod.name));
     let all = |is: &dyn Fn(&ResourceState) -> bool| -> Vec<_> {
         state.resources.iter().filter(|one| is(one)).collect()

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use http::Uri;
-use opgate_certs::{Bundle, Shown, Validity};
+use opgate_certs::{Bundle, CertificateChain, Validity};
 use opgate_upstream::go::base64;
 use serde_json::{Map, Value};
 
@@ -98,7 +98,14 @@ fn called(facts: &Facts) -> Vec<String> {
     all
 }
 
-fn judge(facts: &Facts, days: Days, at: &At, field: &str, chain: &Shown, found: &mut Findings) {
+fn judge(
+    facts: &Facts,
+    days: Days,
+    at: &At,
+    field: &str,
+    chain: &CertificateChain,
+    found: &mut Findings,
+) {
     for name in called(facts).iter().filter(|name| !chain.is_for(name)) {
         let what = match chain.names() {
             [] => format!("it has no subject alternative name; API servers call {name}"),
@@ -208,7 +215,7 @@ fn untrusted(hooks: &[Hook<'_>], what: &str, found: &mut Findings) {
 fn vouch(
     facts: &Facts,
     days: Days,
-    chain: &Shown,
+    chain: &CertificateChain,
     bundle: &Bundle,
     hooks: &[Hook<'_>],
     found: &mut Findings,
@@ -233,7 +240,7 @@ fn ends(facts: &Facts, days: Days, all: &[Validity], hooks: &[Hook<'_>], found: 
 }
 
 /// Returns the chain in the Secret, if it is readable.
-fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, Shown)> {
+fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, CertificateChain)> {
     if facts.installation.url.is_some() {
         return None;
     }
@@ -273,7 +280,7 @@ fn secret(facts: &Facts, found: &mut Findings) -> Option<(At, Shown)> {
 
 /// Returns the chain in a Secret that the servers fill: the installation creates it empty and without a type,
 /// because they may update that one Secret and create none.
-fn kept(facts: &Facts, secret: &Object, found: &mut Findings) -> Option<Shown> {
+fn kept(facts: &Facts, secret: &Object, found: &mut Findings) -> Option<CertificateChain> {
     let is_empty = secret.at("/data").and_then(Value::as_object).is_none_or(Map::is_empty);
     if is_empty && !facts.is_cluster {
         found.unchecked("the certificate in the Secret", "the servers put it in");
@@ -290,7 +297,7 @@ fn kept(facts: &Facts, secret: &Object, found: &mut Findings) -> Option<Shown> {
     chain(secret, &repair, found)
 }
 
-fn content(secret: &Object, repair: &str, found: &mut Findings) -> Option<Shown> {
+fn content(secret: &Object, repair: &str, found: &mut Findings) -> Option<CertificateChain> {
     let is_tls = secret.text("/type") == "kubernetes.io/tls";
     if !is_tls {
         let what = format!("its type is {:?}", secret.text("/type"));
@@ -300,25 +307,25 @@ fn content(secret: &Object, repair: &str, found: &mut Findings) -> Option<Shown>
     chain(secret, repair, found)
 }
 
-fn chain(secret: &Object, repair: &str, found: &mut Findings) -> Option<Shown> {
+fn chain(secret: &Object, repair: &str, found: &mut Findings) -> Option<CertificateChain> {
     let data = |key: &str| secret.at("/data").and_then(|data| data.get(key));
     if data("tls.key").is_none() {
         found.add(&NO_SECRET, secret, "data", "it has no tls.key", repair);
     }
     let mut pem = Vec::new();
-    let chain = match data("tls.crt")
-        .and_then(Value::as_str)
-        .map(|text| base64::decode(text, &mut pem))
-    {
-        None => Err("it has no tls.crt".to_owned()),
-        Some(Err(_)) => Err("tls.crt is not base64".to_owned()),
-        Some(Ok(())) => Shown::pem(&pem).map_err(|why| format!("tls.crt cannot be used: {why}")),
-    };
+    let chain =
+        match data("tls.crt").and_then(Value::as_str).map(|text| base64::decode(text, &mut pem)) {
+            None => Err("it has no tls.crt".to_owned()),
+            Some(Err(_)) => Err("tls.crt is not base64".to_owned()),
+            Some(Ok(())) => {
+                CertificateChain::pem(&pem).map_err(|why| format!("tls.crt cannot be used: {why}"))
+            }
+        };
     chain.map_err(|why| found.add(&NO_SECRET, secret, "data[tls.crt]", &why, repair)).ok()
 }
 
 /// Returns the servers read their certificate from something else than a Secret.
-fn no_volume(workload: &Workload<'_>, found: &mut Findings) -> Option<(At, Shown)> {
+fn no_volume(workload: &Workload<'_>, found: &mut Findings) -> Option<(At, CertificateChain)> {
     let folder = workload.flag("--tls-dir", Some("OPGATE_TLS_DIR"));
     let path = folder.or(workload.flag("--tls-cert", Some("OPGATE_TLS_CERT")));
     let what = match path {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use opgate_admission::cluster::Source;
-use opgate_admission::policy::{Configuration, ModuleSource, Origin, Set, Trust};
+use opgate_admission::policy::{Configuration, ModuleSource, Origin, PolicySet, Trust};
 use opgate_certs::error_text::causes;
 use opgate_text::one_line;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::workload::Workload;
 use crate::builtin::BUILTINS;
 use crate::cli::manifests::SYSTEM_NAMESPACE;
 use crate::cli::manifests::permissions::Permissions;
-use crate::cli::{ConfigArgs, Failure};
+use crate::cli::{CommandError, ConfigArgs};
 use crate::registration::Registration;
 use crate::registration::matches::PolicyFacts;
 use crate::registration::server::Target;
@@ -61,11 +61,11 @@ pub(in crate::cli::doctor) struct Need {
 pub(in crate::cli::doctor) fn expected(
     facts: &Facts,
     config: &ConfigArgs,
-) -> Result<Expected, Failure> {
+) -> Result<Expected, CommandError> {
     if let Some(path) = &config.config {
         let mut configuration = config.configuration()?;
         complete(facts, &mut configuration);
-        let set = config.complete_set_of(&configuration, Source::Absent)?;
+        let set = config.load_all_or_fail(&configuration, Source::Absent)?;
         return Ok(of_set(facts, &set, path.display().to_string()));
     }
     Ok(of_servers(facts, config))
@@ -134,7 +134,7 @@ fn loaded(
     source: String,
 ) -> Expected {
     complete(facts, &mut configuration);
-    match config.complete_set_of(&configuration, Source::Absent) {
+    match config.load_all_or_fail(&configuration, Source::Absent) {
         Ok(set) => of_set(facts, &set, source),
         Err(failure) => {
             let broken = Some(one_line(&causes(failure.error.as_ref()), 1_024));
@@ -143,7 +143,7 @@ fn loaded(
     }
 }
 
-fn of_set(facts: &Facts, set: &Set, source: String) -> Expected {
+fn of_set(facts: &Facts, set: &PolicySet, source: String) -> Expected {
     let policies: Vec<_> = set.policies().iter().map(AsRef::as_ref).collect();
     let of: Vec<_> = policies.iter().map(|policy| PolicyFacts::of(policy)).collect();
     let exempt = vec![SYSTEM_NAMESPACE.to_owned(), facts.installation.namespace.clone()];

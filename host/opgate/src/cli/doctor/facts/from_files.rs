@@ -132,7 +132,7 @@ impl Dumped {
             }
         })?;
         for kind in too_many {
-            facts.is_unread(
+            facts.set_unread(
                 kind,
                 format!("more than {MOST_OBJECTS} of them: the others are left out"),
             );
@@ -141,7 +141,7 @@ impl Dumped {
             // A dump of webhooks has those that there are; other kinds have to be requested.
             let is_known = kind == Kind::Mutating && self.is_cluster;
             if !self.kinds.contains(&kind) && !is_known {
-                facts.is_unread(kind, format!("no {kind} is in the files"));
+                facts.set_unread(kind, format!("no {kind} is in the files"));
             }
         }
         Ok(facts)

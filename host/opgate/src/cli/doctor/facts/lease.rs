@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use opgate_controller::replicas::{PREFIX, STATE};
-use opgate_server::ClusterState;
+use opgate_server::ClusterStatus;
 use serde_json::Value;
 
 use super::Facts;
@@ -48,8 +48,8 @@ pub(in crate::cli::doctor) fn stale(facts: &Facts, lease: &Object) -> Option<Dur
 
 /// Returns the last state of the cluster cache that the server of a Lease reported. A Lease without an
 /// annotation is valid.
-pub(in crate::cli::doctor) fn state(lease: &Object) -> Result<ClusterState, String> {
-    let Some(said) = lease.annotation(STATE) else { return Ok(ClusterState::default()) };
+pub(in crate::cli::doctor) fn state(lease: &Object) -> Result<ClusterStatus, String> {
+    let Some(said) = lease.annotation(STATE) else { return Ok(ClusterStatus::default()) };
     if said.len() > MAX_STATE_BYTES {
         return Err(format!("its annotation {STATE} has more than {MAX_STATE_BYTES} bytes"));
     }

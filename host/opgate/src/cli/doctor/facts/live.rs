@@ -13,7 +13,7 @@ use opgate_admission::cluster::{Connection, Refused, Release, Selected};
 use opgate_admission::policy::{Platform, Wanted};
 use opgate_cluster::Resource;
 use opgate_document::Document;
-use opgate_server::ClusterState;
+use opgate_server::ClusterStatus;
 use tokio::time::Instant;
 
 use super::lease;
@@ -263,7 +263,7 @@ impl Live {
 const OVER: &str = "there was no time left: allow more with --timeout";
 
 /// Returns the state of the cluster cache from `/policies`.
-fn said(document: &Document) -> Result<ClusterState, String> {
+fn said(document: &Document) -> Result<ClusterStatus, String> {
     let cluster = document.get("/cluster").ok_or("its /policies says nothing about the cluster")?;
     serde_json::from_str(&cluster.raw()).map_err(|error| format!("its /policies: {error}"))
 }
@@ -274,7 +274,7 @@ fn take(facts: &mut Facts, kind: Kind, objects: Result<Vec<Object>, String>) {
         Ok(objects) => objects.into_iter().for_each(|object| facts.insert(object)),
         Err(why) => {
             facts.failed.push((kind.resource(), why.clone()));
-            facts.is_unread(kind, why);
+            facts.set_unread(kind, why);
         }
     }
 }

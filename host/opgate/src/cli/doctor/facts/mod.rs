@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 
 use opgate_admission::policy::Platform;
 use opgate_controller::{NAME_LABEL, OWNER};
-use opgate_server::ClusterState;
+use opgate_server::ClusterStatus;
 
 use self::expected::Expected;
 use self::hooks::{Hook, hooks};
@@ -74,7 +74,7 @@ pub(super) struct Facts {
     pub(super) dumped: Option<SystemTime>,
     pub(super) served: Served,
     /// State of the cluster caches as servers reported it, by pod, or the error.
-    pub(super) states: BTreeMap<String, Result<ClusterState, String>>,
+    pub(super) states: BTreeMap<String, Result<ClusterStatus, String>>,
     pub(super) expected: Expected,
     objects: BTreeMap<Kind, BTreeMap<(String, String), Object>>,
     /// Why a kind, or a part of it, is not known.
@@ -136,7 +136,7 @@ impl Facts {
     }
 
     /// Says why a kind is not known. The first reason counts.
-    pub(super) fn is_unread(&mut self, kind: Kind, why: String) {
+    pub(super) fn set_unread(&mut self, kind: Kind, why: String) {
         self.unread.entry(kind).or_insert(why);
     }
 

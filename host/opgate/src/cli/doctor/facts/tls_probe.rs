@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use opgate_certs::{Shown, error_text};
+use opgate_certs::{CertificateChain, error_text};
 use opgate_text::one_line;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::WebPkiSupportedAlgorithms;
@@ -23,7 +23,7 @@ pub(in crate::cli::doctor) enum Served {
     /// Something answers, but not with a certificate: the address, and why.
     Failed(String, String),
     /// The address and the chain.
-    Chain(String, Shown),
+    Chain(String, CertificateChain),
 }
 
 /// Accepts every chain: the checks verify it. Nothing is sent over such a connection.
@@ -78,7 +78,7 @@ pub(in crate::cli::doctor) async fn look(address: &str, name: &str) -> Served {
         }
     };
     match tokio::time::timeout(PATIENCE, handshake(stream, name)).await {
-        Ok(Ok(chain)) => match Shown::chain(chain) {
+        Ok(Ok(chain)) => match CertificateChain::chain(chain) {
             Ok(chain) => Served::Chain(shown, chain),
             Err(why) => Served::Failed(shown, why),
         },

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::network::cidr;
 use super::{Installation, text};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// An argument that names API servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(in crate::cli::manifests) enum ApiServers {
 }
 
 impl ApiServers {
-    pub(super) fn of(arguments: Vec<ApiServer>) -> Result<Self, Failure> {
+    pub(super) fn of(arguments: Vec<ApiServer>) -> Result<Self, CommandError> {
         if arguments.is_empty() {
             tracing::warn!(
                 "no --api-server: no NetworkPolicy is printed, and every pod can reach the ports of the servers"
@@ -52,7 +52,7 @@ impl ApiServers {
         match named.len() {
             0 => Ok(Self::Any),
             addresses if addresses == count => Ok(Self::Named(named)),
-            _ => Err(Failure::usage(anyhow::anyhow!(
+            _ => Err(CommandError::usage(anyhow::anyhow!(
                 "--api-server any admits everybody: give addresses or any, not both"
             ))),
         }
@@ -70,9 +70,9 @@ pub(in crate::cli::manifests) struct ClientCa {
 
 impl ClientCa {
     /// Reads a bundle, and checks it as a server does.
-    pub(super) fn read(path: PathBuf, names: Vec<String>) -> Result<Self, Failure> {
-        let bundle = text(&path).map_err(Failure::usage)?;
-        Clients::new(path, names.clone()).map_err(Failure::usage)?;
+    pub(super) fn read(path: PathBuf, names: Vec<String>) -> Result<Self, CommandError> {
+        let bundle = text(&path).map_err(CommandError::usage)?;
+        Clients::new(path, names.clone()).map_err(CommandError::usage)?;
         Ok(Self { bundle, names })
     }
 

@@ -35,7 +35,7 @@ pub(super) use self::callers::ApiServers;
 use self::callers::{ApiServer, ClientCa, api_server};
 use super::network::label;
 use super::permissions::{Permissions, Roles};
-use crate::cli::{ConfigArgs, Failure};
+use crate::cli::{CommandError, ConfigArgs};
 use crate::registration::names::{is_label, namespace, object_name};
 use opgate_admission::policy::{ModuleSource, Policy, Wanted};
 use opgate_controller::NAME_LABEL;
@@ -159,7 +159,7 @@ pub(super) struct Installation {
 
 impl InstallationArgs {
     /// Returns the installation with its configuration.
-    pub(super) fn installation(self, config: &ConfigArgs) -> Result<Installation, Failure> {
+    pub(super) fn installation(self, config: &ConfigArgs) -> Result<Installation, CommandError> {
         let configuration = match &config.config {
             Some(path) => text(path)?,
             None => DEFAULT_CONFIGURATION.to_owned(),
@@ -193,7 +193,7 @@ impl InstallationArgs {
         if labels.len() != self.label.len() || labels.contains_key(NAME_LABEL.0) {
             let name = NAME_LABEL.0;
             let why = format!("--label names a key twice, or {name}, by which pods are selected");
-            return Err(Failure::usage(anyhow::anyhow!(why)));
+            return Err(CommandError::usage(anyhow::anyhow!(why)));
         }
         let (namespace, name) = self.installation;
         let mut absent: BTreeSet<_> = self.skip_roles_in.into_iter().collect();
@@ -232,10 +232,10 @@ impl Installation {
         let labelled = |(_, roles): (String, [Value; 2])| roles;
         let mut objects = Vec::new();
         objects.extend(self.webhook_configuration());
-        objects.extend(self.place());
+        objects.extend(self.namespace_and_service_account());
         objects.extend(roles.everywhere.into_iter().map(|role| self.with_labels(role)));
         objects.extend(own.into_iter().flat_map(labelled).map(|role| self.with_labels(role)));
-        objects.extend(self.rights());
+        objects.extend(self.controller_roles());
         objects.extend(self.secret());
         objects.extend(self.issuers());
         objects.push(self.config_map());

@@ -18,7 +18,7 @@ const MOST_CRITICAL_PODS: &str = "100";
 impl Installation {
     /// Returns the namespace, in which pods have no privileges, and the account of the servers, whose token
     /// only pods get that request it.
-    pub(super) fn place(&self) -> Vec<Value> {
+    pub(super) fn namespace_and_service_account(&self) -> Vec<Value> {
         let mut namespace = self.cluster_wide(&self.namespace);
         for mode in ["enforce", "audit", "warn"] {
             if let Some(labels) = namespace.get_mut("labels").and_then(Value::as_object_mut) {
@@ -53,7 +53,7 @@ impl Installation {
     }
 
     /// Returns the roles of the controller, and their bindings.
-    pub(super) fn rights(&self) -> Vec<Value> {
+    pub(super) fn controller_roles(&self) -> Vec<Value> {
         let name = format!("{}-controller", self.name);
         let subjects = json!([{
             "kind": "ServiceAccount",

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::super::all::{ApiServers, Certificates, Installation, Registrar};
 use super::values::{schema, table, text};
 use super::{Files, kind, name, yaml};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use opgate_admission::policy::Policy;
 
 /// Stands for the namespace until it is one of the release. No object has such a text.
@@ -223,7 +223,10 @@ fn objects(installation: &Installation, policies: &[&Policy]) -> Vec<Value> {
     objects
 }
 
-pub(super) fn files(policies: &[&Policy], installation: &Installation) -> Result<Files, Failure> {
+pub(super) fn files(
+    policies: &[&Policy],
+    installation: &Installation,
+) -> Result<Files, CommandError> {
     let with = |certificates, monitoring| Installation {
         namespace: NAMESPACE.to_owned(),
         api_servers: ApiServers::Any,

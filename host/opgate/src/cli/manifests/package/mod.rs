@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::all::Installation;
 use super::yaml;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use opgate_admission::policy::Policy;
 
 /// Files by their path in the directory, and their text.
@@ -34,7 +34,7 @@ pub(super) fn write(
     policies: &[&Policy],
     installation: &Installation,
     bundle_image: &str,
-) -> Result<Vec<PathBuf>, Failure> {
+) -> Result<Vec<PathBuf>, CommandError> {
     let mut files = kustomize::files(policies, installation)?;
     files.extend(helm::files(policies, installation)?);
     files.extend(olm::files(policies, installation, bundle_image)?);
@@ -51,12 +51,12 @@ pub(super) fn write(
     Ok(written)
 }
 
-fn yaml(value: &Value) -> Result<String, Failure> {
-    yaml::text(value).map_err(Failure::engine)
+fn yaml(value: &Value) -> Result<String, CommandError> {
+    yaml::text(value).map_err(CommandError::engine)
 }
 
-fn documents(objects: &[Value]) -> Result<String, Failure> {
-    yaml::documents(objects).map_err(Failure::engine)
+fn documents(objects: &[Value]) -> Result<String, CommandError> {
+    yaml::documents(objects).map_err(CommandError::engine)
 }
 
 /// Returns `kind` of an object.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::all::{Certificates, Installation, Registrar};
 use super::{Files, kind, name, yaml};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use opgate_admission::policy::Policy;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -89,7 +89,7 @@ pub(super) fn files(
     policies: &[&Policy],
     installation: &Installation,
     bundle_image: &str,
-) -> Result<Files, Failure> {
+) -> Result<Files, CommandError> {
     let installation = Installation {
         image: pinned(&installation.image),
         certificates: Certificates::SelfManaged,

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::yaml;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// A value that the templates take.
 pub(super) struct Entry {
@@ -127,7 +127,7 @@ pub(super) fn table(
 }
 
 /// Returns `values.yaml`.
-pub(super) fn text(table: &[Entry]) -> Result<String, Failure> {
+pub(super) fn text(table: &[Entry]) -> Result<String, CommandError> {
     let mut text = "# Values of the chart; values.schema.json checks them.\n".to_owned();
     for Entry { name, about, default, .. } in table {
         let about = about.replace('\n', "\n# ");
@@ -138,7 +138,7 @@ pub(super) fn text(table: &[Entry]) -> Result<String, Failure> {
 }
 
 /// Returns `values.schema.json`.
-pub(super) fn schema(table: &[Entry]) -> Result<String, Failure> {
+pub(super) fn schema(table: &[Entry]) -> Result<String, CommandError> {
     let property = |entry: &Entry| {
         let mut schema = entry.schema.clone();
         if let Some(schema) = schema.as_object_mut() {
@@ -158,6 +158,6 @@ pub(super) fn schema(table: &[Entry]) -> Result<String, Failure> {
         "additionalProperties": false,
         "properties": properties,
     });
-    let text = serde_json::to_string_pretty(&schema).map_err(Failure::engine)?;
+    let text = serde_json::to_string_pretty(&schema).map_err(CommandError::engine)?;
     Ok(format!("{text}\n"))
 }

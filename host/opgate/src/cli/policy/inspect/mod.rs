@@ -26,7 +26,7 @@ use crate::builtin::BUILTINS;
 use crate::cli::manifests::permissions::Permissions;
 use crate::cli::registry::is_reference;
 use crate::cli::report::{stream, text_or_json};
-use crate::cli::{ConfigArgs, Failure, Outcome};
+use crate::cli::{CommandError, ConfigArgs, ExitStatus};
 use crate::registration::Registration;
 use crate::registration::matches::PolicyFacts;
 use crate::registration::server::Target;
@@ -36,7 +36,7 @@ use opgate_admission::policy::{
 };
 use opgate_engine::{docs, interfaces};
 use opgate_input::read::{Reader, Use};
-use opgate_server::Room;
+use opgate_server::DefaultLimits;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,13 +79,13 @@ struct Follows {
 }
 
 impl Inspect {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let (loaded, mut policy) = self.load()?;
         if let Some(path) = &self.settings {
             policy.settings = settings_in(path)?;
         }
         let descriptor = &loaded.descriptor;
-        let (imports, _) = interfaces(&loaded.bytes).map_err(Failure::engine)?;
+        let (imports, _) = interfaces(&loaded.bytes).map_err(CommandError::engine)?;
         let mut findings = lint::findings(descriptor, &docs(&loaded.bytes), &imports);
         let spooled = Spooled::of(&loaded, &mut policy)?;
         let followed = follows(&self.config, &policy, descriptor);
@@ -108,14 +108,14 @@ impl Inspect {
             table(&mut out, &loaded, &imports, &follows, &findings)?;
         }
         match failed {
-            Some(why) => Err(Failure::engine(anyhow!("{}: {why}", loaded.source))),
-            None if findings.is_empty() => Ok(Outcome::Ok),
-            None => Ok(Outcome::Denied),
+            Some(why) => Err(CommandError::engine(anyhow!("{}: {why}", loaded.source))),
+            None if findings.is_empty() => Ok(ExitStatus::Ok),
+            None => Ok(ExitStatus::Denied),
         }
     }
 
     /// Loads the component with its configuration.
-    fn load(&self) -> Result<(Loaded, PolicyConfig), Failure> {
+    fn load(&self) -> Result<(Loaded, PolicyConfig), CommandError> {
         let (config, name) = (&self.config, self.policy.as_str());
         let path = Path::new(name);
         if is_reference(name) {
@@ -187,7 +187,7 @@ impl Drop for Spooled {
 }
 
 /// Returns the settings in a file.
-fn settings_in(path: &Path) -> Result<Value, Failure> {
+fn settings_in(path: &Path) -> Result<Value, CommandError> {
     let whose = || path.display().to_string();
     let opened = opgate_input::read::named(path).with_context(whose)?;
     let bytes = Reader::new(MOST_SETTINGS).read(opened, true, Use::Keep).with_context(whose)?;
@@ -197,7 +197,7 @@ fn settings_in(path: &Path) -> Result<Value, Failure> {
     match located.value {
         Value::Null => Ok(json!({})),
         value @ Value::Object(_) => Ok(value),
-        _ => Err(Failure::usage(anyhow!("{}: settings are an object", whose()))),
+        _ => Err(CommandError::usage(anyhow!("{}: settings are an object", whose()))),
     }
 }
 
@@ -219,10 +219,11 @@ fn follows(
     let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
     configuration.policies = vec![policy];
     let (options, loading) = (cluster::Options::of(cluster::Source::Absent), Loading::default());
-    let room = Room::of(Path::new("/"));
-    let compiler = opgate_engine::Compiler::apart(room.children).map_err(|e| e.to_string())?;
+    let room = DefaultLimits::of(Path::new("/"));
+    let compiler =
+        opgate_engine::Compiler::in_subprocess(room.children).map_err(|e| e.to_string())?;
     let cache = config.cache(&configuration);
-    let set = opgate_admission::policy::Set::load_with(
+    let set = opgate_admission::policy::PolicySet::load_with(
         &configuration,
         cache,
         compiler,

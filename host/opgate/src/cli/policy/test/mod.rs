@@ -22,7 +22,7 @@ use opgate_casefile::{Case, Expects, File};
 use self::report::{Format, Lacking, Report};
 use self::run::{Ran, Result as Judged, Runner};
 use super::source::{SourceArgs, Subject};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{CommandError, ExitStatus};
 use opgate_admission::policy::Descriptor;
 use opgate_input::read::{Reader, Use, named};
 
@@ -70,7 +70,7 @@ pub(super) struct Test {
 }
 
 impl Test {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<ExitStatus, CommandError> {
         let subject = self.source.subject(self.path.as_deref())?;
         if self.watch {
             return watch::watch(&subject, || self.once(&subject));
@@ -79,9 +79,9 @@ impl Test {
     }
 
     /// Builds, runs and reports.
-    fn once(&self, subject: &Subject) -> Result<Outcome, Failure> {
+    fn once(&self, subject: &Subject) -> Result<ExitStatus, CommandError> {
         if self.native && !subject.native_test()? {
-            return Ok(Outcome::Denied);
+            return Ok(ExitStatus::Denied);
         }
         if !self.source.no_build {
             subject.build()?;
@@ -96,7 +96,7 @@ impl Test {
         let cases: Vec<_> = cases.into_iter().filter(|case| self.is_meant(case)).collect();
         if cases.is_empty() {
             let what = if all == 0 { "has no cases" } else { "has no such case" };
-            return Err(Failure::usage(anyhow!("{}: {what}", subject.cases.display())));
+            return Err(CommandError::usage(anyhow!("{}: {what}", subject.cases.display())));
         }
         let lacking = match self.filter {
             Some(_) => Vec::new(),
@@ -126,7 +126,7 @@ impl Test {
         kinds: &[&str],
         ran: &mut [Ran],
         runner: &Runner,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, CommandError> {
         let mut files = files.to_vec();
         let mut lines = Vec::new();
         for ran in ran {
@@ -152,20 +152,20 @@ impl Test {
 }
 
 /// Returns the cases of a policy.
-pub(super) fn cases(subject: &Subject, descriptor: &Descriptor) -> Result<Vec<Case>, Failure> {
+pub(super) fn cases(subject: &Subject, descriptor: &Descriptor) -> Result<Vec<Case>, CommandError> {
     read(&subject.cases, &files(&subject.cases)?, &kinds(descriptor))
 }
 
-fn read(folder: &Path, files: &[File], kinds: &[&str]) -> Result<Vec<Case>, Failure> {
+fn read(folder: &Path, files: &[File], kinds: &[&str]) -> Result<Vec<Case>, CommandError> {
     opgate_casefile::read(files, kinds).map_err(|wrong| {
         let line = |wrong: &_| format!("{}/{wrong}", folder.display());
         let lines: Vec<_> = wrong.iter().map(line).collect();
-        Failure::usage(anyhow!(lines.join("\n")))
+        CommandError::usage(anyhow!(lines.join("\n")))
     })
 }
 
 /// Reads the case files of a directory.
-fn files(folder: &Path) -> Result<Vec<File>, Failure> {
+fn files(folder: &Path) -> Result<Vec<File>, CommandError> {
     let named_folder = || folder.display().to_string();
     let entries = std::fs::read_dir(folder).with_context(|| {
         format!("{}: the folder with the cases of the policy (--cases)", named_folder())
@@ -178,7 +178,7 @@ fn files(folder: &Path) -> Result<Vec<File>, Failure> {
         }
         if paths.len() > MOST_FILES {
             let text = format!("{}: more than {MOST_FILES} files", named_folder());
-            return Err(Failure::usage(anyhow!(text)));
+            return Err(CommandError::usage(anyhow!(text)));
         }
     }
     paths.sort();
@@ -207,7 +207,7 @@ fn kinds(descriptor: &Descriptor) -> Vec<&'static str> {
 }
 
 /// Checks that every file belongs to an existing rule.
-fn known(descriptor: &Descriptor, cases: &[Case], folder: &Path) -> Result<(), Failure> {
+fn known(descriptor: &Descriptor, cases: &[Case], folder: &Path) -> Result<(), CommandError> {
     let Some(case) = cases.iter().find(|case| descriptor.rule(&case.rule).is_none()) else {
         return Ok(());
     };
@@ -215,7 +215,7 @@ fn known(descriptor: &Descriptor, cases: &[Case], folder: &Path) -> Result<(), F
     let hint = opgate_text::hint(&case.rule, ids);
     let (file, rule) = (folder.join(&case.place.file), &case.rule);
     let text = format!("{}: {} has no rule {rule:?}{hint}", file.display(), descriptor.name);
-    Err(Failure::usage(anyhow!(text)))
+    Err(CommandError::usage(anyhow!(text)))
 }
 
 /// Rules without a case that they accept, reject or, where they need the cluster, skip.

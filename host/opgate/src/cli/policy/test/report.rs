@@ -7,7 +7,7 @@ use opgate_casefile::{Case, Expects, Finding};
 use serde_json::{Value, json};
 
 use super::run::{Ran, Result};
-use crate::cli::Outcome;
+use crate::cli::ExitStatus;
 use crate::cli::policy::source::Subject;
 use crate::cli::report::github;
 use crate::cli::report::junit::xml;
@@ -161,7 +161,7 @@ impl Report {
         updated: &[String],
         filtered: usize,
         took: Duration,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<ExitStatus> {
         let count = |what: &str| ran.iter().filter(|ran| status(&ran.result) == what).count();
         let counts = [count("ok"), count("failed"), count("error")];
         match self.format {
@@ -178,9 +178,9 @@ impl Report {
         }
         let [_, failed, errors] = counts;
         Ok(match (errors, failed, lacking.is_empty()) {
-            (0, 0, true) => Outcome::Ok,
-            (0, _, _) => Outcome::Denied,
-            _ => Outcome::Engine,
+            (0, 0, true) => ExitStatus::Ok,
+            (0, _, _) => ExitStatus::Denied,
+            _ => ExitStatus::Engine,
         })
     }
 

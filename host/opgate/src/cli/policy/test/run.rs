@@ -15,16 +15,16 @@ use opgate_casefile::{Answer, Case, Diff, Expects, Finding, plural, server_versi
 use serde_json::{Value, json};
 
 use crate::builtin::BUILTINS;
-use crate::cli::{ConfigArgs, Failure};
+use crate::cli::{CommandError, ConfigArgs};
 use opgate_admission::cluster::{Options, Snapshot, Source};
 use opgate_admission::policy::{
     Configuration, DefaultLevel, Descriptor, Effect, Loading, Measured, Policy, PolicyConfig,
-    Profile, Set,
+    PolicySet, Profile,
 };
 use opgate_admission::review::{self, Review};
 use opgate_document::Document;
 use opgate_engine::Compiler;
-use opgate_server::Room;
+use opgate_server::DefaultLimits;
 
 /// No client waits for a case; the limits of the policy still apply.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -62,10 +62,10 @@ pub(in crate::cli::policy) struct Runner {
     config: ConfigArgs,
     pub(in crate::cli::policy) descriptor: Descriptor,
     /// Without a cluster, and with one in files. Further sets share their engine and code.
-    absent: Set,
-    snapshot: Option<Set>,
+    absent: PolicySet,
+    snapshot: Option<PolicySet>,
     /// Sets by settings, for further cases.
-    loaded: BTreeMap<String, std::result::Result<Arc<Set>, String>>,
+    loaded: BTreeMap<String, std::result::Result<Arc<PolicySet>, String>>,
 }
 
 impl Runner {
@@ -73,7 +73,7 @@ impl Runner {
     pub(in crate::cli::policy) fn load(
         policy: &PolicyConfig,
         config: &ConfigArgs,
-    ) -> std::result::Result<Self, Failure> {
+    ) -> std::result::Result<Self, CommandError> {
         let mut policy = policy.clone();
         (policy.mode, policy.on_error) = Default::default();
         (policy.settings, policy.rules) = (json!({}), BTreeMap::new());
@@ -104,11 +104,11 @@ impl Runner {
     }
 
     /// Returns the policy with its default settings, and without a cluster.
-    pub(in crate::cli::policy) fn policy(&self) -> std::result::Result<&Policy, Failure> {
+    pub(in crate::cli::policy) fn policy(&self) -> std::result::Result<&Policy, CommandError> {
         let policy = self.absent.policies().first();
         policy
             .map(AsRef::as_ref)
-            .ok_or_else(|| Failure::engine(anyhow::anyhow!("it was not loaded")))
+            .ok_or_else(|| CommandError::engine(anyhow::anyhow!("it was not loaded")))
     }
 
     /// Runs cases, in their order, and passes each result to `ran`.
@@ -116,7 +116,7 @@ impl Runner {
         &mut self,
         cases: Vec<Case>,
         ran: &mut dyn FnMut(&Ran) -> std::io::Result<()>,
-    ) -> std::result::Result<Vec<Ran>, Failure> {
+    ) -> std::result::Result<Vec<Ran>, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let mut all = Vec::with_capacity(cases.len());
         for case in cases {
@@ -165,7 +165,7 @@ impl Runner {
         &mut self,
         case: &Case,
         level: Option<&str>,
-    ) -> std::result::Result<Arc<Set>, String> {
+    ) -> std::result::Result<Arc<PolicySet>, String> {
         let mut settings = case.settings.clone();
         if let (Some(level), Some(members)) = (level, settings.as_object_mut()) {
             let rules = members.entry("rules").or_insert_with(|| json!({}));
@@ -239,7 +239,7 @@ impl Runner {
         with_cluster: bool,
         settings: &Value,
         groups: &[String],
-    ) -> std::result::Result<Set, String> {
+    ) -> std::result::Result<PolicySet, String> {
         if with_cluster && self.snapshot.is_none() {
             let set = base(&self.policy, &self.config, Source::Snapshot);
             self.snapshot = Some(set.map_err(|failure| failure.error.to_string())?);
@@ -267,10 +267,10 @@ impl Runner {
         configuration.names_profile = profile.is_some();
         configuration.policies = vec![policy];
         let base = self.snapshot.as_ref().filter(|_| with_cluster).unwrap_or(&self.absent);
-        let room = Room::of(Path::new("/"));
-        let compiler = Compiler::apart(room.children).map_err(|e| e.to_string())?;
+        let room = DefaultLimits::of(Path::new("/"));
+        let compiler = Compiler::in_subprocess(room.children).map_err(|e| e.to_string())?;
         let cache = self.config.cache(&configuration);
-        let set = base.load_beside(&configuration, cache, compiler, &Loading::default());
+        let set = base.load_replacing(&configuration, cache, compiler, &Loading::default());
         let set = set.map_err(|e| format!("settings: {e}"))?;
         match set.broken() {
             [] => Ok(set),
@@ -310,7 +310,7 @@ impl Runner {
         }
     }
 
-    async fn answer(&self, set: &Set, case: &Case) -> std::result::Result<Answer, String> {
+    async fn answer(&self, set: &PolicySet, case: &Case) -> std::result::Result<Answer, String> {
         let mut asked = case.review();
         // One case is not in the way of the next.
         if let Some(request) = asked.get_mut("request").and_then(Value::as_object_mut) {
@@ -358,14 +358,14 @@ fn base(
     policy: &PolicyConfig,
     config: &ConfigArgs,
     source: Source,
-) -> std::result::Result<Set, Failure> {
+) -> std::result::Result<PolicySet, CommandError> {
     let mut configuration = Configuration::builtin(Profile::default(), BUILTINS);
     configuration.policies = vec![policy.clone()];
-    let (room, loading) = (Room::of(Path::new("/")), Loading::default());
+    let (room, loading) = (DefaultLimits::of(Path::new("/")), Loading::default());
     let set = config.set_of(&configuration, usize::MAX, Options::of(source), room, &loading)?;
     match set.broken() {
         [] => Ok(set),
-        [broken, ..] => Err(Failure::engine(anyhow::anyhow!(broken.error.clone()))),
+        [broken, ..] => Err(CommandError::engine(anyhow::anyhow!(broken.error.clone()))),
     }
 }
 

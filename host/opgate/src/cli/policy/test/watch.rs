@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use opgate_certs::error_text::causes;
 
 use crate::cli::policy::source::Subject;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{CommandError, ExitStatus};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -29,8 +29,8 @@ type Seen = BTreeMap<PathBuf, (u64, SystemTime)>;
 /// Runs now, and again after each change. Ends only with an error.
 pub(super) fn watch(
     subject: &Subject,
-    once: impl Fn() -> Result<Outcome, Failure>,
-) -> Result<Outcome, Failure> {
+    once: impl Fn() -> Result<ExitStatus, CommandError>,
+) -> Result<ExitStatus, CommandError> {
     loop {
         // You can fix an error while the watch continues.
         if let Err(failure) = once() {
@@ -51,7 +51,7 @@ pub(super) fn watch(
 }
 
 /// Returns all files that can change the result.
-fn look(subject: &Subject) -> Result<Seen, Failure> {
+fn look(subject: &Subject) -> Result<Seen, CommandError> {
     let mut seen = Seen::new();
     let mut folders = vec![subject.cases.clone()];
     match (&subject.folder, subject.component()) {
@@ -72,7 +72,7 @@ fn look(subject: &Subject) -> Result<Seen, Failure> {
             }
             if seen.len() > MOST {
                 let text = format!("{}: more than {MOST} files to watch", folder.display());
-                return Err(Failure::usage(anyhow!(text)));
+                return Err(CommandError::usage(anyhow!(text)));
             }
         }
     }
